@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.pages import pages
-from crawler_lifecycle.adapters.sql.reading import find, run_record, run_row
+from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
 from crawler_lifecycle.adapters.sql.transactions import (
     LIVE,
@@ -122,7 +122,7 @@ class Histories(OnDatabase):
 
     @reading
     def find(self, connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
-        return find(connection, workflow_id, first_execution_run_id)
+        return run_of_execution(connection, workflow_id, first_execution_run_id)
 
     @transaction
     def _insert(self, tx: Connection, new: NewRun) -> RunRecord:

@@ -11,7 +11,8 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Nudge
 
 runs = histories.c
-COLUMNS = (runs.id, runs.run_uid, runs.supervisor_workflow_id, runs.nudge_sent)  # requests and entries are long
+# the whole row would bring the long request and catalogue's entry
+COLUMNS = (runs.id, runs.run_uid, runs.supervisor_workflow_id, runs.nudge_sent)
 
 
 class NudgeClaims(OnDatabase):
@@ -28,10 +29,11 @@ class NudgeClaims(OnDatabase):
 
     @transaction
     def _claim_page(self, tx: Connection, uids: Sequence[str]) -> list[Nudge]:
-        ids = tx.scalars(select(runs.id).where(runs.run_uid.in_(uids), _idle())).all()
-        # the lock, by primary key as everywhere, keeps other watchers away; SQLite admits a single writer anyway
+        ids = tx.scalars(select(runs.id).where(runs.run_uid.in_(uids), _may_be_nudged())).all()
+        # without the lock, two watchers would claim the same nudge (SQLite has a single writer anyway). Rows are locked
+        # by primary key, as everywhere, against deadlocks, and read again: they may have changed before the lock
         tx.execute(select(runs.id).where(runs.id.in_(ids)).order_by(runs.id).with_for_update())
-        rows = tx.execute(select(*COLUMNS).where(runs.id.in_(ids), _idle())).all()
+        rows = tx.execute(select(*COLUMNS).where(runs.id.in_(ids), _may_be_nudged())).all()
         claimed = [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
         one_more = update(histories).where(runs.id.in_([nudge.run_id for nudge in claimed]))
         tx.execute(one_more.values(nudge_sent=runs.nudge_sent + 1))
@@ -39,6 +41,7 @@ class NudgeClaims(OnDatabase):
 
     @reading
     def unanswered_nudges(self, connection: Connection) -> list[Nudge]:
+        # a restored database also has runs from another installation, with another watcher
         unanswered = runs.nudge_sent > runs.nudge_acknowledged
         waits = (runs.status.in_(LIVE), unanswered, runs.installation == OWN_INSTALLATION)
         rows = connection.execute(select(*COLUMNS).where(*waits).order_by(runs.id)).all()
@@ -53,5 +56,6 @@ class NudgeClaims(OnDatabase):
         return open_uids
 
 
-def _idle() -> ColumnElement[bool]:
+def _may_be_nudged() -> ColumnElement[bool]:
+    """Return the condition for runs that are not over and have acknowledged their last nudge."""
     return and_(runs.status.in_(LIVE), runs.nudge_sent <= runs.nudge_acknowledged)

@@ -1,6 +1,6 @@
-"""Translation of rows into the contract's models.
+"""Translation of rows into the contract's models, and explanations for the ends of runs.
 
-The explanation of a run's end comes from the rows of the run, its deciding tasks and its stops.
+An explanation needs the run's row, the tasks responsible for the end, and the stops.
 """
 
 import json
@@ -20,10 +20,10 @@ from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.errors import Conflict, NotFound
 
 Counts = dict[TaskStatus, int]
-# fields without a column of the same name
-DIFFERENT = {"run_id", "trigger", "tasks", "request", "entry", "explanation"}
-SUMMARY_FIELDS = RunSummary.model_fields.keys() - DIFFERENT
-RECORD_FIELDS = RunRecord.model_fields.keys() - DIFFERENT
+# fields without a column, or with a value different from the column's
+TRANSLATED = {"run_id", "trigger", "tasks", "request", "entry", "explanation"}
+SUMMARY_FIELDS = RunSummary.model_fields.keys() - TRANSLATED
+RECORD_FIELDS = RunRecord.model_fields.keys() - TRANSLATED
 SUMMARY_COLUMNS = [histories.c.id, histories.c.trigger_kind, *(histories.c[name] for name in sorted(SUMMARY_FIELDS))]
 
 
@@ -64,7 +64,7 @@ def record_of(row: Row[Any], tasks: Counts) -> RunRecord:
     )
 
 
-def find(connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
+def run_of_execution(connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
     key = {"workflow_id": workflow_id, "first_execution_run_id": first_execution_run_id}
     run_id = connection.scalar(select(histories.c.id).filter_by(**key))
     return None if run_id is None else run_record(connection, run_id)
@@ -102,7 +102,7 @@ def _fields(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 R = TypeVar("R", bound=RunSummary)
-EVENTS = (*STOPS, "reopened")
+EXPLAINING_EVENTS = (*STOPS, "reopened")
 
 
 def explained(connection: Connection, runs: Sequence[R]) -> list[R]:
@@ -110,14 +110,16 @@ def explained(connection: Connection, runs: Sequence[R]) -> list[R]:
     over = [run.run_id for run in runs if run.status.is_over]
     if not over:
         return list(runs)
-    counts, tasks, log = task_counts(connection, over), _deciding_tasks(connection, over), _stops(connection, over)
+    counts = task_counts(connection, over)
+    tasks = _deciding_tasks(connection, over)
+    log = _stops_and_reopenings(connection, over)
     rows = connection.execute(select(histories).where(histories.c.id.in_(over)))
-    reasons = {row.id: explanation(record_of(row, counts[row.id]), tasks[row.id], log[row.id]) for row in rows}
-    return [run.model_copy(update={"explanation": reasons.get(run.run_id)}) for run in runs]
+    explanations = {row.id: explanation(record_of(row, counts[row.id]), tasks[row.id], log[row.id]) for row in rows}
+    return [run.model_copy(update={"explanation": explanations.get(run.run_id)}) for run in runs]
 
 
 def _deciding_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[TaskRecord]]:
-    """Return the main task and the first task in every failed status, by run. A run may have thousands of tasks."""
+    """Return, by run, the main task and the first task in every failed status. A run may have thousands of tasks."""
     row = task_histories.c
     first = select(row.history_id, func.min(row.task).label("task")).where(row.history_id.in_(run_ids))
     firsts = first.where(row.status.in_(FAILURES)).group_by(row.history_id, row.status).subquery()
@@ -127,9 +129,11 @@ def _deciding_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int,
     return _by_run(connection, [main, failed], task_record)
 
 
-def _stops(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[LogRecord]]:
+def _stops_and_reopenings(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[LogRecord]]:
     line = history_logs.c
-    lines = select(history_logs).where(line.history_id.in_(run_ids), line.event.in_(EVENTS)).order_by(line.id)
+    lines = (
+        select(history_logs).where(line.history_id.in_(run_ids), line.event.in_(EXPLAINING_EVENTS)).order_by(line.id)
+    )
     return _by_run(connection, [lines], log_record)
 
 

@@ -26,7 +26,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import ScheduledRun
 
-KINDS = [str(kind) for kind in ExportKind]  # in the order within an export
+KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
 
 
 class RunRecords(OnDatabase):
@@ -56,7 +56,10 @@ class RunRecords(OnDatabase):
         if status is not None:
             query = query.where(histories.c.status == status)
         if crawler is not None:
-            query = query.where(histories.c.crawler == crawler, _to_the_end(histories.c.crawler) == f"{crawler}.")
+            # the first condition can use the index, the second drops names different in trailing blanks
+            query = query.where(
+                histories.c.crawler == crawler, _with_trailing_dot(histories.c.crawler) == f"{crawler}."
+            )
         if search is not None:
             query = query.where(func.lower(histories.c.crawler).contains(search.lower(), autoescape=True))
         rows = connection.execute(query).all()
@@ -113,13 +116,13 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
     return RunOverview(
         run=run,
         log=[log_record(row) for row in connection.execute(log)],
-        exports=sorted(announced, key=lambda export: (export.end, KINDS.index(export.kind))),
+        exports=sorted(announced, key=lambda export: (export.end, KIND_ORDER.index(export.kind))),
         findings=findings_of(connection, run.run_uid),
     )
 
 
-def _to_the_end(text: ColumnElement[str]) -> ColumnElement[str]:
-    """Append a character that is not a blank: MySQL ignores trailing blanks when it compares."""
+def _with_trailing_dot(text: ColumnElement[str]) -> ColumnElement[str]:
+    """Append a dot. MySQL ignores blanks at a text's end in comparisons; before a dot, blanks count."""
     return text + "."
 
 

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 REVISION = "0001"
-LONGEST_WORKFLOW_ID = 700  # with the execution's id the longest id that fits a unique key in InnoDB
+LONGEST_WORKFLOW_ID = 700  # a unique key in InnoDB holds 768 characters: a workflow id and an execution's id (36)
 
 
 def now() -> datetime:
@@ -88,7 +88,7 @@ histories = sa.Table(
     sa.Index("ix_histories_crawler", "crawler"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
-    sqlite_autoincrement=True,  # a RunID is never given twice
+    sqlite_autoincrement=True,  # otherwise SQLite may give a deleted run's RunID again
     **MYSQL,
 )
 

@@ -45,7 +45,7 @@ class Stops(OnDatabase):
 def _write(
     connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
 ) -> Intent:
-    """Write the stop and return the intent, which never goes back. A run that is over only gets the line.
+    """Write the stop and return the intent. An intent never goes back. For a run that is over, write only the line.
 
     The caller holds the lock on the run's row.
     """
@@ -63,7 +63,8 @@ def _write(
 def _key(stop: StopRequest, asked_at: datetime) -> str:
     """Return the key for the stop's line.
 
-    The content is part of the key: stops without an actor that waited for a worker have the same time.
+    The content is part of the key, since two stops can have the same time: Temporal's own tools send stops without a
+    time, and a workflow that takes several stops at once gives them its present time.
     """
     return ":".join(("stop", asked_at.isoformat(), str(stop.actor), stop.door, _event(stop), stop.reason or ""))
 

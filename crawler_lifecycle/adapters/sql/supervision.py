@@ -1,4 +1,6 @@
-"""Changes of a run's supervisor: take-over by another execution, and reopening; also the limit clock."""
+"""Changes of a run's supervisor: take-over by another execution, and reopening. Also the limit clock, and the latest
+stop's times for a new supervisor.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,7 +28,8 @@ HELD_MESSAGES = {
     True: "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still",
     False: "no longer is all that is left suspended: the run's limits of time count again",
 }
-NEVER_RUN = dict.fromkeys(
+# columns about a task's former attempt; the next attempt begins with these columns empty
+NO_JOB_YET = dict.fromkeys(
     (
         "cause", "cause_since", "reason", "exit_code", "facts", "job_name", "job_uid", "claim_token",
         "claim_expires_at", "deployed_at", "started_at", "finished_at", "message", "node", "log_tail",
@@ -49,9 +52,9 @@ class Supervision(OnDatabase):
         asked_at = _first_at(connection, run_id, STOPS)
         if asked_at is None:
             return None
-        # the time in a stop comes from another machine's clock
-        begun: datetime = own_row(connection, run_id).created_at
-        return min(max(asked_at, begun), self._db.clock())
+        # the time in a stop comes from another machine's clock, perhaps a wrong clock
+        created_at: datetime = own_row(connection, run_id).created_at
+        return min(max(asked_at, created_at), self._db.clock())
 
     @reading
     def limit_clock(self, connection: Connection, run_id: int) -> Clock:
@@ -97,7 +100,7 @@ def _lock_row(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | N
 
 
 def _first_at(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:
-    """Return the time of the first such event on the way to the run's present end."""
+    """Return the first such event's time since the run's last reopening, or since its beginning."""
     first: datetime | None = connection.scalar(_events(run_id, events, history_logs.c.at).limit(1))
     return first
 
@@ -110,7 +113,7 @@ def _clock(connection: Connection, run_id: int) -> Clock:
 
 
 def _events(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select[Any]:
-    """Return the statement for these events on the way to the run's present end."""
+    """Return the statement for these events since the run's last reopening, or since its beginning."""
     line = history_logs.c
     reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
     lines = select(*columns).where(line.history_id == run_id, line.event.in_(events))
@@ -118,7 +121,7 @@ def _events(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select
 
 
 def _refuse_predecessor(row: Row[Any], execution: Execution) -> None:
-    """Raise Fenced for a terminated execution that comes after its successor."""
+    """Raise Fenced if the present supervisor began after the execution: then the execution's write comes late."""
     known, began_at = row.supervisor_began_at, execution.began_at
     if known is not None and began_at is not None and began_at < known:
         raise Fenced(f"run {row.id} has a later supervisor already, execution {row.supervisor_run_id}")
@@ -131,7 +134,7 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
         "supervisor_workflow_id": execution.workflow_id,
         "supervisor_run_id": execution.run_id,
         "supervisor_began_at": execution.began_at,
-        "next_look_at": None,  # the former supervisor's
+        "next_look_at": None,  # the former supervisor's next look will not come
     }
     # the nudged execution is gone and will not acknowledge: without this, no later change could nudge the run
     answered = {"nudge_acknowledged": row.nudge_sent}
@@ -142,6 +145,10 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
 
 
 def _queue_again(connection: Connection, row: Row[Any], now: datetime) -> None:
+    """Open the run's row again, and queue the next attempt for every task without success.
+
+    If the main job has succeeded already, the run counts as started, and child tasks do not wait for the main job.
+    """
     main = select(tasks.status).where(tasks.history_id == row.id, tasks.task == MAIN_TASK)
     started = connection.scalar(main) is TaskStatus.SUCCEEDED
     fresh = {"status": RunStatus.PROCESSING if started else RunStatus.INITIALIZING, "intent": Intent.RUN}
@@ -150,7 +157,7 @@ def _queue_again(connection: Connection, row: Row[Any], now: datetime) -> None:
     connection.execute(update(histories).where(histories.c.id == row.id).values(values))
     failed = update(task_histories).where(tasks.history_id == row.id, tasks.status != TaskStatus.SUCCEEDED)
     next_attempt = {"attempt": tasks.attempt + 1, "version": tasks.version + 1, "status": TaskStatus.QUEUED}
-    cleared = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NEVER_RUN}
+    cleared = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NO_JOB_YET}
     connection.execute(failed.values(**next_attempt, **cleared))
     cause = {"cause": DISPATCHER if started else MAIN_JOB, "cause_since": now}
     connection.execute(failed.where(tasks.task != MAIN_TASK).values(cause))

@@ -17,10 +17,12 @@ from crawler_lifecycle.errors import NotFound
 
 old = task_histories.c  # the row in the database; `new` is the row in the page of changes
 NOT_BEGUN = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
+# a LOST job's end may come to light later, and then corrects the row
 KEPT_FOR_EVER = tuple(status for status in OVER if status is not TaskStatus.LOST)
-READ = [old[name] for name in TaskRow.__dataclass_fields__]
+ROW_COLUMNS = [old[name] for name in TaskRow.__dataclass_fields__]
 KEY = [old.history_id, old.task]
-SYNCED = [
+# columns for a page of changes: names and types as in the table, in the same order as in `_change_row`
+CHANGE_COLUMNS = [
     *KEY,
     old.attempt,
     old.version,
@@ -34,9 +36,9 @@ SYNCED = [
     old.absent_count,
     old.started_at,
     old.facts,
-    old.finished_at,
+    old.finished_at,  # from the change's `ended_at`
 ]
-RECONCILED = [*KEY, old.attempt, old.job_uid, old.message, old.node, old.restarts, old.log_tail, old.events]
+EVIDENCE_COLUMNS = [*KEY, old.attempt, old.job_uid, old.message, old.node, old.restarts, old.log_tail, old.events]
 
 
 class TaskRows(OnDatabase):
@@ -55,7 +57,7 @@ class TaskRows(OnDatabase):
         task_rows: list[TaskRow] = []
         for numbers in pages(sorted(set(tasks))):
             wanted = table_of(connection, KEY, [(run_id, number) for number in numbers])
-            query = select(*READ).where(*_same_task(wanted)).order_by(old.task)
+            query = select(*ROW_COLUMNS).where(*_same_task(wanted)).order_by(old.task)
             task_rows.extend(TaskRow(*row) for row in connection.execute(query))
         return task_rows
 
@@ -76,8 +78,9 @@ class TaskRows(OnDatabase):
 
     @reading
     def unexplained(self, connection: Connection, run_id: int) -> list[JobKey]:
-        by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
-        query = select(old.task, old.attempt).where(old.history_id == run_id, by_itself, old.node.is_(None))
+        ended_by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
+        # the node on record tells whether evidence is on record (decision 18)
+        query = select(old.task, old.attempt).where(old.history_id == run_id, ended_by_itself, old.node.is_(None))
         return [(row.task, row.attempt) for row in connection.execute(query.order_by(old.task))]
 
     @transaction
@@ -89,19 +92,21 @@ class TaskRows(OnDatabase):
 
 
 def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:
-    page = table_of(connection, SYNCED, [(run_id, *_change_row(change)) for change in changes])
+    """Return the statement to write a page of changes. A row with a change since its reading stays the same."""
+    page = table_of(connection, CHANGE_COLUMNS, [(run_id, *_change_row(change)) for change in changes])
     new = page.c
     is_over = new.status.in_(OVER)
-    adopts = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))  # the task waits for nothing any more
-    begins = and_(old.status.in_(NOT_BEGUN), old.cause.is_not(None), new.status == TaskStatus.RUNNING)
-    waits = or_(adopts, begins, new.status == TaskStatus.PENDING)  # the message explains a present or former wait
+    # a message about a former wait goes even if there is no new message; any other message stays until the next
+    gets_job = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))
+    starts = and_(old.status.in_(NOT_BEGUN), old.cause.is_not(None), new.status == TaskStatus.RUNNING)
+    replaces_message = or_(gets_job, starts, new.status == TaskStatus.PENDING)
     # MySQL assigns in order: an expression with an old value comes before the old value's assignment
     return (
         update(task_histories)
         .where(*_same_task(page))
         .where(old.attempt == new.attempt, old.version == new.version, old.status.not_in(KEPT_FOR_EVER))
         .ordered_values(
-            (old.message, case((waits, new.message), else_=func.coalesce(new.message, old.message))),
+            (old.message, case((replaces_message, new.message), else_=func.coalesce(new.message, old.message))),
             (old.cause_since, case((new.cause.is_(None), None), (old.cause == new.cause, old.cause_since), else_=now)),
             (old.cause, new.cause),
             (
@@ -130,7 +135,7 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
     The version stays, because evidence is written between the read and the write of a status. Late evidence does not
     replace the message of an end. Evidence from a job other than the task's job is left out.
     """
-    page = table_of(connection, RECONCILED, [(run_id, *_evidence_row(item)) for item in evidence])
+    page = table_of(connection, EVIDENCE_COLUMNS, [(run_id, *_evidence_row(item)) for item in evidence])
     new = page.c
     return (
         update(task_histories)
@@ -150,17 +155,18 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
 
 
 def _same_task(page: FromClause) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that join the page.
+    """Return the conditions to join the table with the page.
 
-    The run's id is also a column in the page: with a constant, both planners go through all tasks in the run and read
-    the whole page for every task.
+    The run's id is a column in the page and not a constant: with a constant, both databases' planners go through
+    all tasks in the run and read the whole page for every task.
     """
     return old.history_id == page.c.history_id, old.task == page.c.task
 
 
 def _change_row(change: TaskChange) -> tuple[object, ...]:
-    names = [*(column.name for column in SYNCED[1:-1]), "ended_at"]
-    return tuple(getattr(change, name) for name in names)
+    """Return the change's values for CHANGE_COLUMNS without the first, the run's id."""
+    same_names = [column.name for column in CHANGE_COLUMNS[1:-1]]
+    return tuple(getattr(change, name) for name in (*same_names, "ended_at"))
 
 
 def _evidence_row(item: TaskEvidence) -> tuple[object, ...]:

@@ -74,7 +74,10 @@ def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None
 
 
 def hold(connection: Connection, run_id: int) -> None:
-    """Lock the run's row for a caller without an epoch: a door, or a deployer with its claim."""
+    """Lock the run's row for a caller without an epoch: a door, or a deployer with its claim.
+
+    The lock is an UPDATE, to move `changed_at` as well: so live views notice the caller's writes to tasks.
+    """
     connection.execute(update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch))
 
 

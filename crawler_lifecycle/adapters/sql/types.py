@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.base import Message
 
 Word = TypeVar("Word", bound=StrEnum)
 
-Id = BigInteger().with_variant(Integer, "sqlite")  # only an INTEGER key counts by itself on SQLite
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite gives numbers to new rows only if the key is an INTEGER
 Document = Text().with_variant(MEDIUMTEXT, "mysql")
 
 
@@ -118,7 +118,9 @@ def _mysql(element: later, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(later, "sqlite")
 def _sqlite(element: later, compiler: SQLCompiler, **options: Any) -> str:
-    """Compile for SQLite, where a moment is text with six digits after the point: its functions know three."""
+    """Compile for SQLite, where a time is text with six digits after the point. SQLite's own functions keep only three
+    digits, so the microsecond is added apart from the seconds.
+    """
     moment, before = (compiler.process(clause, **options) for clause in element.clauses)
     second, micros = f"substr({before}, 1, 19)", f"(substr({before}, 21, 6) + 1)"
     carried = f"datetime({second}, ({micros} / 1000000) || ' seconds')"

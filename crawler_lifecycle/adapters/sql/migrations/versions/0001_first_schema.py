@@ -1,7 +1,8 @@
-"""The first schema, as `schema.py` describes its tables until a version is released.
+"""Revision 0001 creates the tables from `schema.py`.
 
-A second revision needs a copy of the released tables here (docs/howto/extend.md, "A column").
-MySQL commits each table and index by itself: an upgrade that died half-way creates only what is missing.
+Until the first release, a change to `schema.py` needs no new revision. Before a second revision, a copy with the
+released tables replaces the import from `schema.py` here (docs/howto/extend.md, "A column").
+MySQL commits every table and index by itself. `checkfirst` lets an upgrade that died half-way create only the rest.
 """
 
 from alembic import op
