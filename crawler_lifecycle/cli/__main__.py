@@ -28,14 +28,16 @@ def _main() -> int:
         _interrupt_as_usual()
         main(prog_name="crawlctl")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else WRONG if end.code else OK
+        if isinstance(end.code, int):
+            return end.code
+        return WRONG if end.code else OK  # a text is an error message
     except KeyboardInterrupt:
         return INTERRUPTED
     return OK
 
 
 def _end_at_once_on_interrupt() -> None:
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a script with `&` ignores the signal
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a script with `&` sets the signal to be ignored
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 

@@ -52,13 +52,13 @@ def _show(control: "Control", *, as_json: bool) -> int:
     overview = control.audits.overview()
     print_answer(overview, overview_lines, as_json=as_json)
     every = control.installation.settings.audit.every_seconds
-    if problem := _late(overview, every):
+    if problem := _problem_if_late(overview, every):
         click.echo(problem, err=True)
         return NOT_READY
     return DISAGREES if any(overview.open.values()) else OK
 
 
-def _late(overview: "AuditOverview", every: int) -> str | None:
+def _problem_if_late(overview: "AuditOverview", every: int) -> str | None:
     from crawler_lifecycle.control.audits import PERIODS_UNTIL_LATE
 
     if not every:

@@ -111,6 +111,7 @@ def crawlctl_command() -> str:
     program, folder = Path(sys.executable).with_name("crawlctl"), Path.cwd()
     if shutil.which("crawlctl") or not program.exists():
         return "crawlctl"
+    # in the program's own folder, the relative path is a bare name: a shell would not find the program
     return str(program.relative_to(folder) if folder in program.parents[1:] else program)
 
 

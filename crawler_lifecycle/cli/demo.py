@@ -124,7 +124,7 @@ def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
 
 
 def _with_new_places(details: "RunDetails", control: "Control", kept: Path) -> "RunDetails":
-    """Return the run with the exports' new places."""
+    """Return the run with its exports' places in the folder `kept`."""
     before = str(control.installation.settings.exports_folder)
     exports = [
         export.model_copy(update={"location": export.location and export.location.replace(before, str(kept))})

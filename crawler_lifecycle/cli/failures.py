@@ -73,7 +73,7 @@ def wants_json(words: Sequence[str]) -> bool:
 def _failures_reported(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
     try:
         yield
-    except click.exceptions.NoArgsIsHelpError:
+    except click.exceptions.NoArgsIsHelpError:  # click prints the help
         raise
     except click.UsageError as error:
         more = f" (see `{error.ctx.command_path} --help`)" if error.ctx and not as_json else ""
@@ -118,6 +118,7 @@ def _with_option_name(error: LifecycleError, command: click.Command | None) -> t
     for param in command.params if command else ():
         if field in (param.name, f"{param.name}_seconds"):
             name = _name_of(param)
+            # `--grace 5m` gives the field grace_seconds: the field's limit, as in "greater than 0", is in seconds
             unit = " (in seconds)" if field != param.name and "greater" in error.expected else ""
             return f"{name}{f' {inside}' if inside else ''}: {error.expected}{unit}", name
     return error.message, None

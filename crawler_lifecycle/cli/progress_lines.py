@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord,
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
-LATE_AFTER = timedelta(seconds=90)  # after its time, until a look counts as late
+LATE_AFTER = timedelta(seconds=90)  # tolerance for a look after its due time
 REQUESTS = ("stop", "force stop")  # events in the timeline
 PHASES: dict[str, str] = {
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
@@ -114,9 +114,11 @@ def waiting(details: RunDetails) -> str | None:
         return f"its export ({', '.join(pending)})" if pending else None
     if run.waiting_cause:
         return cause_of(run)
+    if run.status is RunStatus.INITIALIZING:
+        return "the main job"
     alive = [task for task in details.tasks if not task.status.is_over]
-    if run.status is RunStatus.INITIALIZING or not alive:
-        return "the main job" if run.status is RunStatus.INITIALIZING else "the last look"
+    if not alive:
+        return "the last look"
     return f"{len(alive)} of {len(details.tasks)} tasks"
 
 

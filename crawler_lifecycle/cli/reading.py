@@ -10,7 +10,7 @@ from crawler_lifecycle.cli.common import open_reader, plain, print_answer, print
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.errors import LifecycleError
 
-FOLLOW_PAUSE = 0.3
+LEAST_PAUSE_SECONDS = 0.3
 
 
 @click.command("list")
@@ -82,8 +82,9 @@ def _check(file: Path, *, as_json: bool) -> None:
     names = [] if problems else Catalogue.load(file).names()
     if as_json:
         print_json({"file": str(file), "crawlers": names, "problems": problems})
-    for line in () if as_json else problems:
-        click.echo(plain(line))
+    else:
+        for line in problems:
+            click.echo(plain(line))
     if problems:
         raise click.exceptions.Exit(USAGE)
     if not as_json:
@@ -141,7 +142,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
             if at_end and (chunk.ended or not follow or details.run.status.is_over):
                 del offsets[number]
         if offsets and follow:
-            time.sleep(log_pause(fetched, FOLLOW_PAUSE))
+            time.sleep(log_pause(fetched, LEAST_PAUSE_SECONDS))
             details = runs.show(run)
     if no_output:
         click.echo(f"There is no output, or no log can be read: crawlctl show {details.run.run_id}", err=True)

@@ -17,6 +17,7 @@ RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")
 
 
 def run_options(command: Command) -> Command:
+    # click's help begins with the option applied last
     for option in reversed((
         click.option("--arg", "arguments", type=KeyValue(), multiple=True, help="Passed to every task; repeatable."),
         click.option("--tasks", type=int, help="Number of tasks; default: the number in the catalogue."),

@@ -218,7 +218,6 @@ def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
 
 
 def _schedules(state: Path | None) -> "ScheduleCommands":
-
     return open_control(state).schedules
 
 

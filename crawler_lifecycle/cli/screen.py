@@ -17,6 +17,7 @@ from crawler_lifecycle.contract.records import RunDetails
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 REDRAW_SECONDS = 1.0
 LEAST_TASKS = 4  # shown also on a low terminal
+LINES_OF_RUN = 8  # above the tasks; a run with a stop has more
 
 
 async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
@@ -70,7 +71,7 @@ class Screen:
 
 def _tasks_that_fit() -> int:
     """Return how many tasks fit under the run's own lines."""
-    return max(LEAST_TASKS, shutil.get_terminal_size().lines - 8)
+    return max(LEAST_TASKS, shutil.get_terminal_size().lines - LINES_OF_RUN)
 
 
 def _cut(line: str, width: int) -> str:
