@@ -1,4 +1,4 @@
-"""Reads the settings from the environment. No other module reads the environment."""
+"""Reads the settings from the environment, and finds misspelt variables."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pydantic_settings import SettingsError
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import PREFIX, Settings
 
-# Kubernetes sets such variables for a Service with our prefix in its name; they are not misspelt
+# Kubernetes sets variables for every Service; for a Service such as `crawler-api` the names begin with our prefix
 SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
 
 
@@ -28,7 +28,7 @@ def misspelt(variables: Mapping[str, str]) -> list[str]:
 
 
 def _variables(group: type[BaseModel], prefix: str) -> set[str]:
-    """Return the variables' names, including whole groups."""
+    """Return all variables' names, including whole groups, for which pydantic accepts JSON."""
     names = set()
     for name, field in group.model_fields.items():
         names.add(f"{prefix}{name.upper()}")

@@ -1,8 +1,8 @@
 """Parts of a zip: its list of entries in a file, the names of its files, and a sink that counts and hashes its bytes.
 
-`zipfile` keeps an object for every entry, half a kilobyte, for the zip's directory at the end. It only appends to the
-list, counts the list, and reads the list once from the beginning. So a file can stand in for the list, and memory does
-not grow with the number of files.
+`zipfile` keeps an object for every entry, half a kilobyte, for the zip's directory at the end. `zipfile` only appends
+to this list, counts the list, and reads the list once from the beginning. So a file can stand in for the list, and
+memory does not grow with the number of files.
 
 Names in the archive are text that every unzip program accepts, and that gives back the original bytes. These bytes
 become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with a meaning for
@@ -49,17 +49,17 @@ class _EmptyDict(dict[str, zipfile.ZipInfo]):
         pass
 
 
+# the archive's manifest tells readers how names are escaped
 RULE = "a byte of a name that not every system takes is % and two hexadecimal digits; percent-decoding gives the name"
 TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
+# `surrogateescape` decodes a byte outside UTF-8 to such a character
+NOT_UTF8 = {0xDC00 + byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
 
 
 def archived_name(path: str) -> str:
     """Return a file's name in the archive; `path` is relative, as the file system gives the path."""
     escaped = TO_ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], os.fsencode(path))
-    return escaped.decode("utf-8", "surrogateescape").translate(NO_TEXT)
-
-
-NO_TEXT = {0xDC00 + byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
+    return escaped.decode("utf-8", "surrogateescape").translate(NOT_UTF8)
 
 
 class Sink(Protocol):

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 def cluster_of(settings: Settings, installation: str | None, places: "Places | None" = None) -> "Cluster":
     """Return the cluster's adapter.
 
-    On Kubernetes, `places` remembers the namespace's uid in the database, to recognise another cluster with an
-    equal name for its namespace. The scheduler service has no database, so its requests name the uid: None.
+    On Kubernetes, `places` keeps the namespace's uid in the database: the adapter can recognise another cluster with
+    an equal namespace name. The scheduler service has no database and gives no `places`: every deployment
+    request brings the uid.
     """
     if settings.cluster.kind == "kubernetes":
         return _kubernetes(settings, installation, places)

@@ -47,7 +47,7 @@ KINDS = {
 
 
 class AuditRequest(Request):
-    """Compare database, Temporal and cluster, and mend the disagreements."""
+    """Request for an audit: a comparison between database, Temporal and cluster."""
 
     repair: bool = Field(default=False, description="mend the disagreements; false: change and record nothing")
     remove_unknown_jobs: bool = Field(
@@ -78,7 +78,7 @@ class Finding(Message):
 
 
 class AuditStep(Message):
-    """Input for a step, to audit a page in a part. `after` is the place where the previous page ended."""
+    """Input for auditing a page in a part. `after` is the place where the previous page ended."""
 
     audit: AuditRef
     part: AuditPart
@@ -131,7 +131,7 @@ class AuditReport(Message):
 
 
 class AuditContinuation(Message):
-    """State for the continuation, handed over by the audit's previous workflow execution."""
+    """State for the audit's next workflow execution, after a continue-as-new."""
 
     report: AuditReport
     part: AuditPart
