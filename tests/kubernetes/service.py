@@ -232,7 +232,8 @@ class Service:
     def told(self, what: str, run: Started) -> list[dict[str, Any]]:
         """The notices or the events about this run, in their order."""
         path = self.folder / "state" / "exports" / f"{what}.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        written, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
+        lines = map(json.loads, written.splitlines())
         return [line for line in lines if line["run_uid"] == run.run_uid]
 
     # What must hold at the end of every run

@@ -263,19 +263,22 @@ class Site:
             ("files_ready", ExportState.DONE),
             ("run_ended", ExportState.DONE),
         ]
-        events = self._lines("events.jsonl", run)
+        events = self.lines("events.jsonl", run)
         assert {line["event_id"] for line in events} == {each.event_id for each in details.exports}
         assert Counter(line["kind"] for line in events) == {"run_ended": 1, "files_ready": 1}
         assert {line["status"] for line in events} == {details.run.status}
-        notices = Counter(line["kind"] for line in self._lines("notices.jsonl", run))
+        notices = Counter(line["kind"] for line in self.lines("notices.jsonl", run))
         assert (notices["started"], notices["finished"], notices["stopped"]) == (1, 1, 0)
         location = next(str(each.location) for each in details.exports if each.kind == "files_ready")
         with zipfile.ZipFile(location) as archive:
             logs = {name for name in archive.namelist() if name.startswith("files/logs/")}
         assert logs == {f"files/logs/{task.task}-1.log" for task in details.tasks}
 
-    def _lines(self, name: str, run: Started) -> list[dict[str, str]]:
-        lines = map(json.loads, (self.state / "exports" / name).read_text().splitlines())
+    def lines(self, name: str, run: Started) -> list[dict[str, str]]:
+        """Return the run's lines of a file among the exports. A line without its end is still being written."""
+        path = self.state / "exports" / name
+        written, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
+        lines = map(json.loads, written.splitlines())
         return [line for line in lines if line["run_uid"] == run.run_uid]
 
 

@@ -158,9 +158,7 @@ async def assert_stopped(site: Site, run: Started, reason: str = "stopped", *, e
 
 
 def notices(site: Site, run: Started) -> list[dict[str, str]]:
-    path = site.state / "exports" / "notices.jsonl"
-    lines = map(json.loads, path.read_text().splitlines() if path.exists() else [])
-    return [line for line in lines if line["run_uid"] == run.run_uid]
+    return site.lines("notices.jsonl", run)
 
 
 def _status(site: Site, run: Started, attempt: int, task: int) -> TaskStatus:
