@@ -44,7 +44,7 @@ class Over(Conflict):
 
 
 class Refused(PermanentError):
-    """The other side understood the request and refused it."""
+    """A cluster, service or database understood the request and refused it."""
 
 
 class Fenced(PermanentError):

@@ -76,7 +76,7 @@ def open_control(state: Path | None) -> "Control":
 
 
 def open_reader(state: Path | None) -> "RunReader":
-    """Open the reader of runs, which does without Temporal's client."""
+    """Open a reader for runs. Reading needs no Temporal client, so the command starts sooner."""
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.reading import RunReader
 

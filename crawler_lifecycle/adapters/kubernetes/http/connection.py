@@ -20,7 +20,7 @@ from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
 
 from crawler_lifecycle.errors import NotReady
 
-NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)  # no answer, or only a part of it
+NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)  # the answer is missing or cut
 ACCESS_FAILED = (ApiException, ConfigException)  # the certificates do not fit, or no token can be read
 NOT_READABLE = (ConfigException, yaml.YAMLError, OSError, ValueError)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy

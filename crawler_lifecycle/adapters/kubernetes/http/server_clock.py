@@ -20,7 +20,7 @@ class ServerClock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read: tuple[datetime, float] | None = None  # time of the API server, and of our monotonic clock
+        self._read: tuple[datetime, float] | None = None  # the API server's time, and our monotonic time then
 
     def set(self, date: str | None) -> None:
         """Take the time over from a Date header. A header that is missing or makes no sense changes nothing."""
