@@ -142,7 +142,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
             if at_end and (chunk.ended or not follow or details.run.status.is_over):
                 del offsets[number]
         if offsets and follow:
-            time.sleep(log_pause(fetched, LEAST_PAUSE_SECONDS))
+            time.sleep(log_pause(fetched, LEAST_PAUSE_SECONDS))  # a log tells of no new line: ask again
             details = runs.show(run)
     if no_output:
         click.echo(f"There is no output, or no log can be read: crawlctl show {details.run.run_id}", err=True)

@@ -67,5 +67,5 @@ def end_jobs(control: Control, grace: float = GRACE_SECONDS) -> OpenJobs:
                 end(run_uid, [(job.task, job.attempt) for job in jobs])
             if time.monotonic() > deadline:
                 break
-            time.sleep(LOOK_PAUSE)
+            time.sleep(LOOK_PAUSE)  # no event tells of all jobs: their runners are no children of this process
     return open_jobs(control)

@@ -58,7 +58,7 @@ def _wait(processes: list[psutil.Process], patience: float) -> list[psutil.Proce
     """Return the processes that still run. psutil's own wait would count zombies as alive."""
     deadline = time.monotonic() + patience
     while (alive := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # no event tells of the end of a process that is no child of this process
     return alive
 
 
