@@ -85,15 +85,22 @@ async def stops_of(handle: WorkflowHandle[Any, Any]) -> list[StopRequest]:
     ]
 
 
+async def stopped_twice(
+    crawlctl: Crawlctl, run: RunRecord, handle: WorkflowHandle[Any, Any]
+) -> tuple[Result, Result, list[StopRequest]]:
+    """Stop the run in order and by force. Return both outputs and the stops that its workflow has."""
+    plain = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann")
+    forced = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force", "--json")
+    assert plain.exit_code == 0, plain.output
+    assert plain.stdout.startswith(f"run {run.run_id}: STOP is not on record yet (")
+    return plain, forced, await stops_of(handle)
+
+
 async def test_the_workflow_is_told_all_the_same(
     crawlctl: Crawlctl, run: RunRecord, read_only: Path, temporal: WorkflowEnvironment
 ) -> None:
     async with supervised(run, temporal) as handle:
-        plain = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann")
-        forced = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force", "--json")
-        stops = await stops_of(handle)
-    assert plain.exit_code == 0, plain.output
-    assert plain.stdout.startswith(f"run {run.run_id}: STOP is not on record yet (")
+        plain, forced, stops = await stopped_twice(crawlctl, run, handle)
     assert "readonly" in plain.stdout
     assert "its workflow is told, and will put the stop on record when the database takes writes" in plain.stdout
     answer = Stopping.model_validate_json(forced.stdout)
@@ -107,11 +114,7 @@ async def test_the_workflow_is_told_although_the_database_stays_locked(
     crawlctl: Crawlctl, run: RunRecord, locked: sqlite3.Connection, impatient: None, temporal: WorkflowEnvironment
 ) -> None:
     async with supervised(run, temporal) as handle:
-        plain = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann")
-        forced = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force", "--json")
-        stops = await stops_of(handle)
-    assert plain.exit_code == 0, plain.output
-    assert plain.stdout.startswith(f"run {run.run_id}: STOP is not on record yet (")
+        plain, forced, stops = await stopped_twice(crawlctl, run, handle)
     assert "is locked by another process" in plain.stdout
     answer = Stopping.model_validate_json(forced.stdout)
     assert (answer.intent, answer.told) == ("FORCE", "signal")
