@@ -26,6 +26,9 @@ FILES  ?= tests/kubernetes tests/contracts
 SHARD  ?=
 PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 
+# The tests start hundreds of processes: each would compile the code anew in a shell that forbids to keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium
 

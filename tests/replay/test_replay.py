@@ -16,7 +16,7 @@ from tests.replay.record import FINGERPRINTS, HISTORIES, named, play
 @pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
 async def test_recorded_runs_replay(recorded: Path) -> None:
     history = WorkflowHistory.from_json(f"replay-{recorded.stem}", recorded.read_text())
-    await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
+    await Replayer(workflows=[], plugins=[LifecyclePlugin(isolated=True)]).replay_workflow(history)
 
 
 def test_every_path_is_recorded() -> None:
