@@ -114,6 +114,19 @@ class Page:
         for each in words:
             await self.until(f"document.body.innerText.includes({json.dumps(each)})", patience)
 
+    async def _resting_place(self, find: str) -> list[float]:
+        """Return the middle of an element as soon as the element rests for two frames and a click there meets it.
+
+        A row of a table counts as a whole: its link lies over every cell.
+        """
+        rest = RESTING_PLACE.replace("FIND", find)
+        deadline = time.monotonic() + PATIENCE
+        while not (place := await self.evaluate(rest)):
+            assert time.monotonic() < deadline, f"never at rest: {find}\n{await self.text()}\n{self.errors}"
+            await asyncio.sleep(0.05)
+        resting: list[float] = place
+        return resting
+
     async def click(self, selector: str, text: str = "") -> None:
         """The first that can be seen of what fits and has this text, where its middle is, as a mouse would."""
         find = (
@@ -121,10 +134,7 @@ class Page:
             f" && !each.disabled && each.textContent.includes({json.dumps(text)}))"
         )
         await self.until(f"Boolean({find})")
-        place = await self.evaluate(
-            f"(() => {{ const found = {find}; found.scrollIntoView({{block: 'center'}});"
-            " const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2] })()"
-        )
+        place = await self._resting_place(find)
         where = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
         for kind in ("mousePressed", "mouseReleased"):
             await self.ask("Input.dispatchMouseEvent", type=kind, **where)
@@ -172,6 +182,22 @@ class Page:
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
         elif message.get("method") == "Log.entryAdded" and parameters["entry"]["source"] in ("security", "javascript"):
             self.errors.append(parameters["entry"]["text"])
+
+
+RESTING_PLACE = """(async () => {
+    const frame = () => new Promise(requestAnimationFrame)
+    const middle = () => {
+        const found = FIND
+        found?.scrollIntoView({block: 'center'})
+        const box = found?.getBoundingClientRect()
+        return box && [box.x + box.width / 2, box.y + box.height / 2]
+    }
+    const before = middle()
+    await frame()
+    await frame()
+    const place = middle(), hit = place && document.elementFromPoint(...place)
+    return String(before) === String(place) && hit && FIND.parentElement.contains(hit) && place
+})()"""
 
 
 class Refused(Exception):
