@@ -63,10 +63,10 @@ class SmallCluster:
                 pod["metadata"]["ownerReferences"] = []
             self._drop("jobs", job)
 
-    def edit_labels(self, task: int, value: str | None) -> None:
-        """A person strips our labels from the task's Job, or gives them another value. The pod template keeps them."""
-        for job in [job for job in self.jobs if self._task(job) == str(task)]:
-            known = self.labels.setdefault(job["metadata"]["uid"], job["metadata"]["labels"])
+    def edit_labels(self, uid: str, value: str | None) -> None:
+        """A person strips our labels from a Job, or gives them another value. The pod template keeps them."""
+        for job in [job for job in self.jobs if job["metadata"]["uid"] == uid]:
+            known = self.labels.setdefault(uid, job["metadata"]["labels"])
             job["metadata"]["labels"] = {} if value is None else dict.fromkeys(known, value)
             self.server.put("jobs", job)
 

@@ -173,9 +173,9 @@ class Supervised:
         self._edit(task, "another")
 
     def _edit(self, task: int, value: str | None) -> None:
-        """Edit labels of a Job whose uid is on record. Without the uid, the Job is deleted as one that is not ours."""
-        if self.records.tasks[task].job_uid:
-            self.nature.edit_labels(task, value)
+        """Edit labels of a Job whose uid is on record. Without the uid, nothing shows that the Job is ours."""
+        if uid := self.records.tasks[task].job_uid:
+            self.nature.edit_labels(uid, value)
 
     def inject(self, task: int, _code: int = 0) -> None:
         self.nature.inject_sidecar(task)

@@ -138,11 +138,14 @@ class Lived:
 # a second request came after a person had removed the labels of a running Job, and of a Job that had ended
 STRIPPED: list[Step] = [("deploy", 0, 0), ("move", 0, 0), ("strip", 0, 0), ("send", 0, 0)]
 STRIPPED_AT_ITS_END: list[Step] = [("deploy", 1, 0), ("end", 1, 0), ("strip", 1, 0), ("send", 1, 0), ("move", 0, 0)]
+# a person took the Job from its pods; a late request made another one, whose uid no row has
+TAKEN_AND_STRIPPED: list[Step] = [("deploy", 1, 0), *((name, 1, 0) for name in ("orphan", "send", "end", "strip"))]
 
 
 @QUICKLY
 @given(sequence=SEQUENCES)
 @example(sequence=STRIPPED)
+@example(sequence=TAKEN_AND_STRIPPED)
 @example(sequence=STRIPPED_AT_ITS_END)
 def test_a_stop_ends_every_task_and_leaves_no_pod(ground: Ground, sequence: list[Step]) -> None:
     Lived(ground, ground.line(), sequence)
@@ -167,6 +170,7 @@ def test_the_end_is_the_same_wherever_somebody_dies(
     assert Lived(ground, ground.line(1 + at % len(line.asked), trouble), sequence).end == expected
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("trouble", DEATHS)
 def test_a_crash_at_any_request_gives_the_same_end(ground: Ground, trouble: Trouble) -> None:
     """One runs until it is stopped, one ends by itself and is orphaned before, and one finds its name taken."""
