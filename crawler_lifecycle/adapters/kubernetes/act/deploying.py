@@ -23,7 +23,9 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError, NotReady, Refused, TemporaryError
 
+# the API server refuses a Job with such words while a quota has no room
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota")
+# an admission webhook or policy refuses a Job with such words
 DENIAL_WORDS = ("denied the request", "denied request")
 OUR_LABELS = ("installation", "run_uid", "task", "attempt", "spec_hash")  # as fields of `Labels`
 MEND_LABELS = (
@@ -40,12 +42,17 @@ class Deploying:
     pods: Pods
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
+        """Create the request's Job, or return the Job that an earlier try created, even if the claim has expired.
+
+        Raise Refused or Conflict if no later try can succeed, TemporaryError if a later try may succeed, and NotReady
+        without the namespace.
+        """
         job = job_of(request, self.pods)
         try:
-            refuse_if_late(request, self.api.longest_request)
+            refuse_if_late(request, takes=self.api.longest_request)
         except TemporaryError:
-            if known := self._known(request):
-                return known
+            if existing := self._existing_deployment(request):
+                return existing
             raise
         try:
             created_job = _metadata_of(self.api.post(self.api.jobs_path(), job), request)
@@ -54,20 +61,21 @@ class Deploying:
                 f"make the namespace {self.api.namespace}: {error.message}", cause=reasons.CLUSTER_FORBIDS
             ) from error
         except (ApiFailed, Unreadable) as error:
-            if isinstance(error, ApiFailed) and not _leaves_open(error):
+            if isinstance(error, ApiFailed) and not _may_have_created_job(error):
                 raise _refusal(error) from error
             # no second request to a silent server: our caller would time out first, and learn no cause
             was_silent = isinstance(error, ApiFailed) and error.timed_out
-            if not was_silent and (known := self._known(request)):
-                return known
+            if not was_silent and (existing := self._existing_deployment(request)):
+                return existing
             raise TemporaryError(error.message, cause=reasons.CLUSTER_UNAVAILABLE) from error
-        if changed := _changed_labels(created_job.labels or NO_LABELS, request):
-            self._take_back(created_job, changed)
+        if differing_labels := _differing_labels(created_job.labels or NO_LABELS, request):
+            self._delete_and_refuse(created_job, differing_labels)
         return _deployment(request, created_job, created=True)
 
-    def _known(self, request: DeploymentRequest) -> Deployment | None:
-        """Return the key's job, if present. Raise Conflict if the job is from another request, TemporaryError while a
-        job with its name is being deleted.
+    def _existing_deployment(self, request: DeploymentRequest) -> Deployment | None:
+        """Return the key's job, or None if no such job exists. A label that is missing by now is no objection.
+
+        Raise Conflict if a label shows another request, TemporaryError if the job cannot be read or is being deleted.
         """
         name = job_name(request.run_uid, request.task, request.attempt)
         try:
@@ -75,14 +83,14 @@ class Deploying:
         except Missing:
             return None
         except (ApiFailed, Unreadable) as error:
-            what = f"whether job {name} was made is not known: {error.message}"
-            raise TemporaryError(what, cause=reasons.CLUSTER_UNAVAILABLE) from error
+            problem = f"whether job {name} was made is not known: {error.message}"
+            raise TemporaryError(problem, cause=reasons.CLUSTER_UNAVAILABLE) from error
         if job.deletion_timestamp is not None:
             raise TemporaryError(
                 f"job {name} is being deleted: its name is free when it is gone", cause=reasons.JOB_LEAVING
             )
         present = job.labels or NO_LABELS
-        edited = {label for label in _changed_labels(present, request) if getattr(present, label) is not None}
+        edited = {label for label in _differing_labels(present, request) if getattr(present, label) is not None}
         if "installation" in edited:
             raise Conflict(f"{request.key} belongs to another installation, {present.installation}")
         if edited & {"run_uid", "task", "attempt"}:
@@ -91,30 +99,35 @@ class Deploying:
             raise Conflict(f"{request.key} was deployed already, for another request")
         return _deployment(request, job, created=False)
 
-    def _take_back(self, job: Metadata, changed: list[str]) -> NoReturn:
-        """Delete exactly the given Job, and raise Refused. Its name holds the run's uid, so the Job is ours."""
+    def _delete_and_refuse(self, job: Metadata, differing_labels: list[str]) -> NoReturn:
+        """Delete exactly the given Job, and raise Refused, or TemporaryError if the Job could not be deleted.
+
+        The Job's name holds the run's uid, so the Job is ours.
+        """
         options = {"propagationPolicy": "Background"}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": job.uid}, **options}
-        lost = f"job {job.name} came without its label {', '.join(LABELS[label] for label in changed)}"
+        problem = f"job {job.name} came without its label {', '.join(LABELS[label] for label in differing_labels)}"
         try:
             self.api.delete(self.api.jobs_path(job.name), body, options)
         except Missing:
             pass
         except ApiFailed as error:
             raise TemporaryError(
-                f"{lost}, and is not deleted yet: {error.message}", cause=reasons.LABELS_REMOVED
+                f"{problem}, and is not deleted yet: {error.message}", cause=reasons.LABELS_REMOVED
             ) from error
-        raise Refused(f"{lost}, and is deleted again: {MEND_LABELS}", cause=reasons.LABELS_REMOVED)
+        raise Refused(f"{problem}, and is deleted again: {MEND_LABELS}", cause=reasons.LABELS_REMOVED)
 
 
 def _metadata_of(body: bytes, request: DeploymentRequest) -> Metadata:
+    """Return the Job's metadata. Raise Unreadable if the answer holds another object."""
     metadata = NAMED.item(body).metadata
     if metadata.name != job_name(request.run_uid, request.task, request.attempt) or not metadata.uid:
         raise Unreadable(f"the API server's answer is not the job of {request.key}")
     return metadata
 
 
-def _changed_labels(present: Labels, request: DeploymentRequest) -> list[str]:
+def _differing_labels(present: Labels, request: DeploymentRequest) -> list[str]:
+    """Return our labels whose value is missing or is not the request's value."""
     wanted = labels_of(request)
     return [label for label in OUR_LABELS if getattr(present, label) != wanted[LABELS[label]]]
 
@@ -123,17 +136,18 @@ def _deployment(request: DeploymentRequest, job: Metadata, *, created: bool) -> 
     return Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=created)
 
 
-def _leaves_open(error: ApiFailed) -> bool:
+def _may_have_created_job(error: ApiFailed) -> bool:
     """Return whether the Job may exist in spite of the error.
 
-    Two requests that use up a quota at once get a 409 too, although the refused request made no Job.
+    A 409 does not prove that the Job exists: of two requests that use up a quota at once, the refused request gets 409.
     """
     return error.status is None or error.status in (409, 429) or error.status >= 500
 
 
 def _refusal(error: ApiFailed) -> LifecycleError:
-    """Return the error for an answer that proves that no Job exists. An unknown refusal is temporary: it may get
-    better.
+    """Return the error for an answer that proves that no Job exists.
+
+    Only a denial by admission and an invalid Job are final; any other obstacle may go away, and gives a TemporaryError.
     """
     if any(words in error.message for words in DENIAL_WORDS):
         return Refused(error.message, cause=reasons.ADMISSION_DENIED)

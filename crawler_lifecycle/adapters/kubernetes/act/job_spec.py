@@ -15,20 +15,22 @@ from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import Refused
 
 CONTAINER = "crawl"
-FILES = "/crawl/files"
-HASH_LENGTH = 40  # a label's value ends at 63 characters
-# Every failure of the pod ends the Job. These rules make the Job controller also write how the pod failed into the
-# Job's condition, the only record after the pod is deleted (`observe/failure.py` reads the condition). The rules leave
-# out the exit codes of programs told to end: 143 by SIGTERM, 137 by SIGKILL, 0 in order. Otherwise a queue that takes
-# back a Job's room for a while, by a suspension that deletes the pod, would fail the Job for good.
-ENDED_BY_DELETION = [0, 137, 143]
+FILES = "/crawl/files"  # the folder for the run's files in the container
+HASH_LENGTH = 40  # a label's value has at most 63 characters, so the hash is cut off
+# `backoffLimit` 0 ends the Job after any failed pod; the rules change nothing about that. A rule that matches makes the
+# Job controller write into the Job's condition how the pod failed. The condition is the only record after the pod is
+# deleted (`observe/failure.py` reads the condition). No rule matches 143 (SIGTERM), 137 (SIGKILL) or 0: a queue may
+# suspend a Job, which deletes its pod, and most programs then exit with one of these codes. A rule that matched
+# would fail the suspended Job for good.
+EXIT_CODES_AFTER_DELETION = [0, 137, 143]
 FAILURES_TO_REMEMBER = [
     {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     {
         "action": "FailJob",
-        "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn", "values": ENDED_BY_DELETION},
+        "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn", "values": EXIT_CODES_AFTER_DELETION},
     },
 ]
+# the Job controller labels the pod with its Job's uid; the program gets the uid as CRAWL_JOB_UID
 UID_OF_THE_JOB = "metadata.labels['batch.kubernetes.io/controller-uid']"
 
 
@@ -38,10 +40,10 @@ class Pods:
 
     service_account: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
-    files_claim: str | None = None
-    files_group: int = 1000
-    longest: timedelta = timedelta(days=30)  # duration limit of a job whose request has no deadline
-    keep: timedelta = timedelta(days=7)  # time until the cluster removes an ended job that we did not remove
+    files_claim: str | None = None  # volume claim for the runs' files; without a claim a pod's files go with the pod
+    files_group: int = 1000  # the group that may write to the volume
+    longest: timedelta = timedelta(days=30)  # a job whose request has no deadline is ended after this time
+    keep: timedelta = timedelta(days=7)  # the cluster removes an ended job after this time, unless we removed the job
 
 
 def labels_of(request: DeploymentRequest) -> dict[str, str]:
@@ -69,7 +71,7 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
             "completions": 1,
             "parallelism": 1,
             "backoffLimit": 0,
-            "podReplacementPolicy": "Failed",
+            "podReplacementPolicy": "Failed",  # no second pod starts before the first has ended
             "podFailurePolicy": {"rules": FAILURES_TO_REMEMBER},
             "activeDeadlineSeconds": request.deadline_seconds or int(pods.longest.total_seconds()),
             "ttlSecondsAfterFinished": int(pods.keep.total_seconds()),
@@ -79,7 +81,7 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
 
 
 def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
-    claim = {"persistentVolumeClaim": {"claimName": pods.files_claim}} if pods.files_claim else {"emptyDir": {}}
+    volume = {"persistentVolumeClaim": {"claimName": pods.files_claim}} if pods.files_claim else {"emptyDir": {}}
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": job_request.grace_seconds(request),
@@ -87,10 +89,10 @@ def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
         "enableServiceLinks": False,  # links add a variable for every service in the namespace
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(request, pods)],
-        "volumes": [{"name": "files", **claim}],
+        "volumes": [{"name": "files", **volume}],
     }
     if pods.files_claim:
-        # without the policy every start would walk through all runs' files
+        # without the policy every start of a pod would walk through all runs' files
         pod["securityContext"] |= {"fsGroup": pods.files_group, "fsGroupChangePolicy": "OnRootMismatch"}
     if pods.service_account:
         pod["serviceAccountName"] = pods.service_account
@@ -100,6 +102,7 @@ def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
 
 
 def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
+    """Return the container. Raise Refused without an image, or with texts that no program can be started with."""
     crawler = request.crawler
     if not crawler.image:
         raise Refused(f"crawler {crawler.name!r} has no image: Kubernetes runs images")
@@ -125,7 +128,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
 
 
 def _sources(request: DeploymentRequest, environment: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the source of every variable's value."""
+    """Return the source of every variable's value: our text, or for the Job's uid a label of the pod."""
     return {
         **{name: {"value": _literal(value)} for name, value in environment.items()},
         "CRAWL_JOB_NAME": {"value": job_name(request.run_uid, request.task, request.attempt)},

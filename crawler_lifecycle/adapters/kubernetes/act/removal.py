@@ -24,10 +24,14 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS
 
 logger = logging.getLogger(__name__)
-PATIENCE = timedelta(minutes=10)  # since a job's end, for a log that is missing or incomplete
-MOST_BY_NAME = 20  # Jobs whose labels may have been edited; the cluster removes further Jobs by their time to live
-BEGIN_SECONDS = 40.0  # later no log is begun: a log may take 60 seconds, and the surrounding step has 120
-ON_THE_WAY = timedelta(seconds=60)  # how long a request sent in time may take to arrive
+LOG_PATIENCE = timedelta(minutes=10)  # a job stays at most this long after its end for a missing or incomplete log
+# Jobs that no list shows, since their labels were edited, are read by their names. If the lists miss more Jobs than
+# this, no missing Job is read, and the cluster removes these Jobs by their time to live.
+MOST_BY_NAME = 20
+# No job's removal begins later than this after the beginning of the call: a log may take 60 seconds, and the
+# surrounding step has 120.
+BEGIN_SECONDS = 40.0
+ON_THE_WAY = timedelta(seconds=60)  # a request that was sent in time may arrive up to this long after its `not_after`
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,57 +41,75 @@ class Removing:
     listening: Listening
 
     def remove(self, run_uid: str, keys: Sequence[JobKey], uids: Mapping[JobKey, str] = NO_UIDS) -> int:
-        """Remove jobs, and return how many have to stay for now."""
+        """Remove ended jobs of these tasks, up to the named attempts. Return how many jobs a later call has to remove.
+
+        Jobs that run on, are being deleted or do not exist are left out of this number.
+        """
         self.listening.wait(run_uid, set(keys))
-        last = dict(sorted(keys))  # the latest named attempt by task
-        listed = self.jobs.dated(run_uid, last)
+        latest_attempts = dict(sorted(keys))  # by task: a later key of the same task replaces the earlier key
+        listed = self.jobs.dated(run_uid, latest_attempts)
         unlisted = {key: uid for key, uid in uids.items() if key not in listed}
         if 0 < len(unlisted) <= MOST_BY_NAME:
             listed |= self.jobs.dated_by_name(run_uid, unlisted)
-        jobs = {key: job for key, job in listed.items() if key[1] <= last[key[0]] and _is_over(job)}
+        jobs = {key: job for key, job in listed.items() if key[1] <= latest_attempts[key[0]] and _is_removable(job)}
         pods = self.jobs.pods(run_uid, jobs) if jobs else {}
 
         begin_until = time.monotonic() + BEGIN_SECONDS
 
-        def has_to_stay(key: JobKey) -> bool:
+        def remove_or_postpone(key: JobKey) -> bool:
             if time.monotonic() > begin_until:
                 return True
-            return self._remove(run_uid, key, jobs[key], pods.get(key, []))
+            return self._remove_or_postpone(run_uid, key, jobs[key], pods.get(key, []))
 
-        return sum(self.jobs.for_each(has_to_stay, list(jobs), "not all jobs could be removed"))
+        postponed = self.jobs.for_each(remove_or_postpone, list(jobs), "not all jobs could be removed")
+        return sum(postponed)
 
-    def _remove(self, run_uid: str, key: JobKey, job: DatedJob, pods: list[Pod]) -> bool:
-        """Remove the job unless it has to stay for now, and return whether it has to."""
+    def _remove_or_postpone(self, run_uid: str, key: JobKey, job: DatedJob, pods: list[Pod]) -> bool:
+        """Keep the job's log and delete the Job. Return whether the deletion is postponed to a later call.
+
+        The deletion is postponed while the log may still come, while the request may still arrive, and if the Job has
+        changed since it was read.
+        """
         if not all(has_ended(pod) for pod in pods):
-            return False  # the job runs on, and does not count as a job that has to stay
+            return False  # the job runs on, and does not count as postponed
         may_come_again = _may_come_again(job)
         if may_come_again and self.logs.is_kept(run_uid, *key):  # a kept log is fetched again only when the job leaves
             return True
         try:
-            if (pods and not self._has_kept_log(run_uid, key, job, pods[0])) or may_come_again:
-                return True
+            is_log_settled = not pods or self._settle_log(run_uid, key, job, pods[0])
         except OSError as error:
             raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
+        if may_come_again or not is_log_settled:
+            return True
         try:
             self.jobs.delete(self.jobs.api.jobs_path(job.metadata.name), job.metadata, "Background")
         except Missing:
             return False
         except ApiFailed as error:
-            if error.status == 409:  # the Job has changed since it was read: the next look shows how
+            if error.status == 409:  # the Job has changed since it was read
                 return True
             raise
         return False
 
-    def _has_kept_log(self, run_uid: str, key: JobKey, job: DatedJob, pod: Pod) -> bool:
-        """Return whether the log is kept or cannot be kept: no log exists, no hope is left, or its place is taken."""
+    def _settle_log(self, run_uid: str, key: JobKey, job: DatedJob, pod: Pod) -> bool:
+        """Keep the pod's log. Return False if a later call may get the log, or its missing rest.
+
+        True stands for a log that is kept, and for a log that never will be: no log exists, the job has waited for
+        LOG_PATIENCE, or something that is not ours is in the place of the log's file.
+        """
+        has_waited = _has_waited_for_log(job, self.jobs.api.clock.now())
         try:
-            return self._keep_log(run_uid, key, pod, has_waited=_has_waited(job, self.jobs.api.clock.now()))
+            return self._keep_log(run_uid, key, pod, has_waited=has_waited)
         except InTheWay as error:
             logger.warning("run %s, task %s, attempt %s: its log is not kept: %s", run_uid, *key, error)
             self.logs.say_that_there_is_no_place(run_uid, str(error))
             return True
 
     def _keep_log(self, run_uid: str, key: JobKey, pod: Pod, *, has_waited: bool) -> bool:
+        """Keep the log, after the wait even a part; if the node is silent after the wait, keep the reason instead.
+
+        Return False if the node is silent before the end of the wait.
+        """
         try:
             self.logs.keep(pod, run_uid, *key, or_a_part=has_waited)
         except (Missing, ApiFailed) as error:
@@ -102,14 +124,15 @@ class Removing:
         return True
 
 
-def _has_waited(job: DatedJob, now: datetime) -> bool:
-    """Return whether the job ended long enough ago to give up a missing log."""
+def _has_waited_for_log(job: DatedJob, now: datetime) -> bool:
+    """Return whether the job ended at least LOG_PATIENCE ago, or at an unknown time."""
     end = end_of(job.status)
     ended_at = end.last_transition_time if end else None
-    return ended_at is None or now - ended_at >= PATIENCE
+    return ended_at is None or now - ended_at >= LOG_PATIENCE
 
 
-def _is_over(job: DatedJob) -> bool:
+def _is_removable(job: DatedJob) -> bool:
+    """Return whether the job has ended and is not being deleted already."""
     return job.metadata.deletion_timestamp is None and end_of(job.status) is not None
 
 
@@ -120,4 +143,4 @@ def _may_come_again(job: DatedJob) -> bool:
         not_after = datetime.fromisoformat((annotations and annotations.not_after) or "")
         return datetime.now(UTC) - ON_THE_WAY < not_after < LAST_MOMENT
     except (ValueError, TypeError):
-        return False  # the request had no limit, or came from another service, or the annotation was edited
+        return False  # the annotation is missing, as from another service, or empty, as without a limit, or was edited

@@ -25,15 +25,21 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, Uids, keep_no_facts
 
 logger = logging.getLogger(__name__)
-PODS_SECONDS = 8.0  # for reading pods, to keep their facts and to listen to their logs
-LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0  # for listeners to begin, in all for the jobs in a call
-FEW = 20  # jobs; more are read by lists
-TRIES = 5  # against a job that changes between reading and deletion
-IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
-TOLD_BY_THEN = timedelta(minutes=5)  # the garbage collector passes a Job's deletion on to its pods within seconds
-LONG_DUE = timedelta(minutes=1)  # a node kills a pod when its grace is over, unless the node is cut off
-NODES_SECONDS = 20.0  # for requests to nodes; the surrounding step has a minute or two
-AT_ONCE = {"gracePeriodSeconds": 0}
+# A stop that cannot read its pods within this time keeps no facts, listens to no logs, and goes on.
+PODS_SECONDS = 8.0
+# A call waits at most this long, for all its jobs together, until listeners to their logs have begun.
+LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0
+MOST_READ_SINGLY = 20  # if a call ends more Jobs than this, the Jobs are read by lists
+DELETION_TRIES = 5  # a Job that changes between reading and deletion is read and deleted at most this many times
+CONDITIONS_OF_AN_END = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+# The garbage collector passes a Job's deletion on to its pods within seconds. After this time it seems not to work, and
+# pods are deleted singly.
+DELETION_PASSED_ON_WITHIN = timedelta(minutes=5)
+# A node kills a pod at the end of its grace. A pod that is still listed this long afterwards is on a cut-off node.
+CUT_OFF_AFTER = timedelta(minutes=1)
+# Later than this in a call no further node is asked: the surrounding step has a minute or two.
+NODES_SECONDS = 20.0
+WITHOUT_GRACE = {"gracePeriodSeconds": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,15 @@ class Stopping:
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """Ask Jobs first, since a Job replaces its pod; then ask the pods that no Job ends."""
+        """Ask the jobs to end: delete their Jobs first, since a Job replaces its pod, then the pods that no Job ends.
+
+        If `keep` raises Fenced, no job and no pod is ended: they may belong to a later supervisor.
+        """
         living = self._living_pods(run_uid, keys, uids, keep)
-        ending_uids = self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
+        listen_seconds = HURRIED_SECONDS if hurried else LISTEN_SECONDS
+        ending_uids = self._delete_jobs(run_uid, keys, uids, living, listen_seconds)
         remaining = self._remaining_pods(run_uid, [key for key in keys if key not in ending_uids])
-        self._end_pods([*remaining, *_pods_of_earlier_jobs(living, ending_uids)], {})
+        self._end_pods([*remaining, *_pods_of_earlier_jobs(living, ending_uids)])
 
     def kill(
         self,
@@ -63,18 +73,19 @@ class Stopping:
         uids: Uids = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """End jobs without asking. A pod that is gone from the API server may still run on a cut-off node.
+        """End the jobs without grace: delete their Jobs, then their living pods, even if a Job cannot be deleted.
 
-        Fenced by `keep`: no job and no pod is ended, since they may belong to a later supervisor.
+        A pod that is gone from the API server may still run on a cut-off node. If `keep` raises Fenced, no job and no
+        pod is ended: they may belong to a later supervisor.
         """
         living = self._living_pods(run_uid, keys, uids, keep)
         try:
             self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS)
-        except LifecycleError:  # a Job that cannot be deleted keeps no pod alive
-            with suppress(LifecycleError):  # the first problem is raised
-                self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
+        except LifecycleError:  # the pods have to end, although a Job could not be deleted
+            with suppress(LifecycleError):  # the caller gets the first error, about the Jobs
+                self._end_pods(self._remaining_pods(run_uid, keys), forced=True)
             raise
-        self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
+        self._end_pods(self._remaining_pods(run_uid, keys), forced=True)
 
     def _delete_jobs(
         self,
@@ -82,41 +93,41 @@ class Stopping:
         keys: Sequence[JobKey],
         uids: Uids,
         living: Mapping[JobKey, Sequence[Pod]],
-        patience: float,
+        listen_seconds: float,
     ) -> dict[JobKey, str]:
         """Delete Jobs, and return the uids of Jobs that end their own pods.
 
-        Before its deletion a job's log gets a listener, if a listener is free in time.
+        Before its deletion a job's log gets a listener, if a listener is free within `listen_seconds`.
         """
         # a list reads all jobs in the namespace: thirty deployers that end a single job would cause thirty lists
-        listed = self.jobs.list_jobs(run_uid, keys) if len(keys) > FEW else {}
-        until = time.monotonic() + patience
+        listed = self.jobs.list_jobs(run_uid, keys) if len(keys) > MOST_READ_SINGLY else {}
+        listen_until = time.monotonic() + listen_seconds
 
         def keys_with_listeners() -> Iterator[JobKey]:
-            """Begin the job's listener before its key is passed on.
+            """Begin a job's listener, then yield the job's key.
 
-            The listeners wait for a free place in our own thread: the pool's threads also serve other stops.
+            Our own thread waits for a free place among the listeners: the pool's threads also serve other stops.
             """
             for key in sorted(keys):
                 for pod in living.get(key, ())[:1]:
                     is_ending_already = pod.metadata.deletion_timestamp is not None  # no time to wait for a place
-                    self.listening.begin(run_uid, key, pod, 0.0 if is_ending_already else until)
+                    self.listening.begin(run_uid, key, pod, until=0.0 if is_ending_already else listen_until)
                 yield key
 
         def delete(key: JobKey) -> tuple[JobKey, str | None]:
             for pod in living.get(key, ())[:1]:
-                self.listening.until_answered(pod, until)
-            return key, self._delete_job(run_uid, key, listed.get(key), uids.get(key))
+                self.listening.until_answered(pod, listen_until)
+            return key, self._delete_job(run_uid, key, listed.get(key), uid_on_record=uids.get(key))
 
-        done = self.jobs.for_each(delete, keys_with_listeners(), "not all jobs could be told to end")
-        return {key: uid for key, uid in done if uid is not None}
+        ending_uids = self.jobs.for_each(delete, keys_with_listeners(), "not all jobs could be told to end")
+        return {key: uid for key, uid in ending_uids if uid is not None}
 
     def _living_pods(
         self, run_uid: str, keys: Sequence[JobKey], uids: Uids, keep: KeepFacts
     ) -> dict[JobKey, list[Pod]]:
         """Return the jobs' living pods, newest first, after keeping the outcome facts of all their pods.
 
-        Pods that cannot be read delay no stop.
+        Return nothing if the pods cannot be read in time: a stop must not wait for facts and logs.
         """
         try:
             pods_by_key = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
@@ -124,45 +135,46 @@ class Stopping:
             message = "run %s: its pods cannot be read before its jobs are ended: no facts, no listening to logs: %s"
             logger.info(message, run_uid, error.message)
             return {}
-        if facts := _facts(run_uid, pods_by_key, uids):
+        if facts := _outcome_facts(run_uid, pods_by_key, uids):
             keep(facts)
         return {key: living for key, pods in pods_by_key.items() if (living := _living(pods))}
 
     def _remaining_pods(self, run_uid: str, keys: Sequence[JobKey]) -> list[Pod]:
-        """Return the jobs' living pods; here an unreadable list is an error."""
+        """Return the jobs' living pods. An unreadable list is an error, since pods would go on without notice."""
         pods_by_key = self.jobs.pods(run_uid, keys) if keys else {}
         return _living(pod for pods in pods_by_key.values() for pod in pods)
 
-    def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, on_record: str | None) -> str | None:
-        """Delete the Job. Return its uid if its deletion or its own end also ends its pods, else None.
+    def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, *, uid_on_record: str | None) -> str | None:
+        """Delete the Job. Return its uid if its deletion or its own end also ends its pods.
 
-        None also if the Job was deleted longer ago than TOLD_BY_THEN: the cluster seems not to pass the deletion on, so
-        the caller ends the pods.
+        Return None if the caller has to end the pods: the Job does not exist, or was deleted longer ago than
+        DELETION_PASSED_ON_WITHIN, so that the cluster seems not to pass the deletion on.
         """
-        for _ in range(TRIES):
-            job = listed or self.jobs.read_job(run_uid, key, on_record)
-            listed = None  # the next turn reads a Job that has changed since
+        for _ in range(DELETION_TRIES):
+            job = listed or self.jobs.read_job(run_uid, key, uid_on_record)
+            listed = None  # the next turn reads the Job again, since the listed Job has changed
             if job is None:
                 return None
             uid = job.metadata.uid
             if deleted := job.metadata.deletion_timestamp:
-                return uid if self.jobs.api.clock.now() - deleted < TOLD_BY_THEN else None
-            if is_ending(job):
+                return uid if self.jobs.api.clock.now() - deleted < DELETION_PASSED_ON_WITHIN else None
+            if _is_ending(job):
                 return uid
             try:
                 self.jobs.delete(self.jobs.api.jobs_path(job.metadata.name), job.metadata, "Foreground")
             except Missing:
                 return None
             except ApiFailed as error:
-                if error.status != 409:
+                if error.status != 409:  # the Job has changed since it was read
                     raise
             else:
                 return uid
         raise TemporaryError(f"the job of task {key[0]} changes faster than it can be told to end")
 
-    def _end_pods(self, living: Sequence[Pod], options: dict[str, int]) -> None:
-        """Delete the pods. Only force deletes a pod again that is already being deleted."""
-        chosen = living if options else [pod for pod in living if not pod.metadata.deletion_timestamp]
+    def _end_pods(self, living: Sequence[Pod], *, forced: bool = False) -> None:
+        """Delete the pods, by force without grace. Only force deletes a pod again that is already being deleted."""
+        chosen = living if forced else [pod for pod in living if not pod.metadata.deletion_timestamp]
+        options = WITHOUT_GRACE if forced else {}
 
         def delete(pod: Pod) -> None:
             try:
@@ -170,13 +182,13 @@ class Stopping:
             except Missing:
                 return
             except ApiFailed as error:
-                if error.status != 409:  # another pod with the same name: the next round ends it
+                if error.status != 409:  # another pod has the same name by now: the next round ends this pod
                     raise
 
         self.jobs.for_each(delete, chosen, "not all pods could be told to end")
 
 
-def _facts(run_uid: str, pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Uids) -> dict[JobKey, OutcomeFacts]:
+def _outcome_facts(run_uid: str, pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Uids) -> dict[JobKey, OutcomeFacts]:
     """Return the outcome facts of the jobs with a uid on record. A fault in their computation delays no stop."""
     try:
         return facts_by_uid(pods_by_key, uids)
@@ -185,13 +197,13 @@ def _facts(run_uid: str, pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Uids
         return {}
 
 
-def is_ending(job: Job) -> bool:
+def _is_ending(job: Job) -> bool:
     """Return whether the job ends by itself or has ended: a deletion could only lose its outcome."""
     status = job.status
     if status is None:
         return False
     return bool(status.succeeded) or any(
-        condition.is_true and condition.type in IS_ENDING for condition in status.conditions or []
+        condition.is_true and condition.type in CONDITIONS_OF_AN_END for condition in status.conditions or []
     )
 
 
@@ -209,7 +221,7 @@ def _living(pods: Iterable[Pod]) -> list[Pod]:
 class Reaching:
     """Reaching finds jobs on nodes that do not answer: a forced end removes their pods, and their programs may go on.
 
-    Pods show such nodes, and so do nodes: a node that answers can send the log of a pod that runs there.
+    A node does not answer if it cannot send the log of its pod, or if the control plane's data about the pod say so.
     """
 
     jobs: Jobs
@@ -219,29 +231,35 @@ class Reaching:
         """Return the jobs on nodes that do not answer, with the node's name."""
         pods_by_key = self.jobs.pods(run_uid, keys) if keys else {}
         living = [
-            (key, pod, node) for key, several in pods_by_key.items() for pod in several if (node := _lives_on(pod))
+            (key, pod, node)
+            for key, pods_of_job in pods_by_key.items()
+            for pod in pods_of_job
+            if (node := _node_of_living(pod))
         ]
-        silent = self._silent({node: pod for _, pod, node in living})
+        silent_nodes = self._silent_nodes({node: pod for _, pod, node in living})
         now = self.jobs.api.clock.now()
-        return {key: node for key, pod, node in living if node in silent or _is_given_up(pod, now)}
+        return {key: node for key, pod, node in living if node in silent_nodes or _is_given_up(pod, now)}
 
-    def _silent(self, pod_by_node: dict[str, Pod]) -> set[str]:
+    def _silent_nodes(self, pod_by_node: dict[str, Pod]) -> set[str]:
+        """Ask each node for the log of its pod, and return the silent nodes.
+
+        A node that is not asked in time is left out; its pods alone decide.
+        """
         until = time.monotonic() + NODES_SECONDS
 
         def is_silent(node: str) -> bool:
             return time.monotonic() < until and not self.logs.node_answers(pod_by_node[node])
 
         nodes = list(pod_by_node)
-        return {
-            node for node, silent in zip(nodes, self.jobs.for_each(is_silent, nodes, "no node"), strict=True) if silent
-        }
+        answers = self.jobs.for_each(is_silent, nodes, "no node")
+        return {node for node, silent in zip(nodes, answers, strict=True) if silent}
 
 
-def _lives_on(pod: Pod) -> str | None:
+def _node_of_living(pod: Pod) -> str | None:
     return None if pods.has_ended(pod) or pod.spec is None else pod.spec.node_name
 
 
 def _is_given_up(pod: Pod, now: datetime) -> bool:
-    """Return whether the control plane gave the pod up, or the pod is overdue."""
-    due = pod.metadata.deletion_timestamp
-    return pods.is_out_of_sight(pod) or (due is not None and now - due > LONG_DUE)
+    """Return whether the control plane gave the pod up, or its grace ended more than CUT_OFF_AFTER ago."""
+    grace_end = pod.metadata.deletion_timestamp
+    return pods.is_out_of_sight(pod) or (grace_end is not None and now - grace_end > CUT_OFF_AFTER)

@@ -21,24 +21,27 @@ from crawler_lifecycle.errors import NotFound, TemporaryError
 
 GZIP, PLAIN = "gzip", "identity"
 GZIP_NAMES = (GZIP, "x-gzip")
-GZIP_WRAPPED = zlib.MAX_WBITS | 16
+GZIP_FORMAT = zlib.MAX_WBITS | 16  # makes zlib expect gzip's header and checksum
 LONGEST_ANSWER_SECONDS = 60.0
-LARGEST_ANSWER = 256 << 20  # decompressed bytes, checked after every piece; a piece may unpack to 1,000 times CHUNK
-CHUNK = 1 << 16
+# An answer with more decompressed bytes is given up. The size is checked after every piece, and a piece may decompress
+# to 1,000 times CHUNK.
+LARGEST_ANSWER = 256 << 20
+CHUNK = 1 << 16  # most bytes in a piece
 
 
 class TooLong(HTTPError):
     """The answer is too large for the process's memory."""
 
 
-def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
-    """Return the whole body.
+def read_whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
+    """Return the whole body, decompressed. Raise TooLong for more than LARGEST_ANSWER, HTTPError after the deadline.
 
-    The connection's time-out bounds the wait for a single piece; the deadline bounds all pieces together.
+    The connection's time-out bounds the wait for a single piece; the deadline, `until` or LONGEST_ANSWER_SECONDS from
+    now, bounds all pieces together.
     """
     deadline, received, size = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
-    is_packed = _encoding(answer) in GZIP_NAMES
-    for piece in _unpacked(_pieces(answer)) if is_packed else as_they_come(answer):
+    is_compressed = _encoding(answer) in GZIP_NAMES
+    for piece in _decompressed(_pieces(answer)) if is_compressed else uncompressed_pieces(answer):
         received.append(piece)
         size += len(piece)
         if size > LARGEST_ANSWER:
@@ -48,8 +51,8 @@ def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
     return b"".join(received)
 
 
-def as_they_come(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
-    """Yield the pieces of an uncompressed answer."""
+def uncompressed_pieces(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
+    """Return the pieces of an uncompressed answer as they arrive. Raise DecodeError for a compressed answer."""
     if (encoding := _encoding(answer)) != PLAIN:
         raise DecodeError(f"its answer is packed as {encoding!r}, which nobody offered")
     return _pieces(answer)
@@ -64,24 +67,25 @@ def _pieces(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
         yield piece
 
 
-def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield a decompressed piece for every received piece, even if empty, so that the caller's deadline is checked in
-    time.
+def _decompressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a decompressed piece for every received piece, even an empty piece: the caller then checks its deadline.
+
+    Raise DecodeError for bytes that are not gzip, for bytes after the gzip stream, and for a stream without its end.
     """
-    unpacking = zlib.decompressobj(GZIP_WRAPPED)
+    decompressor = zlib.decompressobj(GZIP_FORMAT)
     try:
         for piece in pieces:
-            yield unpacking.decompress(piece)
-            if unpacking.unused_data:
+            yield decompressor.decompress(piece)
+            if decompressor.unused_data:
                 raise DecodeError("its answer goes on where what was packed has ended")
     except zlib.error as error:
         raise DecodeError(f"its answer cannot be unpacked: {error}") from error
-    if not unpacking.eof:
+    if not decompressor.eof:
         raise DecodeError("its answer cannot be unpacked: its end is missing")
 
 
-LONGEST_HEAD = 1 << 12  # bytes before the items of a list
-ITEMS = b',"items":['  # no text in the head equals it, since JSON strings escape quotes
+LONGEST_HEAD = 1 << 12  # a list whose items begin after more bytes than this is decoded whole
+BEGIN_OF_ITEMS = b',"items":['  # no text in the head equals these bytes, since JSON strings escape quotes
 
 
 class Missing(NotFound):
@@ -91,7 +95,9 @@ class Missing(NotFound):
 class ApiFailed(TemporaryError):
     """A request failed for any reason but a missing object.
 
-    `status` is None without an answer; `timed_out` is true if the request waited for its answer in vain.
+    `status` is None without an answer. `reason` is the API server's word for the refusal, such as NotFound.
+    `retry_after` is the number of seconds that the server asks us to wait. `timed_out` is true if the request waited
+    for its answer in vain, or had no time left.
     """
 
     def __init__(
@@ -111,7 +117,7 @@ class ApiFailed(TemporaryError):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The API server's refusal has these fields in its body."""
+    """Body of a refusal by the API server."""
 
     kind: str | None = None
     message: str | None = None
@@ -127,8 +133,12 @@ class _List(msgspec.Struct, frozen=True):
 
 
 def refusal(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
+    """Return the error for an answer with an error status, and close the answer.
+
+    A body that cannot be received or decoded costs only the server's message and reason.
+    """
     try:
-        body = whole(answer)
+        body = read_whole(answer)
     except NOT_REACHED:
         body = b""
     finally:
@@ -142,11 +152,11 @@ def refusal(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
         f"the Kubernetes API answers {answer.status} to {method} {path}: {message}",
         answer.status,
         (status.reason or "") if status.kind == "Status" else "",
-        _seconds(answer.headers.get("Retry-After")),
+        _seconds_to_wait(answer.headers.get("Retry-After")),
     )
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _seconds_to_wait(retry_after: str | None) -> float | None:
     try:
         return max(0.0, float(retry_after)) if retry_after else None
     except ValueError:
@@ -159,7 +169,7 @@ def continuation(page: bytes) -> str | None:
     The token stands before the items, and the items are megabytes long, so only the page's head is decoded. A page with
     an unusual head is decoded whole.
     """
-    head, items, _ = page[:LONGEST_HEAD].partition(ITEMS)
+    head, items, _ = page[:LONGEST_HEAD].partition(BEGIN_OF_ITEMS)
     if items:
         with suppress(msgspec.MsgspecError):
             if metadata := msgspec.json.decode(head + b"}", type=_List).metadata:

@@ -22,18 +22,21 @@ from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limit
 from crawler_lifecycle.settings.cluster import longest_request
 
 JSON = "application/json"
-PAGE = 1024  # objects. Not 1000: for 10,000 objects the last page would be full, and an empty page would follow
-SMALLER = 8  # divides the page size if a page is too long to receive
+PAGE = (
+    1024  # most objects in a page; with 1000, the last page of 10,000 objects would be full, and an empty page follow
+)
+SHRINKING = 8  # a page too long to receive is requested again with its size divided by this number
 LISTS_AT_ONCE = 4  # the API server charges us for a list's size: with more lists, our other requests would have to wait
-SHORTEST_PAUSE = 0.5  # seconds, even if a busy server's Retry-After is shorter
-LONGEST_LINE = 8 << 20  # bytes in a watch: a Job has at most 1.5 MiB
+SHORTEST_PAUSE = 0.5  # a busy server is asked again after this many seconds, even if its Retry-After is shorter
+LONGEST_LINE = 8 << 20  # a line with more bytes fails: a line of a watch holds a Job, which has at most 1.5 MiB
 TOO_OLD = 410  # HTTP status: the snapshot of a list, from which its pages come, has expired
+# errors of a kept connection that the server closed before our request
 STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
 
 
 class Api:
-    """A process has a single client, and many threads may use it at once."""
+    """Client for the API server. A process has a single client, and many threads may use the client at once."""
 
     def __init__(self, access: Access) -> None:
         self.namespace = access.namespace
@@ -65,6 +68,7 @@ class Api:
         return timedelta(seconds=longest_request(self._access.connect_seconds, self._access.read_seconds))
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> bytes:
+        """Return the body. Like every request, raise Missing for an object that does not exist, else ApiFailed."""
         return self._whole("GET", path, query, accept)
 
     def post(self, path: str, body: Mapping[str, Any]) -> bytes:
@@ -77,11 +81,11 @@ class Api:
     def pages(
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, until: float = math.inf
     ) -> Iterator[bytes]:
-        """Yield every page of a list, as of now.
+        """Yield every page of a list, as of now. A page waits for its turn while LISTS_AT_ONCE others are received.
 
         A list that became too old between two pages begins anew, once: an object may come twice. A page too long to
-        receive is requested again in smaller pieces. A 404 becomes ApiFailed: a list always exists, even without items,
-        so the server behind a 404 is not our API server.
+        receive is requested again with fewer objects. A 404 becomes ApiFailed: a list always exists, even without
+        items, so the server behind a 404 is not our API server.
         """
         page_query: dict[str, str | int] = {"limit": PAGE, **(query or {})}
         may_begin_anew = True
@@ -97,17 +101,17 @@ class Api:
                     may_begin_anew = False
                     del page_query["continue"]
                 elif isinstance(error.__cause__, answers.TooLong) and int(page_query["limit"]) > 1:
-                    page_query["limit"] = max(1, int(page_query["limit"]) // SMALLER)
+                    page_query["limit"] = max(1, int(page_query["limit"]) // SHRINKING)
                 else:
                     raise
                 continue
             finally:
                 self._lists.release()
             yield page
-            following = answers.continuation(page)
-            if not following:
+            next_page = answers.continuation(page)
+            if not next_page:
                 return
-            page_query["continue"] = following
+            page_query["continue"] = next_page
 
     def lines(
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float = 60
@@ -117,10 +121,10 @@ class Api:
         The lines end with the answer. Raise ApiFailed after `silence` seconds without data, or for a line longer than
         LONGEST_LINE.
         """
-        pieces: list[bytes] = []  # parts of the unfinished line: joined once, however many parts there are
+        pieces: list[bytes] = []  # parts of the unfinished line, joined when the line ends
         size = 0
         for chunk in self.chunks(path, query, accept=accept, silence=silence):
-            if not chunk:
+            if not chunk:  # the answer's beginning
                 yield b""
             *ended, rest = chunk.split(b"\n")
             if ended:
@@ -150,7 +154,7 @@ class Api:
         limits, headers = self._limits(until, silence), {"Accept": accept, "Accept-Encoding": answers.PLAIN}
         with self._naming_the_request("GET", path), self._answer("GET", path, query, headers, None, limits) as answer:
             yield b""
-            for chunk in answers.as_they_come(answer):
+            for chunk in answers.uncompressed_pieces(answer):
                 yield chunk
                 if time.monotonic() > limits.last_piece:
                     raise urllib3.exceptions.HTTPError("its answer does not end")
@@ -175,7 +179,7 @@ class Api:
             limits = self._limits(until)
             try:
                 with self._answer(method, path, query, headers, body, limits) as answer:
-                    return answers.whole(answer, limits.last_piece)
+                    return answers.read_whole(answer, limits.last_piece)
             except NOT_REACHED as error:
                 if not (may_send_again and isinstance(error, STALE_CONNECTION)):
                     raise self._unreached(method, path, error) from error
@@ -191,17 +195,21 @@ class Api:
         body: object,
         limits: Limits,
     ) -> Iterator[urllib3.HTTPResponse]:
-        """Yield a successful answer. No try begins later than the limits allow, however long the earlier tries took."""
+        """Yield a successful answer. Raise Missing if the object does not exist, ApiFailed for any other refusal.
+
+        A refused token is read again once, and a busy server is asked again. No try begins later than the limits allow,
+        however long the earlier tries took.
+        """
         target = f"{path}?{urlencode(query)}" if query else path
-        sent = {**headers, "Content-Type": JSON} if body is not None else headers
+        all_headers = {**headers, "Content-Type": JSON} if body is not None else headers
         may_renew, timeout = True, (limits.connect, limits.silence)
         while True:
             connection = self._connection
             try:
                 if method == "POST":  # needs a time limit for its body, see `Connection.post`
-                    answer = connection.post(target, sent, body, timeout)
+                    answer = connection.post(target, all_headers, body, timeout)
                 else:
-                    answer = connection.request(method, target, sent, body, timeout)
+                    answer = connection.request(method, target, all_headers, body, timeout)
             except ACCESS_FAILED as error:
                 raise self._unreached(method, path, error) from error
             self.clock.set(answer.headers.get("Date"))
@@ -227,6 +235,7 @@ class Api:
             answer.close()  # does nothing after reading to the end: the connection is back in the pool
 
     def _limits(self, until: float, silence: float | None = None) -> Limits:
+        """Return a request's time limits. Raise ApiFailed if no time is left until `until`."""
         if until <= time.monotonic():
             raise answers.ApiFailed("there was no time left to ask the Kubernetes API", timed_out=True)
         return limits_of(self._access.connect_seconds, silence or self._access.read_seconds, until)
@@ -239,15 +248,15 @@ class Api:
         except NOT_REACHED as error:
             raise self._unreached(method, path, error) from error
 
-    def _renew(self, used: Connection) -> None:
-        """Read a changed token again; only the first refused thread does so."""
+    def _renew(self, refused: Connection) -> None:
+        """Read the token again, unless another thread has already replaced the refused connection."""
         with self._renewing:
-            if self._connection is used:
+            if self._connection is refused:
                 self._connection = Connection(self._access)
 
     def _unreached(self, method: str, path: str, error: Exception) -> answers.ApiFailed:
-        what = str(error) or type(error).__name__
-        message = f"no answer of the Kubernetes API at {self.host} to {method} {path}: {what}"
+        problem = str(error) or type(error).__name__
+        message = f"no answer of the Kubernetes API at {self.host} to {method} {path}: {problem}"
         return answers.ApiFailed(message, timed_out=isinstance(error, urllib3.exceptions.TimeoutError))
 
 

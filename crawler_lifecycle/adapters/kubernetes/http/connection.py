@@ -1,6 +1,7 @@
 """Connection to the API server: address, certificates and token. The only importer of the `kubernetes` package.
 
-The package reads all three from wherever the installation keeps them. A new `Connection` reads them again.
+The package reads address, certificates and token from a kubeconfig or from a pod's service account. A new `Connection`
+reads all three again.
 """
 
 import json
@@ -22,6 +23,7 @@ from crawler_lifecycle.errors import NotReady
 
 NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)  # the answer is missing or cut
 ACCESS_FAILED = (ApiException, ConfigException)  # the certificates do not fit, or no token can be read
+# the kubeconfig, or the files of the pod's service account, cannot be read
 NOT_READABLE = (ConfigException, yaml.YAMLError, OSError, ValueError)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy
 USER_AGENT = "crawler-lifecycle"
@@ -34,9 +36,9 @@ class Access:
     namespace: str
     kubeconfig: Path | None = None
     context: str | None = None
-    connections: int = 40  # kept open: as many as threads send requests
-    connect_seconds: float = 3
-    read_seconds: float = 10  # without any data
+    connections: int = 40  # so many connections are kept open, one for each thread that sends requests
+    connect_seconds: float = 3  # a connection that takes longer fails
+    read_seconds: float = 10  # an answer fails after this time without any data
 
 
 class Connection:
@@ -51,31 +53,31 @@ class Connection:
         self, method: str, path: str, headers: Mapping[str, str], body: object, timeout: tuple[float, float]
     ) -> urllib3.HTTPResponse:
         """Return the beginning of the answer. No request is ever sent twice here."""
-        sent = {"User-Agent": USER_AGENT, **headers, **self._authorization()}
-        answer = self._rest.request(method, self.host + path, headers=sent, body=body, _request_timeout=timeout)
+        all_headers = {"User-Agent": USER_AGENT, **headers, **self._authorization()}
+        answer = self._rest.request(method, self.host + path, headers=all_headers, body=body, _request_timeout=timeout)
         return cast("urllib3.HTTPResponse", answer.response)
 
     def post(
         self, path: str, headers: Mapping[str, str], body: object, timeout: tuple[float, float]
     ) -> urllib3.HTTPResponse:
-        """Send a POST whose body leaves in time or never.
+        """Send a POST whose body leaves in time or never, and return the beginning of the answer.
 
         A late body could create an object after the caller stopped waiting. The library's own time-out does not prevent
         a late body: the time-out begins anew for every address of the host, and for every step of TLS.
         """
         until, content = time.monotonic() + timeout[0], json.dumps(body).encode()
 
-        def in_time() -> Iterator[bytes]:
+        def body_in_time() -> Iterator[bytes]:
             if time.monotonic() > until:
                 raise urllib3.exceptions.TimeoutError("connecting took too long for anything to be sent")
             yield content
 
-        own = {"User-Agent": USER_AGENT, "Content-Length": str(len(content))}
+        default_headers = {"User-Agent": USER_AGENT, "Content-Length": str(len(content))}
         answer = self._rest.pool_manager.request(
             "POST",
             self.host + path,
-            body=in_time(),
-            headers={**own, **headers, **self._authorization()},
+            body=body_in_time(),
+            headers={**default_headers, **headers, **self._authorization()},
             timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
             preload_content=False,
         )
@@ -92,6 +94,10 @@ class Connection:
 
 
 def _configuration(access: Access) -> Configuration:
+    """Read the pod's own service account if there is one and neither kubeconfig nor context is set, else a kubeconfig.
+
+    Raise NotReady if address, certificates or token cannot be read.
+    """
     configuration = Configuration()
     configuration.connection_pool_maxsize = access.connections
     configuration.retries = False  # with retries urllib3 sends a DELETE up to four times, and waits silently

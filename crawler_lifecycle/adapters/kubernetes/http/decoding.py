@@ -14,8 +14,8 @@ from crawler_lifecycle.adapters.kubernetes.objects import LABELS, Event, Job, La
 from crawler_lifecycle.errors import TemporaryError
 
 ESCAPES = re.compile(
-    rb"\\\\"  # an escaped backslash begins no escape
-    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"\\\\"  # an escaped backslash: `u` after it begins no escape
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole surrogate pair
     rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 REPLACEMENT = rb"\ufffd"
@@ -41,6 +41,8 @@ Item = TypeVar("Item", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Items(Generic[Item]):
+    """Items are the decoded objects of a list page, and the objects that cannot be decoded."""
+
     whole: list[Item]
     broken: list[Broken]
 
@@ -50,7 +52,7 @@ class _List(msgspec.Struct, Generic[Item], frozen=True, gc=False):
     items: list[Item] | None
 
 
-class _Raw(msgspec.Struct, frozen=True, gc=False):
+class _ListOfRaw(msgspec.Struct, frozen=True, gc=False):
     kind: str
     items: list[msgspec.Raw] | None
 
@@ -62,26 +64,30 @@ class Decoder(Generic[Item]):
         self._list = msgspec.json.Decoder(_List[item])  # type: ignore[valid-type]
 
     def item(self, body: bytes) -> Item:
+        """Decode a single object. Raise Unreadable if the body holds no such object."""
         try:
-            return self._item.decode(_as_text(body))
+            return self._item.decode(_with_valid_text(body))
         except NOT_DECODABLE as error:
             raise Unreadable(f"the API server's answer is no {self._kind}: {error}") from error
 
     def page(self, body: bytes) -> Items[Item]:
-        """Decode a list page. With a broken item the decoding is slower, and still complete."""
+        """Decode a list page. If an item is broken, decode every item by itself, so that no other item is lost.
+
+        Raise Unreadable if the body holds no list of this kind.
+        """
         try:
             page = self._list.decode(body)
-            self._check(page.kind)
+            self._check_kind(page.kind)
             return Items(page.items or [], [])
         except NOT_DECODABLE:
             return self._item_by_item(body)
 
     def _item_by_item(self, body: bytes) -> Items[Item]:
         try:
-            raw = _RAW.decode(_as_text(body))
+            raw = _LIST_OF_RAW.decode(_with_valid_text(body))
         except NOT_DECODABLE as error:
             raise Unreadable(f"the API server's answer is no list of {self._kind}s: {error}") from error
-        self._check(raw.kind)
+        self._check_kind(raw.kind)
         items: Items[Item] = Items([], [])
         for item in raw.items or []:
             try:
@@ -90,45 +96,46 @@ class Decoder(Generic[Item]):
                 items.broken.append(_broken(item, str(error)))
         return items
 
-    def _check(self, kind: str) -> None:
+    def _check_kind(self, kind: str) -> None:
         if kind != f"{self._kind}List":
             raise Unreadable(f"the API server answered with a {kind} instead of a {self._kind}List")
 
 
-_RAW = msgspec.json.Decoder(_Raw)
+_LIST_OF_RAW = msgspec.json.Decoder(_ListOfRaw)
 
 
-def _as_text(body: bytes) -> bytes:
+def _with_valid_text(body: bytes) -> bytes:
     """Replace invalid text: a string with half a surrogate pair would make the whole list unreadable."""
-    return ESCAPES.sub(_whole_escape, body.decode("utf-8", "replace").encode())
+    return ESCAPES.sub(_without_lone_surrogate, body.decode("utf-8", "replace").encode())
 
 
-def _whole_escape(escape: re.Match[bytes]) -> bytes:
+def _without_lone_surrogate(escape: re.Match[bytes]) -> bytes:
     return REPLACEMENT if escape["lone"] else escape[0]
 
 
 def _broken(item: msgspec.Raw, problem: str) -> Broken:
     """Return the item's identity, as far as its parts have the documented shape."""
-    metadata = _mapping(_mapping(_anything(item)).get("metadata"))
-    labels = _mapping(metadata.get("labels"))
+    metadata = _mapping_or_empty(_mapping_or_empty(_decoded_or_none(item)).get("metadata"))
+    labels = _mapping_or_empty(metadata.get("labels"))
     known = {field: label for field, key in LABELS.items() if isinstance(label := labels.get(key), str)}
     name, uid = (value if isinstance(value, str) else "" for value in (metadata.get("name"), metadata.get("uid")))
     return Broken(name, uid, Labels(**known), problem)
 
 
-def _anything(item: msgspec.Raw) -> object:
+def _decoded_or_none(item: msgspec.Raw) -> object:
     try:
         return msgspec.json.decode(item)
     except NOT_DECODABLE:
         return None
 
 
-def _mapping(value: object) -> dict[str, object]:
+def _mapping_or_empty(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
 JOBS = Decoder("Job", Job)
 PODS = Decoder("Pod", Pod)
 EVENTS = Decoder("Event", Event)
+# the same decoder for any object's metadata: NAMED for a single object, METADATA for a list
 NAMED = METADATA = Decoder("PartialObjectMetadata", Named)
 NAMESPACES = Decoder("Namespace", Namespace)

@@ -18,6 +18,8 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass(frozen=True, slots=True)
 class Right:
+    """A right is a verb on a resource in our namespace, with the purpose for which the service needs the right."""
+
     verb: str
     resource: str
     purpose: str
@@ -47,22 +49,23 @@ RIGHTS = (
 )
 
 
-class Allowed(msgspec.Struct, frozen=True):
+class ReviewStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
 
 
 class Review(msgspec.Struct, frozen=True):
-    status: Allowed
+    """The API server's answer about one right."""
+
+    status: ReviewStatus
 
 
 def missing_rights(api: Api, pool: ThreadPoolExecutor, rights: Iterable[Right] = RIGHTS) -> list[Right]:
     wanted = list(rights)
-    return [
-        right for right, has in zip(wanted, pool.map(lambda right: _has(api, right), wanted), strict=True) if not has
-    ]
+    grants = pool.map(lambda right: _is_granted(api, right), wanted)
+    return [right for right, is_granted in zip(wanted, grants, strict=True) if not is_granted]
 
 
-def _has(api: Api, right: Right) -> bool:
+def _is_granted(api: Api, right: Right) -> bool:
     attributes = {
         "namespace": api.namespace,
         "verb": right.verb,

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 FIRST, LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)  # times outside are nonsense
-SAME_WITHIN_SECONDS = 2
-HALF_A_SECOND = timedelta(seconds=0.5)  # the header cuts its time down to a second
+SAME_WITHIN_SECONDS = 2  # clocks that differ by no more than this agree
+HALF_A_SECOND = timedelta(seconds=0.5)  # is added to a header's time: the header leaves out up to a second
 
 
 class ServerClock:
@@ -20,28 +20,29 @@ class ServerClock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read: tuple[datetime, float] | None = None  # the API server's time, and our monotonic time then
+        # the API server's time in the latest header, and our monotonic time when the header came
+        self._reading: tuple[datetime, float] | None = None
 
     def set(self, date: str | None) -> None:
         """Take the time over from a Date header. A header that is missing or makes no sense changes nothing."""
-        at = _moment(date)
-        if at is not None:
+        server_time = _parsed(date)
+        if server_time is not None:
             with self._lock:
-                self._read = at + HALF_A_SECOND, time.monotonic()
+                self._reading = server_time + HALF_A_SECOND, time.monotonic()
 
     def now(self) -> datetime:
-        """Return the API server's time; before its first answer, ours."""
+        """Return the API server's time, or before its first answer the time of our own clock."""
         with self._lock:
-            read = self._read
-        if read is None:
+            reading = self._reading
+        if reading is None:
             return datetime.now(UTC)
-        at, then = read
-        return at + timedelta(seconds=time.monotonic() - then)
+        server_time, read_at = reading
+        return server_time + timedelta(seconds=time.monotonic() - read_at)
 
     @property
     def difference(self) -> timedelta | None:
         """Return how far our clock is ahead of the API server's; None before its first answer."""
-        return None if self._read is None else datetime.now(UTC) - self.now()
+        return None if self._reading is None else datetime.now(UTC) - self.now()
 
     def words(self) -> str:
         """Say how far the two clocks are apart, as a part of a sentence."""
@@ -53,7 +54,7 @@ class ServerClock:
         return f"its clock is {abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} ours"
 
 
-def _moment(date: str | None) -> datetime | None:
+def _parsed(date: str | None) -> datetime | None:
     try:
         at = parsedate_to_datetime(date or "")
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -22,7 +22,10 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def checked_version(api: Api) -> str:
-    """Return the version in words; an unreadable version is unknown. Raise NotReady for a version before OLDEST."""
+    """Return the version in words; a version that cannot be read is unknown, and accepted.
+
+    Raise NotReady for a version before OLDEST.
+    """
     try:
         name = msgspec.json.decode(api.get(PATH), type=Version).git_version
     except (ApiFailed, Missing, msgspec.MsgspecError):

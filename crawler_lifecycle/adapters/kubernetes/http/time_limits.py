@@ -8,19 +8,20 @@ from crawler_lifecycle.settings.cluster import BUSY_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`connect` and `silence` are in seconds, the two others are times of the monotonic clock."""
+    """Limits of a request: `connect` and `silence` in seconds, `last_try` and `last_piece` by the monotonic clock."""
 
-    connect: float
-    silence: float
-    last_try: float  # no try begins later
-    last_piece: float  # no piece is awaited later
+    connect: float  # a connection that takes longer fails
+    silence: float  # an answer fails after so long without a piece of data
+    last_try: float  # no try begins after this time
+    last_piece: float  # no piece is awaited after this time
 
 
 def limits_of(connect: float, silence: float, until: float) -> Limits:
-    """Divide the remaining time into quarters, or less where a limit is shorter.
+    """Return the limits of a request that has to be over at `until`.
 
-    The last try needs three quarters: to connect, to get the answer's beginning, and to wait for the last piece. The
-    earlier tries have the rest.
+    `connect` and `silence` are cut down to a quarter of the remaining time. The last try needs up to three quarters: to
+    connect, to get the answer's beginning, and to wait for the last piece. The earlier tries have the rest, but at most
+    BUSY_SECONDS.
     """
     now = time.monotonic()
     quarter = (until - now) / 4
