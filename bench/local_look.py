@@ -15,8 +15,8 @@ from uuid import uuid4
 
 from bench.measuring import seconds_of
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.local.claims import new_spec
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
+from crawler_lifecycle.adapters.local.creation import new_spec
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.job_request import request_hash
 from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.claims import new_spec
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
+from crawler_lifecycle.adapters.local.creation import new_spec
 from crawler_lifecycle.adapters.local.placing import RUNNER
 from crawler_lifecycle.adapters.local.records import JobFolder, Started
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
-from crawler_lifecycle.adapters.local import claims as making
+from crawler_lifecycle.adapters.local import creation as making
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore

@@ -14,13 +14,16 @@ from crawler_lifecycle.adapters.local.layout import Layout, names
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import BadInput
 
-LONGEST_SILENCE_MS = 1000
-COLLECT_MS = 200
+LONGEST_SILENCE_MS = 1000  # after so long without a change an empty set is yielded
+COLLECT_MS = 200  # changes within this time are yielded together
 logger = logging.getLogger(__name__)
 
 
 def watch_runs(layout: Layout) -> Iterator[set[str]]:
-    """Yield the touched run_uids, for ever; an empty set after every silent second."""
+    """Yield the touched run_uids, for ever; an empty set after every silent second.
+
+    While the folder cannot be watched, log each new problem once, yield empty sets and try again.
+    """
     logged = ""
     while True:
         try:
@@ -35,10 +38,12 @@ def watch_runs(layout: Layout) -> Iterator[set[str]]:
 
 
 def _watch_once(layout: Layout) -> Iterator[set[str]]:
-    """Watch until the folder is replaced, since the watch then sees the old folder only."""
+    """Yield the touched run_uids and remove their files. Return when the folder was replaced: the watch sees the old
+    folder only.
+    """
     layout.make()
     folder = layout.changed
-    watched = folder.stat().st_ino
+    watched_inode = folder.stat().st_ino
     for changes in watch(
         folder,
         watch_filter=lambda change, _: change is not Change.deleted,
@@ -47,16 +52,17 @@ def _watch_once(layout: Layout) -> Iterator[set[str]]:
         yield_on_timeout=True,
         recursive=False,
     ):
-        # both sources: a file touched again just before its removal is known by its event only
+        # Events and the folder's content are both needed: files from before the watch give no event, and a file touched
+        # again just before its removal is in no listing.
         touched = {Path(path).name for _, path in changes} | set(names(folder))
-        yield {name for name in touched if _is_run(name)}
+        yield {name for name in touched if _is_run_uid(name)}
         for name in touched:
             (folder / name).unlink(missing_ok=True)
-        if not folder.exists() or folder.stat().st_ino != watched:
+        if not folder.exists() or folder.stat().st_ino != watched_inode:
             return
 
 
-def _is_run(name: str) -> bool:
+def _is_run_uid(name: str) -> bool:
     try:
         return checked_uid(name) == name
     except BadInput:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crawler_lifecycle.adapters import log_files
 from crawler_lifecycle.adapters.local.changes import watch_runs
-from crawler_lifecycle.adapters.local.claims import claim
+from crawler_lifecycle.adapters.local.creation import create_once
 from crawler_lifecycle.adapters.local.evidence import evidence
 from crawler_lifecycle.adapters.local.inventory import living
 from crawler_lifecycle.adapters.local.layout import Layout, names
@@ -35,19 +35,20 @@ class LocalCluster:
         self._stopper = Stopper(self._layout, self._placing)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
+        """Create the request's job unless it exists, and start waiting jobs while there is room."""
         if self._installation not in (None, request.installation):
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
-        with _wrapped("deploy"):
+        with _errors_are_temporary("deploy"):
             self._layout.make()
             with self._placing.exclusive():
-                deployment = claim(request, self._layout, self._files, self._placing)
+                deployment = create_once(request, self._layout, self._files, self._placing)
                 self._placing.start_waiting()
             self._layout.announce_change(request.run_uid)
             return deployment
 
     def place_waiting(self) -> None:
         """Start waiting jobs while there is room. A later call repairs an interrupted start."""
-        with _wrapped("start waiting jobs"):
+        with _errors_are_temporary("start waiting jobs"):
             self._layout.make()
             with self._placing.exclusive():
                 self._placing.start_waiting()
@@ -63,7 +64,7 @@ class LocalCluster:
         return self._observer.look(run_uid, tasks)
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
-        with _wrapped("list its jobs"):
+        with _errors_are_temporary("list its jobs"):
             yield living(self._layout, self._installation)
 
     def evidence(
@@ -73,7 +74,7 @@ class LocalCluster:
         *,
         hurried: bool = False,  # noqa: ARG002 (local files are read at once)
     ) -> list[TaskEvidence]:
-        with _wrapped("collect evidence"):
+        with _errors_are_temporary("collect evidence"):
             items = []
             for key, job in self._observer.look_at_jobs(run_uid, jobs).items():
                 items.append(evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, *key)))
@@ -88,7 +89,7 @@ class LocalCluster:
         hurried: bool = False,  # noqa: ARG002 (a local stop does not wait)
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
     ) -> None:
-        with _wrapped("stop jobs"):
+        with _errors_are_temporary("stop jobs"):
             self._stopper.ask(self._folders(run_uid, jobs))
 
     def kill(
@@ -99,7 +100,7 @@ class LocalCluster:
         uids: Uids = NO_UIDS,  # noqa: ARG002
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
     ) -> None:
-        with _wrapped("kill jobs"):
+        with _errors_are_temporary("kill jobs"):
             self._stopper.kill(self._folders(run_uid, jobs))
 
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:  # noqa: ARG002
@@ -111,7 +112,7 @@ class LocalCluster:
         return 0
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
-        with _wrapped("read a log"):
+        with _errors_are_temporary("read a log"):
             job = self._observer.look_at_jobs(run_uid, [(task, attempt)]).get((task, attempt))
             if job is None:
                 raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
@@ -124,7 +125,7 @@ class LocalCluster:
         return watch_runs(self._layout)
 
     def check(self) -> str:
-        with _wrapped("use the state folder"):
+        with _errors_are_temporary("use the state folder"):
             self._layout.make()
             self._files.mkdir(parents=True, exist_ok=True)
             with self._placing.exclusive():
@@ -140,7 +141,8 @@ class LocalCluster:
 
 
 @contextmanager
-def _wrapped(action: str) -> Iterator[None]:
+def _errors_are_temporary(action: str) -> Iterator[None]:
+    """Turn errors of the file system and unreadable records into TemporaryError. `action` says what failed."""
     try:
         yield
     except (OSError, Unreadable) as error:

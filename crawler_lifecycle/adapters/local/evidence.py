@@ -11,6 +11,7 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase
 
 
 def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
+    """Return the job's evidence; None for a waiting job, which has no process and no log yet."""
     if job.phase is JobPhase.WAITING:
         return None
     return TaskEvidence(
@@ -24,14 +25,15 @@ def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
 
 
 def _events(folder: JobFolder) -> list[str]:
+    """Return the job's recorded steps with their times. An unreadable record gives the problem instead."""
     try:
         spec, started, stop, ended = folder.spec(), folder.started(), folder.stop(), folder.ended()
     except Unreadable as error:
         return [str(error)]
-    happened = [
+    recorded = [
         (spec and spec.claimed_at, "deployed"),
         (started and started.at, f"started, process {started.pid or 'unknown'}" if started else ""),
         (stop and stop.at, "asked to end"),
         (ended and ended.at, f"ended: {ended.reason or 'succeeded'}" if ended else ""),
     ]
-    return [f"{moment(at).isoformat(timespec='milliseconds')} {event}" for at, event in happened if at]
+    return [f"{moment(at).isoformat(timespec='milliseconds')} {event}" for at, event in recorded if at]

@@ -14,12 +14,16 @@ from crawler_lifecycle.domain.audit.subjects import ListedJob
 
 
 def living(layout: Layout, installation: str | None) -> list[ListedJob]:
-    """Return the jobs whose record names the installation; None accepts every installation."""
+    """Return the jobs whose record names the installation; None accepts every installation.
+
+    Raise FileNotFoundError while the folder is not mounted: an empty inventory would look like an empty cluster.
+    """
     if layout.is_away:
         raise FileNotFoundError(layout.missing)
-    placed = {place.partition("-")[2] for folder in (layout.waiting, layout.running) for place in _places(folder)}
-    marked = {seen.name for seen in processes.survey() if seen.name}
-    jobs = (_listed(layout, name, installation) for name in sorted(placed | marked))
+    places = [*_places(layout.waiting), *_places(layout.running)]
+    names_with_place = {place.partition("-")[2] for place in places}  # a place is named <time>-<job name>
+    names_with_process = {process.name for process in processes.survey() if process.name}
+    jobs = (_listed(layout, name, installation) for name in sorted(names_with_place | names_with_process))
     return [job for job in jobs if job]
 
 
@@ -32,14 +36,15 @@ def _places(folder: Path) -> list[str]:
 
 def _listed(layout: Layout, name: str, installation: str | None) -> ListedJob | None:
     """Return the job; None for a job from another cluster or installation, and for a job in creation."""
-    parts = JOB_NAME.fullmatch(name)
-    if parts is None:
+    match = JOB_NAME.fullmatch(name)
+    if match is None:
         return None
     job = JobFolder(layout.job(name))
     owner = job.installation
     if owner is None or installation not in (None, owner):
         return None
-    return ListedJob(name, job.path.parent.name, (int(parts[2]), int(parts[3])), _made_at(job))
+    key = (int(match[2]), int(match[3]))  # task and attempt
+    return ListedJob(name, run_uid=job.path.parent.name, key=key, made_at=_made_at(job))
 
 
 def _made_at(job: JobFolder) -> datetime | None:

@@ -17,18 +17,19 @@ from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 
 
-def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Placing) -> Deployment:
+def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing: Placing) -> Deployment:
     """Return the job for the request's key. Create and queue the job unless it exists.
 
-    Callers hold `placing.exclusive`.
+    Raise Conflict if the existing job is from another request, TemporaryError if its record cannot be read or the
+    request's claim has expired. Callers hold `placing.exclusive`.
     """
     spec = new_spec(request, files)
     folder = JobFolder(layout.job(spec.name))
     try:
-        known = folder.spec()
+        existing = folder.spec()
     except Unreadable as error:
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
-    if known is None:
+    if existing is None:
         # The place comes first. A place without a job is cleared later, but a job without a place would wait for ever.
         # The place also warns a look between the check of `not_after` and the creation: a job may still come.
         placing.enqueue(spec)
@@ -39,16 +40,17 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
             raise
         _make(folder, spec, layout)
         return Deployment(key=spec.key, job_name=spec.name, job_uid=spec.uid, created=True)
-    if known.installation != spec.installation:
-        raise Conflict(f"{request.key} belongs to another installation, {known.installation}")
-    if known.request_hash != spec.request_hash:
+    if existing.installation != spec.installation:
+        raise Conflict(f"{request.key} belongs to another installation, {existing.installation}")
+    if existing.request_hash != spec.request_hash:
         raise Conflict(f"{request.key} was deployed already, for another request")
     if not folder.has_started and not folder.has_ended and not folder.has_runner:
-        placing.enqueue(known)  # in case its place was lost: without a place the job would wait for ever
-    return Deployment(key=known.key, job_name=known.name, job_uid=known.uid, created=False)
+        placing.enqueue(existing)  # in case its place was lost: without a place the job would wait for ever
+    return Deployment(key=existing.key, job_name=existing.name, job_uid=existing.uid, created=False)
 
 
 def new_spec(request: DeploymentRequest, files: Path) -> Spec:
+    """Return the record of a new job, with a new uid. Raise Refused if the request can start no program here."""
     folder = files / checked_uid(request.run_uid)
     uid = str(uuid4())
     name = job_name(request.run_uid, request.task, request.attempt)
