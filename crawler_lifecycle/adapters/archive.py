@@ -25,14 +25,15 @@ from crawler_lifecycle.adapters.zip_parts import RULE, Measured, Sink, archived_
 from crawler_lifecycle.ports import Archive, Progress
 
 CHUNK = 1024 * 1024
-NEEDS_ZIP64 = 1024**3  # bytes; `zipfile` fails at 2 GiB in a file that was begun without zip64
+NEEDS_ZIP64 = 1024**3  # a file with more bytes is begun with zip64: otherwise `zipfile` fails at 2 GiB
 FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 LAST_ZIP_YEAR = 2107
-LONGEST_NAME = 0xFFFF  # bytes
-BEAT = 1.0  # seconds between reports without progress
-NAMED = 5  # omitted entries named in the run's timeline
-LONGEST_SHOWN = 100  # characters of such a name
-DEEPEST = 300  # every folder on the way down is an open file and a call
+LONGEST_NAME = 0xFFFF  # an entry whose name in the zip has more bytes is left out
+REPORT_SECONDS = 1.0  # while no bytes are copied, the progress is reported once in this time
+MOST_SHOWN = 5  # the run's timeline names at most so many of the entries left out
+LONGEST_SHOWN = 100  # the timeline cuts off such a name after so many characters
+DEEPEST = 300  # a folder below so many folders is left out: every folder on the way is an open file and a call
+# error numbers of entries that are left out, with the reason in the manifest; any other error ends the archive
 NOT_READABLE = {
     errno.ENOENT: "vanished",
     errno.ENOTDIR: "vanished",  # replaced in the meantime
@@ -53,15 +54,17 @@ def archive_writer(sink: Sink, progress: Progress) -> "Iterator[ArchiveWriter]":
         tempfile.TemporaryFile() as entries,
         zipfile.ZipFile(cast("IO[bytes]", measured), "w", zipfile.ZIP_DEFLATED) as target,
         tempfile.TemporaryFile() as files,
-        tempfile.TemporaryFile() as skipped,
+        tempfile.TemporaryFile() as left_out,
     ):
         keep_entries_in(entries, target)  # instead of in memory, where they would grow with the number of files
-        archive = ArchiveWriter(target, _Manifest(files, skipped), progress, measured)
+        archive = ArchiveWriter(target, _Manifest(files, left_out), progress, measured)
         yield archive
         archive.add_manifest()
 
 
 class ArchiveWriter:
+    """The writer adds a folder's files to the zip, and keeps a list of added files and of entries left out."""
+
     def __init__(self, target: zipfile.ZipFile, manifest: "_Manifest", progress: Progress, measured: Measured) -> None:
         self._zip = target
         self._manifest = manifest
@@ -85,7 +88,10 @@ class ArchiveWriter:
         )
 
     def add_folder(self, folder: Path) -> None:
-        """Add the folder, sorted, so that the same folder gives the same archive. An unreadable folder adds nothing."""
+        """Add the folder, sorted, so that the same folder gives the same archive.
+
+        A folder that is absent or not readable adds nothing.
+        """
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -99,64 +105,69 @@ class ArchiveWriter:
         try:
             names, folders = self._list(descriptor)
             for name in names:
-                self._add(str(inside / name), name, descriptor)
+                self._add_file(str(inside / name), name, descriptor)
             for name in folders:
-                if (deeper := self._enter(inside / name, name, descriptor)) is not None:
+                if (deeper := self._open_folder(inside / name, name, descriptor)) is not None:
                     self._add_content(inside / name, deeper)
         finally:
             os.close(descriptor)
 
     def _list(self, folder: int) -> tuple[list[str], list[str]]:
-        """Return the names of files and of folders. A link to a folder counts as a file."""
+        """Return the names of files and of folders. A link counts as a file, and is left out at its opening."""
         names, folders = list[str](), list[str]()
         with os.scandir(folder) as entries:
             for entry in entries:
-                self._report_life()
+                self._report_if_silent()
                 (folders if _is_folder(entry) else names).append(entry.name)
         return sorted(names), sorted(folders)
 
-    def _enter(self, path: Path, name: str, folder: int) -> int | None:
-        self._report_life()
-        shown = archived_name(str(path))
+    def _open_folder(self, path: Path, name: str, folder: int) -> int | None:
+        """Return the open folder `name` in `folder`, or None after noting the folder as left out."""
+        self._report_if_silent()
+        escaped = archived_name(str(path))
         if len(path.parts) > DEEPEST:
-            self._manifest.skipped(shown, "too deep")
+            self._manifest.add_left_out(escaped, "too deep")
             return None
         try:
             return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         except OSError as error:
             if error.errno not in NOT_READABLE:
                 raise
-            self._manifest.skipped(shown, NOT_READABLE[error.errno])
+            self._manifest.add_left_out(escaped, NOT_READABLE[error.errno])
             return None
 
-    def _report_life(self) -> None:
-        """Report progress where no bytes are copied for long, as in a million links."""
+    def _report_if_silent(self) -> None:
+        """Report the progress once in REPORT_SECONDS where no bytes are copied for long, as in a million links."""
         now = time.monotonic()
-        if now - self._reported_at >= BEAT:
+        if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
             self._progress(self.files, self.bytes)
 
-    def _add(self, path: str, name: str, folder: int) -> None:
-        self._report_life()
-        shown = archived_name(path)
-        if len(_zip_path(shown).encode()) > LONGEST_NAME:
-            self._manifest.skipped(shown, "the name is too long for a zip")
+    def _add_file(self, path: str, name: str, folder: int) -> None:
+        """Add the file `name` in `folder`, or note the file as left out."""
+        self._report_if_silent()
+        escaped = archived_name(path)
+        if len(_zip_path(escaped).encode()) > LONGEST_NAME:
+            self._manifest.add_left_out(escaped, "the name is too long for a zip")
             return
         try:
             descriptor = open_regular(name, folder=folder)
         except OSError as error:
             if error.errno not in NOT_READABLE:
                 raise
-            self._manifest.skipped(shown, NOT_READABLE[error.errno])
+            self._manifest.add_left_out(escaped, NOT_READABLE[error.errno])
             return
         with os.fdopen(descriptor, "rb", buffering=0) as source:
-            self._copy(shown, source)
+            self._copy(escaped, source)
 
-    def _copy(self, shown: str, source: IO[bytes]) -> None:
+    def _copy(self, escaped: str, source: IO[bytes]) -> None:
+        """Copy the file into the zip, and note in the manifest whether the file changed in the meantime."""
         before = os.fstat(source.fileno())
         digest = hashlib.sha256()
         copied = 0
-        with self._zip.open(_entry(_zip_path(shown), before), "w", force_zip64=before.st_size > NEEDS_ZIP64) as target:
+        with self._zip.open(
+            _entry(_zip_path(escaped), before), "w", force_zip64=before.st_size > NEEDS_ZIP64
+        ) as target:
             # stop at the size from the beginning: otherwise a file that always grows would never end
             while copied < before.st_size and (chunk := source.read(min(CHUNK, before.st_size - copied))):
                 target.write(chunk)
@@ -168,7 +179,7 @@ class ArchiveWriter:
         self._progress(self.files, self.bytes)
         after = os.fstat(source.fileno())
         changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or copied != before.st_size
-        self._manifest.file(shown, copied, digest.hexdigest(), changed)
+        self._manifest.add_file(escaped, copied, digest.hexdigest(), changed=changed)
 
     def add_manifest(self) -> None:
         entry = zipfile.ZipInfo("manifest.json", FIRST_ZIP_TIME)
@@ -177,34 +188,35 @@ class ArchiveWriter:
         with self._zip.open(entry, "w", force_zip64=True) as target:
             for chunk in self._manifest.chunks(self.files, self.bytes):
                 target.write(chunk)
-                self._report_life()
+                self._report_if_silent()
 
 
 class _Manifest:
     """The manifest, kept in temporary files until the archive's end because the manifest may be long."""
 
-    def __init__(self, files: IO[bytes], skipped: IO[bytes]) -> None:
+    def __init__(self, files: IO[bytes], left_out: IO[bytes]) -> None:
         self._files = files
-        self._skipped = skipped
+        self._entries_left_out = left_out
         self.left_out = 0
         self.first_left_out: list[str] = []
 
-    def file(self, name: str, size: int, sha256: str, changed: bool) -> None:
+    def add_file(self, name: str, size: int, sha256: str, *, changed: bool) -> None:
         item: dict[str, object] = {"name": name, "size": size, "sha256": sha256}
         _add_item(self._files, item | {"changed_while_read": True} if changed else item)
 
-    def skipped(self, name: str, reason: str) -> None:
-        _add_item(self._skipped, {"name": name, "reason": reason})
+    def add_left_out(self, name: str, reason: str) -> None:
+        _add_item(self._entries_left_out, {"name": name, "reason": reason})
         self.left_out += 1
-        if self.left_out <= NAMED:
+        if self.left_out <= MOST_SHOWN:
             self.first_left_out.append(f"{name[:LONGEST_SHOWN]} ({reason})")
 
     def chunks(self, files: int, size: int) -> Iterator[bytes]:
+        """Yield the manifest's JSON; `files` and `size` are the number of files and the sum of their bytes."""
         # RULE tells readers of the manifest how names are escaped
         yield f'{{"count": {files},\n"bytes": {size},\n"names": {json.dumps(RULE)},\n"files": ['.encode()
         yield from _content(self._files)
         yield b'],\n"skipped": ['
-        yield from _content(self._skipped)
+        yield from _content(self._entries_left_out)
         yield b"]}\n"
 
 
@@ -218,8 +230,8 @@ def _content(items: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _zip_path(shown: str) -> str:
-    return f"files/{shown}"
+def _zip_path(escaped: str) -> str:
+    return f"files/{escaped}"
 
 
 def _entry(name: str, status: os.stat_result) -> zipfile.ZipInfo:
@@ -240,6 +252,7 @@ def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether the entry is a folder. An unreadable entry counts as a file: opening the file shows the reason."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError as error:

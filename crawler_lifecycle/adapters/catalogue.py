@@ -49,7 +49,7 @@ class _Entry(Crawler):
 
 
 class Catalogue:
-    """The file's present entries, or the last good entries while the file is broken."""
+    """A catalogue gives the file's present entries, or the last good entries while the file is broken."""
 
     @classmethod
     def load(cls, path: Path) -> "Catalogue":
@@ -79,9 +79,13 @@ class Catalogue:
         return self._problem
 
     def _current(self) -> dict[str, Crawler]:
+        """Return the entries, parsed again if the file's content has changed.
+
+        A file that cannot be read or parsed leaves the entries as they are, and sets the problem.
+        """
         # the content is compared, not the file's time: two edits may come within a tick of the clock
         with self._lock:
-            content = None  # unreadable differs from whatever is read next
+            content = None  # stands for an unreadable file, so that the next readable content counts as changed
             try:
                 content = _read(self._path)
                 if content != self._content:
@@ -89,17 +93,19 @@ class Catalogue:
                     self._problem = None
                     logger.info("the catalogue was read again: %d crawlers", len(self._entries))
             except NotReady as error:
-                self._note(error.message)
+                self._set_problem(error.message)
             self._content = content
             return self._entries
 
-    def _note(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
+        """Set the problem, and log the problem if it is new."""
         if problem != self._problem:
             logger.error("%s; going on with the last good catalogue", problem)
         self._problem = problem
 
 
 def _read(path: Path) -> bytes:
+    """Return the file's content, or raise NotReady."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -135,6 +141,7 @@ def _parse(path: Path, content: bytes) -> dict[str, Crawler]:
 
 
 def _tables(path: Path, content: bytes) -> dict[str, Any]:
+    """Return the tables [crawlers.NAME] by name. Raise NotReady for no TOML, no such table, or anything else beside."""
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -155,6 +162,7 @@ def _entry(path: Path, name: str, table: Any) -> Crawler:
 
 
 def _validated(path: Path, name: str, table: Any) -> Crawler:
+    """Return the entry, with the braces in its command replaced. Raise BadInput for a field that is not valid."""
     if not isinstance(table, dict):
         raise BadInput("entry", "expected a table")
     if "name" in table:

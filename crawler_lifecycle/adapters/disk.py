@@ -7,22 +7,23 @@ from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady
 
-PROBE = bytes(256 * 1024)
-ENOUGH = 64 << 20  # bytes
+PROBE = bytes(256 * 1024)  # is written to each disk; an empty file would reveal no quota
+ENOUGH = 64 << 20  # a disk with fewer free bytes is reported
 
 
 def check_room(folders: Iterable[Path]) -> str:
-    """Write a file in every existing folder: free space alone reveals neither quotas nor errors.
+    """Return the free space of every existing folder, in words, after writing a file there.
 
-    NotReady where a folder takes no file, or has so little room that the next run may fill the folder.
+    Free space alone reveals neither quotas nor errors. Raise NotReady if a folder takes no file, or has so little room
+    that the next run may fill the folder.
     """
-    there = [folder for folder in dict.fromkeys(folders) if _is_there(folder)]
-    free = {folder: _room_in(folder) for folder in there}
+    existing = [folder for folder in dict.fromkeys(folders) if _exists(folder)]
+    free = {folder: _room_in(folder) for folder in existing}
     return ", ".join(f"{folder}: {room >> 20} MiB free" for folder, room in free.items()) or "no folder of this machine"
 
 
-def _is_there(folder: Path) -> bool:
-    """Return whether the folder exists. A failing disk or a missing right says nothing about that."""
+def _exists(folder: Path) -> bool:
+    """Return whether the folder exists. Raise NotReady if a failing disk or a missing right leaves that open."""
     try:
         return folder.is_dir()
     except OSError as error:
@@ -30,6 +31,7 @@ def _is_there(folder: Path) -> bool:
 
 
 def _room_in(folder: Path) -> int:
+    """Return the free bytes, after writing a file. Raise NotReady if that fails, or for less than ENOUGH."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(PROBE)

@@ -17,10 +17,12 @@ from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 
-FLUSHED_AT_ONCE = 256 << 20  # bytes read
+FLUSHED_AT_ONCE = 256 << 20  # the zip goes to disk whenever so many bytes of the run's files have been read
 
 
 class FolderExporter:
+    """FolderExporter appends the events to `events.jsonl`, and writes the archives beside that file."""
+
     def __init__(self, files: Path, exports: Path) -> None:
         self._files = files.absolute()
         self._exports = exports.absolute()
@@ -32,6 +34,7 @@ class FolderExporter:
         return str(self._exports / archive_name(checked_uid(run_uid), end))
 
     def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
+        """Write the archive, which appears when complete. Return its figures, or None if the run left no files."""
         destination = Path(self.destination(run_uid, end))
         folder = files_of(self._files, run_uid)
         if folder is None:
@@ -39,7 +42,7 @@ class FolderExporter:
         try:
             with self._draft(run_uid) as draft:
                 with draft.open("wb") as file:
-                    with archive_writer(file, _Flushing(file, progress)) as archive:
+                    with archive_writer(file, _FlushingProgress(file, progress)) as archive:
                         archive.add_folder(folder)
                     file.flush()
                     os.fsync(file.fileno())
@@ -71,9 +74,10 @@ class FolderExporter:
 
     @contextmanager
     def _draft(self, run_uid: str) -> Iterator[Path]:
-        """Yield a new path for the zip, so that two exports at once do no harm: the last export replaces an equal file.
+        """Yield a new path for the zip, and remove the run's drafts that a killed process left behind.
 
-        A lock tells the path from the draft of a killed process.
+        Two exports at once do no harm, since each has its own draft: the last export replaces an equal file. The draft
+        is locked while its process lives.
         """
         self._exports.mkdir(parents=True, exist_ok=True)
         for old in self._exports.glob(f".{run_uid}.*.part"):
@@ -88,7 +92,7 @@ class FolderExporter:
 
 
 @dataclass
-class _Flushing:
+class _FlushingProgress:
     """Report progress, and write the file to disk now and then.
 
     A single write at the end could take so long that the worker would be taken for dead.
@@ -107,16 +111,17 @@ class _Flushing:
 
 
 def _new_draft(folder: Path, run_uid: str) -> tuple[Path, int]:
-    """Return the draft and the open file that holds its lock."""
+    """Return a draft and the open file that holds its lock."""
     while True:
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{run_uid}.", suffix=".part")
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if Path(name).exists():
             return Path(name), descriptor
-        os.close(descriptor)  # another process removed the unlocked draft as abandoned
+        os.close(descriptor)  # another process removed the draft before it was locked: make another draft
 
 
 def _remove_if_abandoned(draft: Path) -> None:
+    """Remove the draft unless a living process holds its lock."""
     try:
         with draft.open("rb+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

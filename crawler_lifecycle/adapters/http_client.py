@@ -17,7 +17,7 @@ import httpx
 from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # never through a proxy
-MOST_CONNECTIONS = 100
+MOST_CONNECTIONS = 100  # also the number of threads for name lookups
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,10 @@ class HttpClient:
             raise NotReady(f"the proxy of the environment (HTTP_PROXY and such) cannot be used: {error}") from error
 
     def request(self, method: str, url: str, *, largest_answer: int, **content: Any) -> Answer:
-        """Send the request. `largest_answer`: bytes of the decoded body; 0 skips the body."""
+        """Send the request and return the answer. Raise httpx.HTTPError for no answer in time, or an answer too large.
+
+        `largest_answer` limits the bytes of the decoded body; with 0 the body is not read.
+        """
         request = self._request(method, url, largest_answer, content)
         return asyncio.run_coroutine_threadsafe(request, self._loop).result()
 
@@ -70,6 +73,7 @@ async def _body(response: httpx.Response, largest: int) -> bytes:
 
 @cache
 def _event_loop() -> asyncio.AbstractEventLoop:
+    """Return the process's event loop for requests. The first call starts the loop in its own thread."""
     loop = asyncio.new_event_loop()
     # a resolver that hangs for a host must not delay lookups for other hosts
     loop.set_default_executor(ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="lookup"))

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.errors import Refused, TemporaryError
 
-LONGEST_STRING = 128 * 1024 - 1  # Linux's limit for a single argument
-# From SIGTERM at a job's deadline to SIGKILL, for a request without a grace period. Requests for runs always have a
-# grace period; other callers may omit the field, and a deadline has to end a deaf program all the same.
+LONGEST_STRING = 128 * 1024 - 1  # Linux starts no program with a longer argument or variable
+# If neither a request nor its catalogue entry has a grace period, the job gets this time from SIGTERM to SIGKILL.
+# Requests for runs always have a grace period; other callers may omit the field, and a deadline has to end a deaf
+# program all the same.
 GRACE_SECONDS = 30
 
 
@@ -34,11 +35,12 @@ def refuse_if_late(request: DeploymentRequest, takes: timedelta = timedelta()) -
 
 
 def grace_seconds(request: DeploymentRequest) -> int:
+    """Return the grace period of the request, else of its catalogue entry, else GRACE_SECONDS."""
     return request.grace_seconds or request.crawler.grace_seconds or GRACE_SECONDS
 
 
 def arguments_of(request: DeploymentRequest) -> list[str]:
-    """Return the request's arguments as the command's last words."""
+    """Return the request's arguments as the command's last words; none if the crawler has no flag for arguments."""
     flag = request.crawler.argument_flag
     if not flag:
         return []
@@ -60,6 +62,7 @@ def environment_of(request: DeploymentRequest, files: str) -> dict[str, str]:
 
 
 def refuse_unusable_texts(environment: Mapping[str, str], command: Iterable[str]) -> None:
+    """Raise Refused for a variable or a part of the command that Linux cannot give to a program."""
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name + value:
             raise Refused(f"environment: {name!r} cannot be set: a name without '=' and no zero bytes were expected")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
-LOOK_BACK = 1024 * 1024  # the last bytes are searched for the identity
+LOOK_BACK = 1024 * 1024  # the identity is searched for in so many last bytes of the file
 
 
 def append_once(path: Path, line: str, identity: str) -> bool:
-    """Append the line durably unless its identity is among the latest lines; return whether it was appended."""
+    """Append the line durably unless one of the latest lines contains its identity. Return whether it was appended."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -24,10 +24,11 @@ def append_once(path: Path, line: str, identity: str) -> bool:
 
 
 def _append(descriptor: int, line: str, identity: str) -> bool:
+    """Append as `append_once` says, after a line break if the file ends with a line that a crash cut off."""
     size = os.fstat(descriptor).st_size
     latest = os.pread(descriptor, LOOK_BACK, max(0, size - LOOK_BACK))
     # only whole lines count: a line cut off by a crash is useless to a reader
-    if any(identity.encode() in known for known in latest.split(b"\n")[:-1]):
+    if any(identity.encode() in earlier_line for earlier_line in latest.split(b"\n")[:-1]):
         return False
     cut_off = latest and not latest.endswith(b"\n")
     content = (b"\n" if cut_off else b"") + line.encode() + b"\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 from botocore.exceptions import ClientError
 
 from crawler_lifecycle.adapters.archive import archive_writer
-from crawler_lifecycle.adapters.aws.client import calling, make_client
-from crawler_lifecycle.adapters.aws.upload import MEND, Upload, wait_after_lost_answer
+from crawler_lifecycle.adapters.aws.client import make_client, translated_errors
+from crawler_lifecycle.adapters.aws.upload import MEND_WRITING, Upload, wait_after_lost_answer
 from crawler_lifecycle.adapters.regular_files import files_of
 from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
@@ -16,20 +16,22 @@ from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 from crawler_lifecycle.settings.outside import ExportSettings
 
 MIB = 1024 * 1024
-TRIES = 3  # for a request
-SIGNED_SECONDS = 900  # lifetime of a signed address; a download under way goes on
+TRIES = 3  # a request that fails is sent at most this many times
+SIGNED_SECONDS = 900  # a signed address expires after this time; a download under way goes on
 MEND_READING = (
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials (s3:GetObject, s3:ListBucket) right?"
 )
 
 
 class S3Archiver:
+    """S3Archiver writes the archives of runs to a bucket, and reads them there."""
+
     def __init__(self, files: Path, bucket: str, settings: ExportSettings) -> None:
         self._files = files.absolute()
         self._bucket = bucket
         self._prefix = settings.prefix
         self._options = _options(settings)
-        self._part = settings.part_mib * MIB
+        self._first_part = settings.part_mib * MIB
         self._client = make_client(
             "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
         )
@@ -39,14 +41,17 @@ class S3Archiver:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"
 
     def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
-        """Upload the archive. `bytes` counts the files before compression."""
+        """Upload the archive, and return its figures; `bytes` counts the files before compression.
+
+        Return None without an upload if the run left no files.
+        """
         target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
         folder = files_of(self._files, run_uid)
         if folder is None:
             return None
         repeated = _RepeatedProgress(progress)
         try:
-            with Upload(self._client, target, self._options, self._part, repeated.again) as upload:
+            with Upload(self._client, target, self._options, self._first_part, repeated.again) as upload:
                 with archive_writer(upload, repeated) as archive:
                     archive.add_folder(folder)
                 if not archive.files:
@@ -57,10 +62,10 @@ class S3Archiver:
         return archive.written_to(self.destination(run_uid, end))
 
     def stored(self, run_uid: str, end: int) -> StoredArchive:
-        """Ask the bucket for the object, and sign an address, which needs no request."""
+        """Return the archive's size and a signed address. Raise NotFound if the bucket has no such object."""
         target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
         name = archive_name(run_uid, end)
-        with calling(f"bucket {self._bucket}", MEND_READING):
+        with translated_errors(f"bucket {self._bucket}", MEND_READING):
             try:
                 size = int(self._client.head_object(**target)["ContentLength"])
             except ClientError as error:
@@ -72,7 +77,7 @@ class S3Archiver:
         return StoredArchive(name, size, url=str(url))
 
     def check_archives(self) -> str:
-        with calling(f"bucket {self._bucket}", MEND):
+        with translated_errors(f"bucket {self._bucket}", MEND_WRITING):
             self._client.head_bucket(Bucket=self._bucket)
         return f"archives in s3://{self._bucket}/{self._prefix}"
 

@@ -19,9 +19,10 @@ from botocore.exceptions import (
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy
+# Only an operator can mend an error with such a status or code: credentials, rights or a name are wrong. EventBridge
+# answers the errors with these codes with status 400.
 OPERATOR_STATUSES = (401, 403, 404)
-# EventBridge answers these errors with status 400
 OPERATOR_CODES = (
     "ResourceNotFoundException",
     "AccessDeniedException",
@@ -32,7 +33,10 @@ WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetriev
 
 
 def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str, tries: int) -> Any:
-    """Return a client for many threads. `variable` names the endpoint's setting."""
+    """Return a client for many threads, or raise NotReady for unusable settings.
+
+    `variable` names the endpoint's setting. A request that fails is sent at most `tries` times.
+    """
     config = Config(
         connect_timeout=min(3.0, settings.timeout_seconds),
         read_timeout=settings.timeout_seconds,
@@ -56,8 +60,11 @@ def make_client(service: str, settings: ExportSettings, endpoint: str | None, va
 
 
 @contextmanager
-def calling(service: str, remedy: str) -> Iterator[None]:
-    """Translate AWS errors. `remedy` says what to check if the server refuses us."""
+def translated_errors(service: str, remedy: str) -> Iterator[None]:
+    """Turn AWS errors in the block into NotReady if an operator has to act, and else into TemporaryError.
+
+    `remedy` says what to check if the server refuses us.
+    """
     try:
         yield
     except WITHOUT_CREDENTIALS as error:
@@ -66,10 +73,10 @@ def calling(service: str, remedy: str) -> Iterator[None]:
         ) from error
     except ClientError as error:
         answer = error.response.get("Error", {})
-        said = f"{service} answers {answer.get('Code', 'an error')}: {answer.get('Message', '')}".rstrip(": ")
+        message = f"{service} answers {answer.get('Code', 'an error')}: {answer.get('Message', '')}".rstrip(": ")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if status in OPERATOR_STATUSES or answer.get("Code") in OPERATOR_CODES:
-            raise NotReady(f"{said}; {remedy}") from error
-        raise TemporaryError(said) from error
+            raise NotReady(f"{message}; {remedy}") from error
+        raise TemporaryError(message) from error
     except BotoCoreError as error:
         raise TemporaryError(f"{service} cannot be reached: {error}") from error

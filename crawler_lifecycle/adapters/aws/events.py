@@ -2,16 +2,23 @@
 
 from typing import Any
 
-from crawler_lifecycle.adapters.aws.client import calling, make_client
+from crawler_lifecycle.adapters.aws.client import make_client, translated_errors
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 
-PASSING = ("ThrottlingException", "InternalException", "InternalFailure", "ServiceUnavailable")
+PASSING_CODES = (  # errors that may be gone at the next try
+    "ThrottlingException",
+    "InternalException",
+    "InternalFailure",
+    "ServiceUnavailable",
+)
 MEND = "are CRAWLER_EXPORT__EVENT_BUS, the region and the rights of these credentials (events:PutEvents) right?"
 
 
 class EventBridge:
+    """EventBridge announces the ends of runs on an event bus."""
+
     def __init__(self, bus: str, settings: ExportSettings) -> None:
         self._bus = bus
         self._source = settings.event_source
@@ -21,7 +28,10 @@ class EventBridge:
         )
 
     def announce(self, event: ExportEvent) -> None:
-        """Try once; the caller retries. EventBridge gives every try an id, so the constant id is in the detail."""
+        """Send the event once; the caller repeats a failed try. Raise TemporaryError, Refused or NotReady.
+
+        EventBridge gives every try another id, so the id that receivers compare is in the detail.
+        """
         entry = {
             "EventBusName": self._bus,
             "Source": self._source,
@@ -29,20 +39,23 @@ class EventBridge:
             "Time": event.at,
             "Detail": event.model_dump_json(),
         }
-        with calling(f"event bus {self._bus}", MEND):
+        with translated_errors(f"event bus {self._bus}", MEND):
             answer = self._client.put_events(Entries=[entry])
-        self._check_taken(answer)
+        self._raise_if_refused(answer)
 
     def check_events(self) -> str:
-        with calling(f"event bus {self._bus}", MEND):
+        with translated_errors(f"event bus {self._bus}", MEND):
             self._client.describe_event_bus(Name=self._bus)
         return f"events on bus {self._bus}, source {self._source}"
 
-    def _check_taken(self, answer: dict[str, Any]) -> None:
-        """Raise if EventBridge refused the entry, even in an answer with status 200."""
+    def _raise_if_refused(self, answer: dict[str, Any]) -> None:
+        """Raise if EventBridge refused the entry, as it does in an answer with status 200.
+
+        The error is temporary for one of PASSING_CODES, and else Refused.
+        """
         if not answer.get("FailedEntryCount"):
             return
         entry: dict[str, str] = next(iter(answer.get("Entries", [])), {})
         code = entry.get("ErrorCode", "no reason")
         message = f"event bus {self._bus} did not take the event: {code}: {entry.get('ErrorMessage', '')}".rstrip(": ")
-        raise TemporaryError(message) if code in PASSING else Refused(f"{message}; {MEND}")
+        raise TemporaryError(message) if code in PASSING_CODES else Refused(f"{message}; {MEND}")

@@ -16,26 +16,26 @@ from typing import Any, Self
 
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError, ResponseStreamingError
 
-from crawler_lifecycle.adapters.aws.client import calling
+from crawler_lifecycle.adapters.aws.client import translated_errors
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 
 logger = logging.getLogger(__name__)
 
 MOST_PARTS = 10_000
-EQUAL_PARTS = 5_000  # with the first size
-PARTS_UNTIL_DOUBLED = 500  # later parts: after so many the size doubles
-LARGEST = 1024**3  # bytes in a part, which is held in memory
-BEAT = 5.0  # seconds between heartbeats while the server is silent
-APART = timedelta(seconds=5)  # an upload that began so long before ours is abandoned: see `_abandoned`
+EQUAL_PARTS = 5_000  # so many parts have the first size
+PARTS_UNTIL_DOUBLED = 500  # after the equal parts, the size doubles every so many parts
+LARGEST = 1024**3  # a part has at most so many bytes, since a part is held in memory
+BEAT = 5.0  # while the server is silent, the heartbeat is repeated after so many seconds
+APART = timedelta(seconds=5)  # an upload that began at least so long before ours is abandoned: see `_abandoned`
 ANSWER_LOST = (ConnectionClosedError, ReadTimeoutError, ResponseStreamingError)
-MEND = (
+MEND_WRITING = (
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
     "(s3:PutObject, s3:AbortMultipartUpload, s3:ListBucketMultipartUploads) right?"
 )
 
 
 def part_size(number: int, first: int) -> int:
-    """Return the part's size in bytes; numbers begin at 1."""
+    """Return the size in bytes of the part with this number, if the part with number 1 has the size `first`."""
     if number <= EQUAL_PARTS:
         return first
     doublings = (number - EQUAL_PARTS - 1) // PARTS_UNTIL_DOUBLED + 1
@@ -69,13 +69,14 @@ class Upload:
         self._beat = beat
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upload")
         self._buffer = bytearray()
-        self._creation: Future[Any] | None = None
-        self._upload: dict[str, str] | None = None
+        self._creation: Future[Any] | None = None  # the request, which may still create an upload after an error here
+        self._upload_id: dict[str, str] | None = None  # as an argument for requests, from the answer to the creation
         self._parts: list[dict[str, Any]] = []
-        self._broken = False
+        self._part_is_missing = False
 
     def write(self, data: bytes, /) -> int:
-        if self._broken:
+        """Buffer the bytes, and send every full part. After a part that did not arrive, drop all bytes."""
+        if self._part_is_missing:
             return len(data)  # a zip still writes its end after an error
         self._buffer += data
         while len(self._buffer) >= (size := part_size(len(self._parts) + 1, self._first_part)):
@@ -96,11 +97,11 @@ class Upload:
         """
         if self._buffer:  # a zip is never empty, but may end with a full part
             self._send(bytes(self._buffer))
-        mine, abandoned = self._begun(), self._abandoned()
-        self._ask("complete_multipart_upload", **self._target, **mine, MultipartUpload={"Parts": self._parts})
-        self._upload = self._creation = None
-        for upload in abandoned:
-            self._abort(upload)
+        upload_id, abandoned = self._create_once(), self._abandoned()
+        self._request("complete_multipart_upload", **self._target, **upload_id, MultipartUpload={"Parts": self._parts})
+        self._upload_id = self._creation = None
+        for abandoned_id in abandoned:
+            self._abort(abandoned_id)
 
     def __enter__(self) -> Self:
         return self
@@ -108,62 +109,68 @@ class Upload:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Abort the upload if it was created and not completed. Errors of the abort are logged only."""
         with self._thread:  # wait for the part under way: a part that arrives after the abort would stay for ever
             self._beat = lambda: None  # the heartbeat's error may have caused the abort
             if self._creation is not None:
                 with suppress(LifecycleError):  # no upload was created then
-                    self._abort({"UploadId": self._answer(self._creation)["UploadId"]})
+                    self._abort({"UploadId": self._wait_for_answer(self._creation)["UploadId"]})
 
-    def _begun(self) -> dict[str, str]:
-        if self._upload is None:
+    def _create_once(self) -> dict[str, str]:
+        """Return the upload's id as an argument for requests. The first call creates the upload."""
+        if self._upload_id is None:
             self._creation = self._thread.submit(self._client.create_multipart_upload, **self._target, **self._options)
-            self._upload = {"UploadId": self._answer(self._creation)["UploadId"]}
-        return self._upload
+            self._upload_id = {"UploadId": self._wait_for_answer(self._creation)["UploadId"]}
+        return self._upload_id
 
     def _send(self, part: bytes) -> None:
         number = len(self._parts) + 1
-        self._broken = True  # reset when the part has arrived
+        self._part_is_missing = True  # until the part has arrived
         if number > MOST_PARTS:
             raise PermanentError(
                 f"the archive {self._target['Key']} is too big for {MOST_PARTS:,} parts: "
                 "set CRAWLER_EXPORT__PART_MIB higher"
             )
-        answer = self._ask("upload_part", **self._target, **self._begun(), PartNumber=number, Body=part)
+        answer = self._request("upload_part", **self._target, **self._create_once(), PartNumber=number, Body=part)
         self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
-        self._broken = False
+        self._part_is_missing = False
 
     def _abandoned(self) -> list[dict[str, str]]:
-        """Return uploads to the same key that a crashed try left open.
+        """Return the ids of uploads to the same key that a crashed try left open.
 
         Temporal notices a crash by missing heartbeats, so the next try begins later by more than APART. An upload that
-        began in the same moment as ours belongs to a living try.
+        began in the same moment as ours belongs to a living try. If the uploads cannot be listed, return nothing: the
+        object is complete without the search.
         """
         bucket, key = self._target["Bucket"], self._target["Key"]
         try:
-            answer = self._ask("list_multipart_uploads", Bucket=bucket, Prefix=key)
+            answer = self._request("list_multipart_uploads", Bucket=bucket, Prefix=key)
         except LifecycleError as error:
             logger.warning("earlier uploads of %s are not looked for: %s", key, error.message)
             return []
         uploads = [upload for upload in answer.get("Uploads", []) if upload["Key"] == key]
         begun_at = {upload["UploadId"]: upload["Initiated"] for upload in uploads}
-        mine = begun_at.get(self._begun()["UploadId"])
-        if mine is None:
+        ours_began_at = begun_at.get(self._create_once()["UploadId"])
+        if ours_began_at is None:
             return []
-        return [{"UploadId": upload} for upload, at in begun_at.items() if at <= mine - APART]
+        return [{"UploadId": upload} for upload, at in begun_at.items() if at <= ours_began_at - APART]
 
-    def _abort(self, upload: dict[str, str]) -> None:
+    def _abort(self, upload_id: dict[str, str]) -> None:
         """Abort the upload. If the abort fails, the next try sees the upload again, and no object results from it."""
         try:
-            self._ask("abort_multipart_upload", **self._target, **upload)
+            self._request("abort_multipart_upload", **self._target, **upload_id)
         except LifecycleError as error:
             logger.warning("an upload of %s is not aborted: %s", self._target["Key"], error.message)
 
-    def _ask(self, operation: str, **arguments: Any) -> Any:
-        return self._answer(self._thread.submit(getattr(self._client, operation), **arguments))
+    def _request(self, operation: str, **arguments: Any) -> Any:
+        return self._wait_for_answer(self._thread.submit(getattr(self._client, operation), **arguments))
 
-    def _answer(self, request: "Future[Any]") -> Any:
-        """Return the answer, with heartbeats while the upload's own thread waits for the server."""
+    def _wait_for_answer(self, request: "Future[Any]") -> Any:
+        """Return the answer, with heartbeats while the upload's own thread waits for the server.
+
+        AWS errors become NotReady or TemporaryError.
+        """
         while not wait([request], BEAT).done:
             self._beat()
-        with calling(f"bucket {self._target['Bucket']}", MEND):
+        with translated_errors(f"bucket {self._target['Bucket']}", MEND_WRITING):
             return request.result()
