@@ -147,7 +147,8 @@ async def _finding(supervisors: Supervisors, run: AuditedRun) -> Finding | None:
         workflow = await supervisors.describe(run.workflow_id)
         if not is_failing(workflow):
             return None
-        return failing_workflow(run, workflow, await supervisors.task_failure(run.workflow_id))
+        failure = await supervisors.task_failure(run.workflow_id)
+        return failing_workflow(run, workflow, failure) if failure else None  # None: it went on since the description
     except PermanentError:  # concerns a single run, and `unsupervised` reports it
         return None
 

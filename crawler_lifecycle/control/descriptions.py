@@ -37,7 +37,7 @@ def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
 
 
 def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
-    """Return why the last workflow task failed, in a line; None after a success, or without an event about a failure.
+    """Return why the last workflow task failed, in a line. None: the last workflow task succeeded.
 
     Only the first failure in a row has an event, so the search goes back to the last success.
     """
@@ -48,7 +48,7 @@ def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
             return "the worker did not answer in time"
         if event.HasField("workflow_task_completed_event_attributes"):
             return None
-    return None
+    return "the latest events of its history do not say why"
 
 
 def _in_one_line(failed: WorkflowTaskFailedEventAttributes) -> str:

@@ -31,7 +31,7 @@ class Supervisors(Protocol):
         """
 
     async def task_failure(self, workflow_id: str) -> str | None:
-        """Return a line about the failure of the last workflow task; None if the latest events hold no failure."""
+        """Return why the last workflow task failed, in a line; None if the last workflow task succeeded."""
 
 
 class Pusher(Protocol):

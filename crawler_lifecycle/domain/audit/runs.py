@@ -113,12 +113,12 @@ def is_failing(workflow: WorkflowInfo) -> bool:
     return workflow.is_open and workflow.is_ours and workflow.task_attempt >= ATTEMPTS
 
 
-def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str | None) -> Finding:
+def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str) -> Finding:
     since = f" since {timestamp(workflow.task_since)}" if workflow.task_since else ""
     times = workflow.task_attempt - 1
     message = (
         f"it is {run.status}, and its workflow has failed the same task {times} times{since} "
-        f"({failure or 'its history does not say why'}): nothing of the run goes on, and a stop only waits. "
+        f"({failure}): nothing of the run goes on, and a stop only waits. "
         f"{WHAT_TO_DO.format(run.workflow_id, run.run_id)}"
     )
     return run_finding(run, FindingKind.WORKFLOW_FAILING, message)
