@@ -37,7 +37,10 @@ def ports_of(part: type) -> dict[str, type]:
 def asked_by(part: type) -> set[str]:
     """`port.method`, as the code of this part has it, with that of the steps which it makes use of."""
     module = sys.modules[part.__module__]
-    used = {getattr(each, "__module__", "") for each in vars(module).values()}
+    used = {
+        each.__name__ if isinstance(each, ModuleType) else getattr(each, "__module__", "")
+        for each in vars(module).values()
+    }
     modules = [module, *(sys.modules[name] for name in used if name.startswith(STEPS) and name != module.__name__)]
     return asked_in(modules, {name: methods_of(port) for name, port in ports_of(part).items()})
 
