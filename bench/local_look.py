@@ -61,7 +61,7 @@ def _make_jobs(layout: Layout, files: Path, run_uid: str, tasks: int) -> list[tu
             request = DeploymentRequest(
                 installation=OURS, run_id=1, run_uid=run_uid, task=task, tasks=tasks, attempt=1, crawler=crawler
             )
-            spec = new_spec(request, files)
+            spec = new_spec(request, files, layout)
             folder = JobFolder(layout.job(spec.name))
             folder.path.mkdir(parents=True)
             folder.write(spec)

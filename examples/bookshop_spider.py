@@ -1,8 +1,8 @@
 """Crawls the bookshop: as task k of n, every n-th list page from the k-th on, and the books listed there.
 
 The spider reads the argument `site` (the shop's address; without it, the spider opens the shop beside this file for as
-long as the crawl takes), CRAWL_TASK and CRAWL_TASKS (its share), and CRAWL_FILES (the folder for `items-<task>.jsonl`).
-It exits with 0 only if its whole share was collected.
+long as the crawl takes), CRAWL_TASK and CRAWL_TASKS (its share), CRAWL_FILES (the folder for `items-<task>.jsonl`) and
+CRAWL_RESULT (the file for its stats). It exits with 0 only if its whole share was collected.
 """
 
 import json
@@ -24,6 +24,7 @@ TASKS = int(os.environ.get("CRAWL_TASKS", "1"))
 FILES = Path(os.environ.get("CRAWL_FILES", ".")).absolute()
 SETTINGS = {
     "FEEDS": {(FILES / f"items-{TASK}.jsonl").as_uri(): {"format": "jsonlines", "overwrite": True}},
+    "EXTENSIONS": {"crawl_result.CrawlResult": 0},
     "LOG_LEVEL": "WARNING",
     "ROBOTSTXT_OBEY": False,
     "TELNETCONSOLE_ENABLED": False,

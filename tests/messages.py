@@ -36,4 +36,7 @@ def a_notice(notice_id: str) -> Notice:
         at=datetime.now(UTC),
         final=True,
         explanation=Explanation(text="task 3 FAILED with exit code 2", task=3, task_reason="exit_2", exit_code=2),
+        outcome="failed",
+        stats={"items": 3},
+        result={"next": 7},
     )

@@ -130,6 +130,9 @@ class ExportActivities:
             status=run.status,
             reason=run.reason,
             tasks=run.tasks,
+            outcome=run.outcome,
+            stats=run.stats,
+            result=run.result,
             supporting_files=destination,
             at=run.finished_at or datetime.now(UTC),
         )

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from temporalio import activity
 
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps.run import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
@@ -58,7 +60,7 @@ class NoticeActivities:
             tasks=run.tasks,
             at=datetime.now(UTC),
             final=kind in CLOSING,
-            explanation=self.runs.explanation(run) if kind in CLOSING else None,
+            **self._about_the_end(run, kind),
         )
         notice = self.runs.keep_notice(step.run, notice)
         try:
@@ -70,6 +72,13 @@ class NoticeActivities:
             raise
         self._log_if_late(kind, step)
         return Counted(count=1)
+
+    def _about_the_end(self, run: RunRecord, kind: NoticeKind) -> dict[str, Any]:
+        """Return the notice's fields that only the closing notice has."""
+        if kind not in CLOSING:
+            return dict.fromkeys(("explanation", "outcome", "stats", "result"))
+        explanation = self.runs.explanation(run)
+        return {"explanation": explanation, "outcome": run.outcome, "stats": run.stats, "result": run.result}
 
     def _log_if_late(self, kind: NoticeKind, step: Notify) -> None:
         """Note the delivery if the timeline shows a failure, perhaps from an earlier execution."""

@@ -47,8 +47,11 @@ def arguments_of(request: DeploymentRequest) -> list[str]:
     return [part for name, value in request.arguments.items() for part in (flag, f"{name}={value}")]
 
 
-def environment_of(request: DeploymentRequest, files: str) -> dict[str, str]:
-    """Return the job's variables, which win over equal names in the catalogue entry."""
+def environment_of(request: DeploymentRequest, files: str, result: str) -> dict[str, str]:
+    """Return the job's variables, which win over equal names in the catalogue entry.
+
+    `files` is the folder for the run's files, `result` the file for the crawl's result.
+    """
     return {
         **request.crawler.environment,
         "CRAWL_RUN_ID": str(request.run_id),
@@ -58,6 +61,7 @@ def environment_of(request: DeploymentRequest, files: str) -> dict[str, str]:
         "CRAWL_ATTEMPT": str(request.attempt),
         "CRAWL_ARGUMENTS": json.dumps(request.arguments, ensure_ascii=False),
         "CRAWL_FILES": files,
+        "CRAWL_RESULT": result,
     }
 
 

@@ -1,14 +1,17 @@
 """Turns a run's record into lines of text: its fields, tasks, stop, exports, findings and timeline."""
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 
 import click
+from pydantic import JsonValue
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.cli.list_lines import why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
-from crawler_lifecycle.cli.words import coloured, counts, facts, rfc3339
+from crawler_lifecycle.cli.words import coloured, counts, crawled, facts, rfc3339
+from crawler_lifecycle.contract.crawl_result import Stats
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
@@ -47,6 +50,8 @@ def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
     exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
     attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
     yield f"  {task_line(task, now)}{exit_code}{attempt}"
+    if task.crawl_result:
+        yield f"      said: {task.crawl_result.model_dump_json(exclude_defaults=True)}"
     if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task) or task.restarts:
         yield from (f"      {line}" for line in _circumstances(task))
         last_words = (task.log_tail or task.message or "").splitlines()
@@ -72,6 +77,7 @@ def _facts(run: RunRecord) -> Iterator[str]:
     arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
     yield from facts(
         [
+            ("outcome", run.outcome),
             ("reason", run.reason),
             ("why", why(run)),
             ("run_uid", run.run_uid),
@@ -80,6 +86,9 @@ def _facts(run: RunRecord) -> Iterator[str]:
             ("requested by", run.request.requested_by),
             ("arguments", arguments),
             ("tasks", counts(run.tasks)),
+            ("crawled", crawled(run.stats)),
+            ("stats", _in_one_line(run.stats)),
+            ("result", _in_one_line(run.result)),
             ("cluster", run.cluster),
             ("intent", run.intent),
             ("created", rfc3339(run.created_at)),
@@ -91,6 +100,10 @@ def _facts(run: RunRecord) -> Iterator[str]:
             ("look problem", run.look_problem),
         ]
     )
+
+
+def _in_one_line(value: JsonValue | Stats) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def export_line(export: ExportRecord, ends: int) -> str:

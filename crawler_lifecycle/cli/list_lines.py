@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.cli.words import counts, duration, rfc3339, table
+from crawler_lifecycle.cli.words import counts, crawled, duration, rfc3339, table
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 
-RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK", "WHY")
+RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "OUTCOME", "TASKS", "CRAWLED", "TRIGGER", "CREATED", "TOOK", "WHY")
 STATUS = RUN_COLUMNS.index("STATUS")
 CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
 LONGEST_WHY = 80  # characters
@@ -19,8 +19,10 @@ def list_lines(runs: Sequence[RunSummary], now: datetime) -> Iterator[str]:
 
 def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
     took = duration((run.finished_at or now) - run.created_at)
-    cells = (run.run_id, run.crawler, run.status, run.reason or "-", counts(run.tasks), run.trigger)
-    return (*map(str, cells), rfc3339(run.created_at), took, _shortened(why(run) or ""))
+    state = (run.status, run.outcome or "-", counts(run.tasks), crawled(run.stats) or "-")
+    return (
+        str(run.run_id), run.crawler, *state, run.trigger, rfc3339(run.created_at), took, _shortened(why(run) or "")
+    )  # fmt: skip
 
 
 def why(run: RunSummary) -> str | None:

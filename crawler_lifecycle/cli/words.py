@@ -5,8 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from crawler_lifecycle.contract.crawl_result import Number, Stats
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain import reasons
+from crawler_lifecycle.domain.crawl_results import FIRST_STATS
 
 COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
@@ -47,6 +49,21 @@ def coloured(status: str, width: int = 0) -> str:
 
 def counts(tasks: Mapping[TaskStatus, int]) -> str:
     return ", ".join(f"{tasks[status]} {status}" for status in TaskStatus if tasks.get(status)) or "none"
+
+
+def crawled(stats: Stats | None) -> str:
+    """Return the best known sums in a few words, such as `60 items, 73 pages, 1.2 MB, 2 errors`."""
+    known = [(name, value) for name in FIRST_STATS if (value := (stats or {}).get(name)) is not None]
+    return ", ".join(size(value) if name == "bytes" else f"{value:,} {name}" for name, value in known)
+
+
+def size(number: Number) -> str:
+    """Return a number of bytes with three digits and its unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(number) < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"
 
 
 def facts(rows: Sequence[tuple[str, object]]) -> Iterator[str]:

@@ -6,9 +6,10 @@ A notice or event keeps its id on every try, and receivers can drop repeats.
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.crawl_result import Stats
 from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 
@@ -36,6 +37,9 @@ class Notice(Message):
     explanation: Explanation | None = Field(
         description="explanation of the end, and the actor of a stop; only where `final` is true"
     )
+    outcome: str | None = Field(description="one word for the end, such as `finished`; closing notice only")
+    stats: Stats | None = Field(description="sums of the numbers in the tasks' crawl results; closing notice only")
+    result: JsonValue = Field(description="the result that the main task wrote; closing notice only")
 
 
 class WebhookNotice(Message):
@@ -63,6 +67,9 @@ class ExportEvent(Message):
     status: RunStatus
     reason: str | None = Field(description="reason of the end")
     tasks: dict[TaskStatus, int] = Field(description="number of tasks by status")
+    outcome: str | None = Field(default=None, description="one word for the end, such as `finished`")
+    stats: Stats | None = Field(default=None, description="sums of the numbers in the tasks' crawl results")
+    result: JsonValue = Field(default=None, description="the result that the main task wrote")
     supporting_files: str = Field(description="(future) place of the archive: `s3://bucket/key`, or a path")
     files: int | None = Field(default=None, description="number of files; 0: no archive. Only with `files_ready`")
     bytes: int | None = Field(default=None, description="size of these files before compression")

@@ -9,6 +9,7 @@ from datetime import datetime
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 
 LONGEST_MESSAGE = 300  # a look's result with thousands of ended tasks must fit a payload
 
@@ -28,6 +29,7 @@ class OutcomeFacts(Message):
     message: str | None = Field(default=None, description="last message of the program or of its pod")
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    result: CrawlResult | None = Field(default=None, description="the account that the program gave of itself")
 
     @property
     def has_ended(self) -> bool:

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
-from pydantic import Field, field_serializer
+from pydantic import Field, JsonValue, field_serializer
 
 from crawler_lifecycle.contract.audits import FindingRecord
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.crawl_result import CrawlResult, Stats
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
@@ -43,6 +44,8 @@ class RunSummary(Message):
     waiting_since: datetime | None
     waiting_message: str | None
     changed_at: datetime
+    outcome: str | None = Field(default=None, description="one word for the end, such as `finished`; null before")
+    stats: Stats | None = Field(default=None, description="sums of the numbers in the tasks' crawl results, at the end")
     explanation: Explanation | None = Field(
         default=None, description="explanation of the end; null while the run is under way and if all tasks succeeded"
     )
@@ -73,6 +76,7 @@ class RunRecord(RunSummary):
     next_look_at: datetime | None
     nudge_sent: int
     nudge_acknowledged: int
+    result: JsonValue = Field(default=None, description="the result that the main task wrote, at the end")
 
     @field_serializer("entry")
     def _without_values(self, entry: Crawler) -> Crawler:
@@ -96,6 +100,7 @@ class TaskLine(Message):
     deployed_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    crawl_result: CrawlResult | None = Field(default=None, description="the account that the crawl gave of itself")
 
 
 class TaskRecord(TaskLine):

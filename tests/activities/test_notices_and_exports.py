@@ -14,7 +14,9 @@ from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.adapters.pushers.fan_out import FanOut
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.notices import WebhookNotice
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, TaskStatus
@@ -89,6 +91,47 @@ def test_the_notice_of_a_failed_run_names_the_task_that_failed(house: House) -> 
         exit_code=3,
         last_line="task one fails",
     ).model_dump(mode="json")
+
+
+def test_the_closing_notice_and_the_event_of_the_end_have_the_crawls_own_account(house: House) -> None:
+    plan = house.started("books")
+    rows = house.tasks.rows(plan.run.run_id, [0, 1])
+    results = [CrawlResult(outcome="banned", stats={"items": 3}, result=[7]), CrawlResult(stats={"items": 4})]
+    changes = [
+        TaskChange(
+            task=row.task,
+            attempt=1,
+            version=row.version,
+            status=TaskStatus.SUCCEEDED,
+            job_uid="uid",
+            facts=OutcomeFacts(job_uid="uid", succeeded=True, result=result),
+        )
+        for row, result in zip(rows, results, strict=True)
+    ]
+    house.tasks.sync(plan.run, changes)
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    house.do(house.notices.signal_pusher_started, Notify(run=plan.run))
+    house.do(house.notices.signal_pusher_finished, Notify(run=plan.run, end=1))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=1))
+    account = {"outcome": "banned", "stats": {"items": 7}, "result": [7]}
+    started, finished = lines(house.folder / "exports" / "notices.jsonl")
+    (event,) = lines(house.folder / "exports" / "events.jsonl")
+    assert account.items() <= finished.items()
+    assert account.items() <= event.items()
+    assert dict.fromkeys(account).items() <= started.items()
+
+
+def test_the_largest_account_fits_where_notices_are_kept(house: House) -> None:
+    plan = house.started("sleepy", tasks=1)
+    (row,) = house.tasks.rows(plan.run.run_id, [0])
+    largest = CrawlResult(stats={"\0" * 300: 1}, result="\0" * 600)
+    facts = OutcomeFacts(job_uid="uid", succeeded=True, result=largest)
+    over = {"version": row.version, "status": TaskStatus.SUCCEEDED, "job_uid": "uid", "facts": facts}
+    house.tasks.sync(plan.run, [TaskChange(task=0, attempt=1, **over)])
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    house.do(house.notices.signal_pusher_finished, Notify(run=plan.run, end=1))
+    (kept,) = house.store.records.notices_of([plan.run.run_id])
+    assert (kept.stats, kept.result) == (largest.stats, largest.result)
 
 
 def test_the_longest_explanation_fits_where_notices_are_kept(house: House) -> None:

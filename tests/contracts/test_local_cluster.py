@@ -376,7 +376,7 @@ def test_a_claim_without_a_place_gets_one_from_the_same_request(local: LocalBenc
 def test_a_place_without_a_job_is_cleared(local: LocalBench) -> None:
     request = local.request("exit 0")
     local.layout.make()
-    spec = new_spec(request, local.folder / "files")
+    spec = new_spec(request, local.folder / "files", local.layout)
     local.client()._placing.enqueue(spec)
     local.cluster.place_waiting()
     assert not list(local.layout.waiting.iterdir())
@@ -792,7 +792,7 @@ def test_a_look_at_many_jobs_is_cheap(local: LocalBench) -> None:
     request = local.request("exit 0")
     local.layout.make()
     for task in range(jobs):
-        spec = new_spec(request.model_copy(update={"task": task}), local.folder / "files")
+        spec = new_spec(request.model_copy(update={"task": task}), local.folder / "files", local.layout)
         folder = JobFolder(local.layout.job(spec.name))
         folder.path.mkdir(parents=True)
         (folder.path / "spec.json").write_text(json.dumps({name: getattr(spec, name) for name in spec.__slots__}))

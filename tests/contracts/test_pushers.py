@@ -18,6 +18,7 @@ from crawler_lifecycle.adapters.pushers.channels import LARGEST_ANSWER, LARGEST_
 from crawler_lifecycle.adapters.pushers.fan_out import FanOut, LimitedPusher, NamedPusher
 from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.contract.notices import Notice
+from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError
 from crawler_lifecycle.settings.outside import NoticeSettings
 from tests.messages import a_notice
@@ -280,8 +281,18 @@ def test_what_is_too_large_is_cut_and_marked(server: PusherServer, text: str) ->
     assert len(event["data"].encode()) <= LARGEST_MESSAGE
     assert data["shortened"] is True
     assert data["reason"] == text * 300 + "…"
-    cut = {"reason": data["reason"], "crawler": data["crawler"]}
+    cut = {"reason": data["reason"], "crawler": data["crawler"], "stats": None, "result": None}
     assert Notice.model_validate(data) == told.model_copy(update=cut)
+
+
+def test_a_large_result_is_left_out_before_any_text_is_cut(server: PusherServer) -> None:
+    explanation = Explanation(text="e" * 500)
+    told = a_notice("n-1").model_copy(update={"result": "x" * LARGEST_MESSAGE, "explanation": explanation})
+    channels(server).send(told)
+    (event,) = server.events
+    data = json.loads(event["data"])
+    assert (data["result"], data["stats"], data["shortened"]) == (None, None, True)
+    assert data["explanation"]["text"] == explanation.text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from crawler_lifecycle.domain.crawl_results import read_result, summed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = [pytest.mark.process, pytest.mark.system]
@@ -39,13 +42,14 @@ def site() -> Iterator[str]:
         process.communicate(timeout=20)
 
 
-def crawl(folder: Path, site: str, task: int = 0, tasks: int = 1) -> "subprocess.Popen[str]":
+def crawl(folder: Path, site: str, task: int = 0, tasks: int = 1, **environment: str) -> "subprocess.Popen[str]":
     return start(
         "bookshop_spider.py",
         CRAWL_TASK=str(task),
         CRAWL_TASKS=str(tasks),
         CRAWL_FILES=str(folder),
         CRAWL_ARGUMENTS=json.dumps({"site": site}),
+        **environment,
     )
 
 
@@ -68,6 +72,27 @@ def test_four_tasks_together_collect_every_book_once(tmp_path: Path, site: str) 
     assert len(items) == 60
     assert {item["url"] for item in items} == {f"{site}/book/{number}" for number in range(1, 61)}
     assert all(item["title"] and item["price"] > 0 for item in items)
+
+
+def test_the_scrapy_extension_writes_how_the_crawl_went(tmp_path: Path, site: str) -> None:
+    account = tmp_path / "result.json"
+    code, output = result(crawl(tmp_path, site, CRAWL_RESULT=str(account)))
+    assert code == 0, output
+    content, problem = read_result(account.read_text())
+    assert content, problem
+    assert content.outcome == "finished"
+    assert {"items": 60, "pages": 73, "errors": 0}.items() <= content.stats.items()
+    assert summed([content])["bytes"] > 10_000
+    assert content.stats["downloader/request_count"] == 73, "the other numbers keep their names"
+
+
+def test_stats_that_are_too_many_are_left_out() -> None:
+    extension = runpy.run_path(str(EXAMPLES / "crawl_result.py"))
+    many = {f"downloader/status/{number}": number for number in range(1000)} | {"item_scraped_count": 7}
+    content, problem = read_result(extension["fitting"]("finished", many, None))
+    assert content, problem
+    assert content.stats["items"] == 7
+    assert 50 < len(content.stats) < 1000
 
 
 def test_a_task_without_a_share_succeeds(tmp_path: Path, site: str) -> None:

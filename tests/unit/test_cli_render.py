@@ -13,7 +13,8 @@ from crawler_lifecycle.cli import screen
 from crawler_lifecycle.cli.details_lines import details_lines
 from crawler_lifecycle.cli.list_lines import list_lines
 from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines, stage, stop_lines, waiting
-from crawler_lifecycle.cli.words import CAUSES, duration
+from crawler_lifecycle.cli.words import CAUSES, crawled, duration
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunDetails
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.services.api.page_files import FOLDER
@@ -80,6 +81,37 @@ def test_why_a_run_failed_is_in_every_view_of_it() -> None:
         list_lines([details.run], NOW),
     ):
         assert sum("main job) FAILED with exit code 2: the argument" in line for line in lines) == 1
+
+
+def test_what_a_run_has_crawled_is_in_its_line_and_its_details() -> None:
+    account = {"outcome": "banned", "stats": {"items": 1200, "bytes": 51_234_567, "x": 1}, "result": {"next": 7}}
+    details = a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED, **account)
+    details.tasks[0] = details.tasks[0].model_copy(update={"crawl_result": CrawlResult(outcome="banned")})
+    header, line = (click.unstyle(text) for text in list_lines([details.run], NOW))
+    assert line[header.index("OUTCOME") :].startswith("banned ")
+    assert line[header.index("CRAWLED") :].startswith("1,200 items, 51.2 MB ")
+    shown = [" ".join(click.unstyle(text).split()) for text in details_lines(details, NOW)]
+    assert {
+        "outcome banned",
+        "crawled 1,200 items, 51.2 MB",
+        'stats {"items": 1200, "bytes": 51234567, "x": 1}',
+        'result {"next": 7}',
+        'said: {"outcome":"banned"}',
+    } <= set(shown)
+
+
+@pytest.mark.parametrize(
+    ("stats", "expected"),
+    [
+        (None, ""),
+        ({"other": 1}, ""),
+        ({"errors": 0, "items": 0}, "0 items, 0 errors"),
+        ({"bytes": 999}, "999 B"),
+        ({"bytes": 2.5e15, "pages": 1.5}, "1.5 pages, 2,500.0 TB"),
+    ],
+)
+def test_sums_are_short(stats: dict[str, float] | None, expected: str) -> None:
+    assert crawled(stats) == expected
 
 
 def test_nothing_is_waited_for_by_a_run_that_is_over() -> None:

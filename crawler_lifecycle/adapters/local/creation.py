@@ -23,7 +23,7 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
     Raise Conflict if the existing job is from another request, TemporaryError if its record cannot be read or the
     request's claim has expired. Callers hold `placing.exclusive`.
     """
-    spec = new_spec(request, files)
+    spec = new_spec(request, files, layout)
     folder = JobFolder(layout.job(spec.name))
     try:
         existing = folder.spec()
@@ -49,11 +49,12 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
     return Deployment(key=existing.key, job_name=existing.name, job_uid=existing.uid, created=False)
 
 
-def new_spec(request: DeploymentRequest, files: Path) -> Spec:
+def new_spec(request: DeploymentRequest, files: Path, layout: Layout) -> Spec:
     """Return the record of a new job, with a new uid. Raise Refused if the request can start no program here."""
     folder = files / checked_uid(request.run_uid)
     uid = str(uuid4())
     name = job_name(request.run_uid, request.task, request.attempt)
+    result = JobFolder(layout.job(name)).result_path
     now = time.time_ns()
     spec = Spec(
         uid=uid,
@@ -65,7 +66,7 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
         claimed_at=now / 1e9,
         place=place_name(now, name),
         command=_command(request),
-        environment=job_request.environment_of(request, str(folder)) | {MARK: uid, NAME: name},
+        environment=job_request.environment_of(request, str(folder), str(result)) | {MARK: uid, NAME: name},
         files=str(folder),
         log=str(folder / log_name(request.task, request.attempt)),
         deadline_seconds=request.deadline_seconds,

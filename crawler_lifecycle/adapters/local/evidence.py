@@ -4,8 +4,8 @@ import socket
 from pathlib import Path
 
 from crawler_lifecycle.adapters import log_files
-from crawler_lifecycle.adapters.local.looking import moment
-from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
+from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable, moment
+from crawler_lifecycle.adapters.local.results import result_of
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 
@@ -36,4 +36,6 @@ def _events(folder: JobFolder) -> list[str]:
         (stop and stop.at, "asked to end"),
         (ended and ended.at, f"ended: {ended.reason or 'succeeded'}" if ended else ""),
     ]
-    return [f"{moment(at).isoformat(timespec='milliseconds')} {event}" for at, event in recorded if at]
+    _, problem = result_of(folder) if ended else (None, None)
+    events = [f"{moment(at).isoformat(timespec='milliseconds')} {event}" for at, event in recorded if at]
+    return [*events, problem] if problem else events

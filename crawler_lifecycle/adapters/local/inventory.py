@@ -8,8 +8,7 @@ from pathlib import Path
 
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
-from crawler_lifecycle.adapters.local.looking import moment
-from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
+from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable, moment
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 
 

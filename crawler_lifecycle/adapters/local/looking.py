@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable, moment
+from crawler_lifecycle.adapters.local.results import facts_of
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.domain.reasons import CAPACITY, POD_OVERDUE
@@ -214,6 +214,7 @@ def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
         ended_at=moment(ended.at),
         pods=Pods.MAY_RUN if ended.left_over else Pods.NONE,
         end_request=EndRequest.by(ended.stop_asked),
+        facts=facts_of(ended, job.folder),
     )
     return _Doubt(look, job.folder) if ended.left_over else look
 
@@ -232,7 +233,3 @@ def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:
         return replace(doubt.look, cause="runner_lost")
     message = "the runner was killed, and so was the job or its end was not seen: nobody knows the result"
     return replace(remains, phase=JobPhase.VANISHED, reason="runner_lost", message=message)
-
-
-def moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -2,7 +2,8 @@
 
 `spec.json` exists from the first moment on. `started.json` is written just before the job's process is created and
 again just after. `stop.json` records a request to end the job, `told` that SIGTERM was sent, and `exit.json` the end. A
-runner holds `lock` while it lives. Every file is complete or absent.
+runner holds `lock` while it lives. Every file is complete or absent, except for `crawl-result.json`: the job's program
+may write this file.
 
 Times are seconds since 1970. The module imports nothing heavy, since a runner has to start fast.
 """
@@ -12,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TypeVar
@@ -90,6 +92,11 @@ class Ended:
 @dataclass(frozen=True, slots=True)
 class JobFolder:
     path: Path
+
+    @property
+    def result_path(self) -> Path:
+        """Return the file that the job's program may write its result to."""
+        return self.path / "crawl-result.json"
 
     def spec(self) -> Spec | None:
         return _read(self.path / "spec.json", Spec)
@@ -195,6 +202,10 @@ class JobFolder:
         except FileNotFoundError:
             return False
         return False
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

@@ -95,11 +95,15 @@ def _temporary(error: Exception) -> TemporaryError:
 
 
 def message(notice: Notice) -> str:
-    """Return the notice as JSON in ASCII. Long texts are cut if the limit demands; `shortened` marks such a notice."""
+    """Return the notice as JSON in ASCII.
+
+    If the limit demands, the crawl's own account is left out and long texts are cut; `shortened` marks such a notice.
+    """
     content = notice.model_dump(mode="json")
     text = json.dumps(content)
     if len(text) <= LARGEST_MESSAGE:
         return text
+    content |= {"stats": None, "result": None}
     for name, value in content.items():
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
             content[name] = f"{value[:LONGEST_TEXT]}…"

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
+from sqlalchemy import Connection, Update, and_, case, func, insert, or_, select, update
 
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
@@ -19,11 +19,14 @@ from crawler_lifecycle.adapters.sql.transactions import (
     reading,
     transaction,
 )
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.domain.crawl_results import summed
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import in_a_sentence
+from crawler_lifecycle.domain.outcome_words import outcome_word
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound, NotReady
@@ -116,6 +119,7 @@ class Histories(OnDatabase):
             _refuse_while_alive(tx, run.run_id)
             now, number = self._db.clock(), row.end_number + 1
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDED}
+            values |= _account(tx, run.run_id, status, reason)
             tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})
         return run_record(tx, run.run_id)
@@ -192,6 +196,17 @@ def _history_values(connection: Connection, new: NewRun) -> dict[str, Any]:
         "nudge_acknowledged": 0,
         "end_number": 0,
     }
+
+
+def _account(connection: Connection, run_id: int, status: RunStatus, reason: str) -> dict[str, Any]:
+    """Return the columns that say how the run went, from the results of its tasks."""
+    row = task_histories.c
+    query = select(row.task, row.reason, row.facts).where(row.history_id == run_id).order_by(row.task)
+    main, *children = connection.execute(query.where(or_(row.task == MAIN_TASK, row.facts.is_not(None))))
+    results = [task.facts.result for task in (main, *children) if task.facts and task.facts.result]
+    own = main.facts.result if main.facts and main.facts.result else CrawlResult()
+    word = outcome_word(status, reason, main.reason, own.outcome)
+    return {"outcome": word, "stats": summed(results) or None, "result": own.result}
 
 
 def _refuse_while_alive(connection: Connection, run_id: int) -> None:

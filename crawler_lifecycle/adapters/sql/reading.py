@@ -85,7 +85,8 @@ def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, Cou
 
 
 def task_record(row: Row[Any]) -> TaskRecord:
-    return TaskRecord(events=json.loads(row.events), **_fields(row, TaskRecord.model_fields.keys() - {"events"}))
+    translated = {"events": json.loads(row.events), "crawl_result": row.facts.result if row.facts else None}
+    return TaskRecord(**translated, **_fields(row, TaskRecord.model_fields.keys() - translated.keys()))
 
 
 def log_record(row: Row[Any]) -> LogRecord:

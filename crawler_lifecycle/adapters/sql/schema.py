@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, Model, UtcDateTime, growing, words
+from crawler_lifecycle.adapters.sql.types import Document, Id, Json, Line, Lines, Model, UtcDateTime, growing, words
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
@@ -75,6 +75,10 @@ histories = sa.Table(
     sa.Column("nudge_acknowledged", sa.Integer, nullable=False),
     sa.Column("export_state", words(ExportState)),
     sa.Column("end_number", sa.Integer, nullable=False),
+    # about the end: the outcome word, the sums of the tasks' stats, the main task's own result
+    sa.Column("outcome", Line(64)),
+    sa.Column("stats", Json),
+    sa.Column("result", Json),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("begun_at", UtcDateTime, nullable=False),  # limits count from here: created, or reopened
     sa.Column("started_at", UtcDateTime),
@@ -97,7 +101,7 @@ history_properties = sa.Table(
     metadata,
     sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_history_properties_history"), nullable=False),
     sa.Column("name", sa.String(128), nullable=False),
-    sa.Column("value", Lines(4000), nullable=False),
+    sa.Column("value", Lines(32_000), nullable=False),
     sa.PrimaryKeyConstraint("history_id", "name", name="pk_history_properties"),
     **MYSQL,
 )

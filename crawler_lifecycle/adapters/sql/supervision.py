@@ -37,6 +37,10 @@ NO_JOB_YET = dict.fromkeys(
 )  # fmt: skip
 
 
+# columns about a run's former end
+NO_END_YET = dict.fromkeys(("finished_at", "reason", "outcome", "stats", "result", "export_state"))
+
+
 class Supervision(OnDatabase):
     @reading
     def get(self, connection: Connection, run_id: int) -> RunRecord:
@@ -152,8 +156,8 @@ def _queue_again(connection: Connection, row: Row[Any], now: datetime) -> None:
     main = select(tasks.status).where(tasks.history_id == row.id, tasks.task == MAIN_TASK)
     started = connection.scalar(main) is TaskStatus.SUCCEEDED
     fresh = {"status": RunStatus.PROCESSING if started else RunStatus.INITIALIZING, "intent": Intent.RUN}
-    open_again = {"begun_at": now, "started_at": now if started else None, "finished_at": None}
-    values = {**fresh, **open_again, "reason": None, "export_state": None, **NOT_WAITING}
+    open_again = {"begun_at": now, "started_at": now if started else None}
+    values = {**fresh, **open_again, **NO_END_YET, **NOT_WAITING}
     connection.execute(update(histories).where(histories.c.id == row.id).values(values))
     failed = update(task_histories).where(tasks.history_id == row.id, tasks.status != TaskStatus.SUCCEEDED)
     next_attempt = {"attempt": tasks.attempt + 1, "version": tasks.version + 1, "status": TaskStatus.QUEUED}

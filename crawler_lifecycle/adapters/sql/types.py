@@ -5,6 +5,7 @@ The value is the writer's clock, or a microsecond after the row's value, whichev
 value while the row is locked.
 """
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -88,6 +89,19 @@ class Model(TypeDecorator[Message]):
 
     def process_result_value(self, value: str | None, _dialect: Dialect) -> Message | None:
         return None if value is None else self.kind.model_validate_json(value)
+
+
+class Json(TypeDecorator[Any]):
+    """Any JSON value, stored as text; None is NULL."""
+
+    impl = Document
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
 
 
 def storable(text: str) -> str:

@@ -16,6 +16,7 @@ from crawler_lifecycle.errors import Refused
 
 CONTAINER = "crawl"
 FILES = "/crawl/files"  # the folder for the run's files in the container
+RESULT = "/dev/termination-log"  # the kubelet copies this file into the pod's status, as the container's message
 HASH_LENGTH = 40  # a label's value has at most 63 characters, so the hash is cut off
 # `backoffLimit` 0 ends the Job after any failed pod; the rules change nothing about that. A rule that matches makes the
 # Job controller write into the Job's condition how the pod failed. The condition is the only record after the pod is
@@ -107,7 +108,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     if not crawler.image:
         raise Refused(f"crawler {crawler.name!r} has no image: Kubernetes runs images")
     arguments = job_request.arguments_of(request)
-    environment = job_request.environment_of(request, FILES)
+    environment = job_request.environment_of(request, FILES, RESULT)
     job_request.refuse_unusable_texts(environment, [*(crawler.command or [crawler.image]), *arguments])
     resources = crawler.resources.model_dump(exclude_none=True)
     mount = {"name": "files", "mountPath": FILES}
@@ -117,6 +118,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
         "args": [_literal(part) for part in arguments],
         "env": [{"name": name, **source} for name, source in _sources(request, environment).items()],
         "resources": {"requests": resources, "limits": resources},
+        "terminationMessagePath": RESULT,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         # a run must not see another run's folder in the volume

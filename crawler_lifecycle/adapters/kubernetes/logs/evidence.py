@@ -17,10 +17,11 @@ from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Event, Job, Pod
-from crawler_lifecycle.adapters.kubernetes.observe import pods
+from crawler_lifecycle.adapters.kubernetes.observe import failure, pods
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ, TaskEvidence
+from crawler_lifecycle.domain.crawl_results import is_meant_as_result, read_result
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import TemporaryError
 
@@ -128,7 +129,7 @@ def _evidence_from_objects(key: JobKey, job: Job | None, pod: Pod | None) -> Tas
         message=message or None,
         node=pod.spec.node_name if pod and pod.spec else None,
         restarts=sum(container.restart_count or 0 for container in _containers(pod)) + _failed_before(job),
-        events=_out_of_memory(pod),
+        events=[*_out_of_memory(pod), *_unusable_result(pod)],
     )
 
 
@@ -156,13 +157,24 @@ def _out_of_memory(pod: Pod | None) -> list[str]:
     return [f"{status.name} was OOMKilled ({status.restart_count or 0} restarts)"[:LONGEST_EVENT] for status in killed]
 
 
+def _unusable_result(pod: Pod | None) -> list[str]:
+    """Say why the crawl's result does not count. After a failure, a message for people is no problem."""
+    end = pods.end_of_main(pod) if pod else None
+    text = (end.message if end else None) or ""
+    if end is None or (end.exit_code != 0 and not is_meant_as_result(text)):
+        return []
+    _, problem = read_result(text)
+    return [problem[:LONGEST_EVENT]] if problem else []
+
+
 def _sentences(ended: Condition | None, pod: Pod | None) -> Iterator[str]:
     """Yield the messages from containers, pod and Job, the nearest to the program first."""
     init = pods.failed_init(pod) if pod else None
     for status in [*(pods.containers(pod) if pod else []), *([init] if init else [])]:
         if status.state and (end := status.state.terminated):
             # a failed program without a message has the end of its log as message
-            said = f": {end.message.strip()[-LONGEST_MESSAGE // 2 :]}" if end.message else ""
+            message = failure.message_of(end)
+            said = f": {message.strip()[-LONGEST_MESSAGE // 2 :]}" if message else ""
             yield f"{status.name} ended with exit code {end.exit_code} ({end.reason or 'no reason given'}){said}"
     if pod and pod.status and (pod.status.reason or pod.status.message):
         yield f"pod {_joined(pod.status.reason, pod.status.message)}"

@@ -7,9 +7,10 @@ left, written because our Jobs have a pod failure policy (`act/job_spec.py`).
 import re
 from collections.abc import Sequence
 
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod, Terminated
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
+from crawler_lifecycle.domain.crawl_results import is_meant_as_result
 from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
 
 # with these reasons the Job decides, whatever its pods show
@@ -95,9 +96,15 @@ def disruption(pod: Pod) -> str | None:
 
 
 def message(failed: Condition | None, pod: Pod | None) -> str | None:
+    """Return the message nearest to the program. A crawl's result explains no failure."""
     end = (pods.end_of_main(pod) or pods.state(pods.failed_init(pod)).terminated) if pod else None
     pod_message = (pod.status or pods.NO_STATUS).message if pod else None
-    return pod_message or (end.message if end else None) or (failed.message if failed else None)
+    return pod_message or (message_of(end) if end else None) or (failed.message if failed else None)
+
+
+def message_of(end: Terminated) -> str | None:
+    """Return the container's last message; None for a crawl's result."""
+    return None if end.message and is_meant_as_result(end.message) else end.message
 
 
 def _of_pod(pod: Pod) -> str | None:

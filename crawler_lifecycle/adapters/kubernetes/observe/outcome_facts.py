@@ -6,6 +6,7 @@ from datetime import datetime
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, termination
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
+from crawler_lifecycle.domain.crawl_results import read_result
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import POD_TERMINATING
 
@@ -78,6 +79,7 @@ def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, told_by: str | None) -> 
         return None  # without its main container's exit code 0, success is unproved
     told_to_end = termination.pod_told_to_end(pod)
     message = failure.message(None, pod)
+    result, _ = read_result(end.message or "") if end else (None, None)
     return OutcomeFacts(
         job_uid=job_uid,
         pod_uid=pod.metadata.uid,
@@ -89,4 +91,5 @@ def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, told_by: str | None) -> 
         message=message[-LONGEST_MESSAGE:] if message else None,
         started_at=pods.started_at(pod),
         ended_at=end.finished_at if end else None,
+        result=result,
     )

@@ -6,7 +6,9 @@ import { listen } from "/live.js";
 import { phasesOf } from "/phases.js";
 import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
-import { counts, endedBecause, isOver, inWords, lasting, pill, setLasting, setPill, shownStatus, time, utc, waitsFor } from "/words.js";
+import {
+  counts, crawled, endedBecause, isOver, inWords, lasting, number, pill, setLasting, setPill, shownStatus, time, utc, waitsFor,
+} from "/words.js";
 
 const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
 const SETTLE = 250;
@@ -123,7 +125,9 @@ export function showRun(main, id, place, list, signal) {
   function drawFacts(run) {
     const { request } = run;
     const told = {
-      "Reason": inWords(run.reason), "Asked by": request.requested_by, "Trigger": run.trigger,
+      "Outcome": run.outcome, "Reason": inWords(run.reason), "Crawled": crawled(run.stats),
+      "Stats": run.stats && Object.entries(run.stats).map(([name, value]) => `${name}: ${number(value)}`).join("\n"),
+      "Result": run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, "Trigger": run.trigger,
       "Arguments": Object.entries(request.arguments).map(([name, value]) => `${name}=${value}`).join("\n"),
       "Limits": [
         request.max_parallel && `${request.max_parallel} at once`,

@@ -159,6 +159,7 @@ function makeEvidence(id, task, signal, again) {
   const closed = new AbortController();
   signal.addEventListener("abort", () => closed.abort());
   const message = h("p", { class: "message", hidden: true });
+  const said = h("p", { class: "message", hidden: true });
   const events = h("ul", { class: "events", hidden: true });
   const log = makeLog(id, task, closed.signal);
   let shown = "";
@@ -168,9 +169,11 @@ function makeEvidence(id, task, signal, again) {
     if (state === shown) return;
     shown = state;
     try {
-      const { message: text, events: lines } = await get(`/v1/runs/${encodeURIComponent(id)}/tasks/${task}`, closed.signal);
+      const { message: text, events: lines, crawl_result: result } = await get(`/v1/runs/${encodeURIComponent(id)}/tasks/${task}`, closed.signal);
       message.hidden = !text;
       setText(message, text ?? "");
+      said.hidden = !result;
+      setText(said, result ? `The crawl said: ${JSON.stringify(result)}` : "");
       events.hidden = !lines.length;
       events.replaceChildren(...lines.map((each) => h("li", {}, each)));
     } catch (error) {
@@ -179,5 +182,5 @@ function makeEvidence(id, task, signal, again) {
     }
   }
 
-  return { element: h("div", { class: "evidence" }, message, events, log), update, close: () => closed.abort() };
+  return { element: h("div", { class: "evidence" }, message, said, events, log), update, close: () => closed.abort() };
 }

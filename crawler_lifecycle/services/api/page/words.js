@@ -110,6 +110,17 @@ export function waitsFor(run) {
   return alive ? `${number(alive)} task${alive === 1 ? "" : "s"}` : "the last look";
 }
 
+// What a run has crawled by its own account: the best known sums.
+export function crawled(stats) {
+  return ["items", "pages", "bytes", "errors"].filter((name) => Number.isFinite(stats?.[name]))
+    .map((name) => (name === "bytes" ? size(stats.bytes) : `${number(stats[name])} ${name}`)).join(", ");
+}
+
+function size(bytes) {
+  const power = Math.min(4, Math.max(0, Math.floor(Math.log10(Math.abs(bytes) || 1) / 3)));
+  return `${number(Number((bytes / 1000 ** power).toPrecision(3)))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
+}
+
 // Why, in one sentence if there is one.
 export const endedBecause = (run) => (run.explanation?.text ?? inWords(run.reason)).replace(/\.$/, "");
 

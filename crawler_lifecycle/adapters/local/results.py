@@ -1,0 +1,42 @@
+"""Outcome facts of an ended local job: its record about the end, and the result that its program wrote."""
+
+import os
+
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, moment
+from crawler_lifecycle.adapters.regular_files import open_regular
+from crawler_lifecycle.contract.crawl_result import LARGEST_FILE, CrawlResult
+from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
+from crawler_lifecycle.domain.crawl_results import PROBLEM, read_result, too_long
+
+
+def facts_of(ended: Ended, folder: JobFolder) -> OutcomeFacts:
+    result, _ = result_of(folder)
+    return OutcomeFacts(
+        job_uid=ended.uid,
+        succeeded=ended.reason is None,
+        told_to_end=ended.stop_asked,
+        reason=ended.reason,
+        exit_code=ended.code,
+        message=ended.message[-LONGEST_MESSAGE:] if ended.message else None,
+        started_at=moment(ended.started_at) if ended.started_at else None,
+        ended_at=moment(ended.at),
+        result=result,
+    )
+
+
+def result_of(folder: JobFolder) -> tuple[CrawlResult | None, str | None]:
+    """Return the program's result and the problem. Both are None if the program wrote no result.
+
+    The program owns the file: a link or a pipe in its place is not opened.
+    """
+    try:
+        with os.fdopen(open_regular(folder.result_path), "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+            size = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        return None, PROBLEM.format(f"it cannot be read: {error.strerror}")
+    if len(content) > LARGEST_FILE:
+        return None, PROBLEM.format(too_long(size))
+    return read_result(content.decode(errors="replace"))

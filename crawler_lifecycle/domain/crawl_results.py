@@ -1,0 +1,71 @@
+"""Read the results that crawls write, and add up their stats.
+
+A crawl writes its result to the file that CRAWL_RESULT names. On Kubernetes the file is the container's termination
+message. There the cluster puts log text after a failure without a message, so a text may also be no result at all.
+"""
+
+import json
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from crawler_lifecycle.contract.crawl_result import (
+    LARGEST_FILE,
+    VERSION_FIELD,
+    CrawlResult,
+    CrawlResultFile,
+    Number,
+    Stats,
+)
+
+LARGEST_SUMS = 3_000  # bytes as JSON: notices and events carry the sums
+FIRST_STATS = ("items", "pages", "bytes", "errors")  # the sums that lists show; the last to be left out
+PROBLEM = "CRAWL_RESULT not used: {}"
+
+
+def read_result(text: str) -> tuple[CrawlResult | None, str | None]:
+    """Return the result in the text and the problem. Both are None for an empty text."""
+    if not text.strip():
+        return None, None
+    size = len(text.encode(errors="replace"))
+    if size > LARGEST_FILE:
+        return None, PROBLEM.format(too_long(size))
+    try:
+        return CrawlResultFile.model_validate_json(text).account, None
+    except ValidationError as error:
+        return None, PROBLEM.format(_first_mistake(error))
+
+
+def too_long(size: int) -> str:
+    return f"it has {size} bytes, and {LARGEST_FILE} are allowed"
+
+
+def is_meant_as_result(text: str) -> bool:
+    """Return whether the text is a result, perhaps a broken result, and no message for people."""
+    return text.lstrip().startswith("{") and f'"{VERSION_FIELD}"' in text
+
+
+def summed(results: Iterable[CrawlResult]) -> Stats:
+    """Return the sums of the numbers by name. Names are left out where the sums would take more than LARGEST_SUMS."""
+    sums: Stats = {}
+    for result in results:
+        for name, value in result.stats.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                sums[name] = sums.get(name, 0) + value
+    return _within_limit(sums)
+
+
+def _within_limit(sums: Stats) -> Stats:
+    kept: dict[str, Number] = {}
+    size = 2  # the braces
+    for name in sorted(sums, key=lambda name: (name not in FIRST_STATS, name)):
+        size += len(json.dumps({name: sums[name]}))
+        if size <= LARGEST_SUMS:
+            kept[name] = sums[name]
+    return kept
+
+
+def _first_mistake(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]

@@ -1,0 +1,37 @@
+"""One word for each run's end, for programs that react to ends.
+
+The run's status and reason decide, then the reason of the main task. A crawl's own word counts only in a completed run.
+"""
+
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain import reasons
+
+FINISHED = "finished"
+FAILED = "failed"
+LOST = "lost"
+KILLED_BY_OOM = "killed by oom"
+
+BY_REASON = {
+    reasons.STOPPED: "cancelled",
+    reasons.STOPPED_FORCED: "cancel_timeout",
+    "main_job_lost": LOST,
+    "tasks_lost": LOST,
+    reasons.NEVER_STARTED: reasons.NEVER_STARTED,
+    reasons.MAX_DURATION: reasons.MAX_DURATION,
+    reasons.DEPLOYMENT_REFUSED: reasons.DEPLOYMENT_REFUSED,
+}
+# for runs whose main job failed
+BY_REASON_OF_MAIN_TASK = {
+    "oom_killed": KILLED_BY_OOM,
+    reasons.DEADLINE_EXCEEDED: reasons.MAX_DURATION,
+    reasons.NEVER_STARTED: reasons.NEVER_STARTED,
+}
+
+
+def outcome_word(status: RunStatus, reason: str, reason_of_main_task: str | None, own_word: str | None) -> str:
+    """Return the word for the end of a run. `own_word`: the outcome in the main task's crawl result."""
+    if status is RunStatus.COMPLETED:
+        return own_word or FINISHED
+    if reason == "main_job_failed":
+        return BY_REASON_OF_MAIN_TASK.get(reason_of_main_task or "", FAILED)
+    return BY_REASON.get(reason, FAILED)

@@ -1,0 +1,63 @@
+"""Scrapy extension that writes the crawl's result: how the spider closed, and the numbers among its stats.
+
+Copy this file beside the spider and switch the extension on in the settings:
+
+    EXTENSIONS = {"crawl_result.CrawlResult": 0}
+
+The variable CRAWL_RESULT names the file. Without the variable (outside of crawler-lifecycle) nothing is written.
+`items`, `pages`, `bytes` and `errors` are the sums that lists of runs show; the other stats keep Scrapy's names.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Self
+
+from scrapy import Spider, signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import NotConfigured
+from scrapy.statscollectors import StatsCollector
+
+LARGEST = 4_000  # bytes; a larger file does not count
+KNOWN = {
+    "items": "item_scraped_count",
+    "pages": "response_received_count",
+    "bytes": "downloader/response_bytes",
+    "errors": "log_count/ERROR",
+}
+
+
+class CrawlResult:
+    def __init__(self, path: Path, stats: StatsCollector) -> None:
+        self.path = path
+        self.stats = stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        path = os.environ.get("CRAWL_RESULT")
+        if not path or crawler.stats is None:
+            raise NotConfigured("the variable CRAWL_RESULT names no file")
+        extension = cls(Path(path), crawler.stats)
+        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
+        return extension
+
+    def spider_closed(self, spider: Spider, reason: str) -> None:
+        """Write the file in place: on Kubernetes the file is mounted and cannot be replaced."""
+        content = fitting(reason, self.stats.get_stats(spider), getattr(spider, "result", None))
+        self.path.write_text(content)
+
+
+def fitting(reason: str, stats: dict[str, Any], result: Any) -> str:
+    """Return the result as JSON within the limit: the known numbers, and of the other numbers as many as fit."""
+    known = {name: stats.get(key, 0) for name, key in KNOWN.items()}
+    others = {key: value for key, value in sorted(stats.items()) if is_number(value) and key not in KNOWN.values()}
+    content = {"crawl_result": 1, "outcome": reason, "stats": known, "result": result}
+    for key, value in others.items():
+        wider = content | {"stats": {**content["stats"], key: value}}
+        if len(json.dumps(wider)) <= LARGEST:
+            content = wider
+    return json.dumps(content)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
