@@ -1,4 +1,4 @@
-"""Crawl results: the account that a crawl gives of itself in the file that its variable CRAWL_RESULT names."""
+"""Crawl results: accounts by crawls about their own ends, written to the files named by CRAWL_RESULT."""
 
 from math import isfinite
 
@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.base import Message
 VERSION_FIELD = "crawl_result"
 LARGEST_FILE = 4_000  # bytes; Kubernetes cuts a termination message at 4,096 bytes
 LARGEST_NUMBER = 2**53  # JavaScript reads larger whole numbers wrongly
-DEEPEST = 20  # lists and objects inside of each other: parsers limit the depth
+DEEPEST = 20  # nested lists and objects; parsers limit the depth
 LONGEST_OUTCOME = 64
 
 Number = int | float
@@ -17,7 +17,7 @@ Stats = dict[str, Number]
 
 
 class CrawlResult(Message):
-    """What a crawl said about its own end. A run has the main task's outcome and result, and the sum of all stats."""
+    """Account of a crawl. A run has the main task's outcome and result, and the sums of all tasks' stats."""
 
     outcome: str | None = Field(default=None, description="the crawl's own word for its end, such as `banned`")
     stats: dict[str, JsonValue] = Field(
@@ -57,7 +57,7 @@ class CrawlResultFile(BaseModel):
 def _refuse_extremes(value: JsonValue, depth: int) -> None:
     """Raise ValueError for values that later readers could not read back: too deep, too large or not finite."""
     if depth < 0:
-        raise ValueError(f"expected at most {DEEPEST} lists and objects inside of each other")
+        raise ValueError(f"expected at most {DEEPEST} nested lists and objects")
     if isinstance(value, int | float) and not (isfinite(value) and abs(value) <= LARGEST_NUMBER):
         raise ValueError(f"expected numbers up to 2**53, not {str(value)[:30]}")
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -39,7 +39,7 @@ class Notice(Message):
     )
     outcome: str | None = Field(description="one word for the end, such as `finished`; closing notice only")
     stats: Stats | None = Field(description="sums of the numbers in the tasks' crawl results; closing notice only")
-    result: JsonValue = Field(description="the result that the main task wrote; closing notice only")
+    result: JsonValue = Field(description="the main task's own result; closing notice only")
 
 
 class WebhookNotice(Message):
@@ -69,7 +69,7 @@ class ExportEvent(Message):
     tasks: dict[TaskStatus, int] = Field(description="number of tasks by status")
     outcome: str | None = Field(default=None, description="one word for the end, such as `finished`")
     stats: Stats | None = Field(default=None, description="sums of the numbers in the tasks' crawl results")
-    result: JsonValue = Field(default=None, description="the result that the main task wrote")
+    result: JsonValue = Field(default=None, description="the main task's own result")
     supporting_files: str = Field(description="(future) place of the archive: `s3://bucket/key`, or a path")
     files: int | None = Field(default=None, description="number of files; 0: no archive. Only with `files_ready`")
     bytes: int | None = Field(default=None, description="size of these files before compression")

@@ -29,7 +29,7 @@ class OutcomeFacts(Message):
     message: str | None = Field(default=None, description="last message of the program or of its pod")
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    result: CrawlResult | None = Field(default=None, description="the account that the program gave of itself")
+    result: CrawlResult | None = Field(default=None, description="the program's own account")
 
     @property
     def has_ended(self) -> bool:

@@ -76,7 +76,7 @@ class RunRecord(RunSummary):
     next_look_at: datetime | None
     nudge_sent: int
     nudge_acknowledged: int
-    result: JsonValue = Field(default=None, description="the result that the main task wrote, at the end")
+    result: JsonValue = Field(default=None, description="the main task's own result, at the end")
 
     @field_serializer("entry")
     def _without_values(self, entry: Crawler) -> Crawler:
@@ -100,7 +100,7 @@ class TaskLine(Message):
     deployed_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    crawl_result: CrawlResult | None = Field(default=None, description="the account that the crawl gave of itself")
+    crawl_result: CrawlResult | None = Field(default=None, description="the crawl's own account")
 
 
 class TaskRecord(TaskLine):

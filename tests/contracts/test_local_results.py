@@ -11,7 +11,7 @@ from tests.clusters import LocalBench
 ACCOUNT = json.dumps({"crawl_result": 1, "outcome": "banned", "stats": {"items": 3}})
 
 
-def told(local: LocalBench, script: str) -> tuple[CrawlResult | None, list[str]]:
+def account_of(local: LocalBench, script: str) -> tuple[CrawlResult | None, list[str]]:
     """Run the script to its end. Return its account and the lines about an account that cannot be used."""
     request = local.request(script)
     local.cluster.deploy(request)
@@ -24,13 +24,13 @@ def told(local: LocalBench, script: str) -> tuple[CrawlResult | None, list[str]]
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_an_account_counts_after_every_end(local: LocalBench, code: int) -> None:
-    result, lines = told(local, f"echo '{ACCOUNT}' > $CRAWL_RESULT; exit {code}")
+    result, lines = account_of(local, f"echo '{ACCOUNT}' > $CRAWL_RESULT; exit {code}")
     assert result == CrawlResult(outcome="banned", stats={"items": 3})
     assert lines == []
 
 
 def test_without_an_account_nothing_is_said(local: LocalBench) -> None:
-    assert told(local, "exit 0") == (None, [])
+    assert account_of(local, "exit 0") == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_without_an_account_nothing_is_said(local: LocalBench) -> None:
     ],
 )
 def test_what_is_no_account_is_a_line_among_the_events(local: LocalBench, script: str, problem: str) -> None:
-    result, lines = told(local, script)
+    result, lines = account_of(local, script)
     assert result is None
     (line,) = lines
     assert problem in line

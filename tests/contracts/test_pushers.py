@@ -287,8 +287,8 @@ def test_what_is_too_large_is_cut_and_marked(server: PusherServer, text: str) ->
 
 def test_a_large_result_is_left_out_before_any_text_is_cut(server: PusherServer) -> None:
     explanation = Explanation(text="e" * 500)
-    told = a_notice("n-1").model_copy(update={"result": "x" * LARGEST_MESSAGE, "explanation": explanation})
-    channels(server).send(told)
+    notice = a_notice("n-1").model_copy(update={"result": "x" * LARGEST_MESSAGE, "explanation": explanation})
+    channels(server).send(notice)
     (event,) = server.events
     data = json.loads(event["data"])
     assert (data["result"], data["stats"], data["shortened"]) == (None, None, True)

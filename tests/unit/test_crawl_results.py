@@ -47,7 +47,7 @@ def test_a_result_has_its_outcome_stats_and_any_json() -> None:
         ('{"crawl_result": 1, "stats": {"items": NaN}}', "numbers"),
         ('{"crawl_result": 1, "stats": {"items": 1e400}}', "numbers"),
         ('{"crawl_result": 1, "result": -9007199254740993}', "numbers"),
-        ('{"crawl_result": 1, "result": ' + "[" * 30 + "]" * 30 + "}", "20 lists"),
+        ('{"crawl_result": 1, "result": ' + "[" * 30 + "]" * 30 + "}", "20 nested"),
         ('{"crawl_result": 1, "result": ' + "[" * 1500 + "]" * 1500 + "}", "recursion"),
         ('{"crawl_result": 1, "status": "?"}', "status"),
         (json.dumps(FULL | {"result": "x" * LARGEST_FILE}), f"{LARGEST_FILE} are allowed"),
