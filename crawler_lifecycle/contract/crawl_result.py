@@ -17,7 +17,7 @@ Stats = dict[str, Number]
 
 
 class CrawlResult(Message):
-    """Account of a crawl. A run has the main task's outcome and result, and the sums of all tasks' stats."""
+    """Account by a crawl. A run has the main task's outcome and result, and sums over all tasks' stats."""
 
     outcome: str | None = Field(default=None, description="the crawl's own word for its end, such as `banned`")
     stats: dict[str, JsonValue] = Field(
