@@ -50,7 +50,7 @@ class CrawlResult:
 def fitting(reason: str, stats: dict[str, Any], result: Any) -> str:
     """Return the result as JSON within the limit: the known numbers, and of the other numbers as many as fit."""
     known = {name: stats.get(key, 0) for name, key in KNOWN.items()}
-    others = {key: value for key, value in sorted(stats.items()) if is_number(value) and key not in KNOWN.values()}
+    others = {key: value for key, value in sorted(stats.items()) if key not in KNOWN.values() and is_count(key, value)}
     content = {"crawl_result": 1, "outcome": reason, "stats": known, "result": result}
     for key, value in others.items():
         wider = content | {"stats": {**content["stats"], key: value}}
@@ -59,5 +59,7 @@ def fitting(reason: str, stats: dict[str, Any], result: Any) -> str:
     return json.dumps(content)
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_count(key: str, value: Any) -> bool:
+    """Return whether sums over several tasks make sense: sums of largest values or of rates do not."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and not key.startswith("memusage/") and not key.endswith(("_max", "_per_minute"))

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import click
-from pydantic import JsonValue
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.cli.list_lines import why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
 from crawler_lifecycle.cli.words import coloured, counts, crawled, facts, rfc3339
-from crawler_lifecycle.contract.crawl_result import Stats
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
+from crawler_lifecycle.domain.crawl_results import FIRST_STATS
 
 LAST_LINES = 3
 
@@ -35,6 +35,10 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     yield from (f"  {export_line(export, run.end_number)}" for export in details.exports)
     if not details.exports:
         yield "  none yet" if run.status is not RunStatus.COMPLETED else "  none"
+    if other_stats := {name: value for name, value in (run.stats or {}).items() if name not in FIRST_STATS}:
+        yield ""
+        yield click.style("Other stats", bold=True)
+        yield from (f"  {name}: {value:,}" for name, value in other_stats.items())
     if details.findings:
         yield ""
         yield click.style("Findings of audits", bold=True)
@@ -50,14 +54,19 @@ def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
     exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
     attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
     yield f"  {task_line(task, now)}{exit_code}{attempt}"
-    if task.crawl_result:
-        yield f"      said: {task.crawl_result.model_dump_json(exclude_defaults=True)}"
+    if task.crawl_result and (said := _account(task.crawl_result)):
+        yield f"      said: {said}"
     if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task) or task.restarts:
         yield from (f"      {line}" for line in _circumstances(task))
         last_words = (task.log_tail or task.message or "").splitlines()
         yield from (f"      | {line}" for line in last_words[-LAST_LINES:])
         if task.log_tail or any(event.startswith(LOG_NOT_READ) for event in task.events):
             yield f"      all of it: crawlctl logs {run_id} --task {task.task}"
+
+
+def _account(crawl_result: CrawlResult) -> str:
+    result = "" if crawl_result.result is None else json.dumps(crawl_result.result, ensure_ascii=False)
+    return ", ".join(part for part in (crawl_result.outcome, crawled(crawl_result.stats), result) if part)
 
 
 def _was_seen_to_stop(task: TaskRecord) -> bool:
@@ -87,8 +96,7 @@ def _facts(run: RunRecord) -> Iterator[str]:
             ("arguments", arguments),
             ("tasks", counts(run.tasks)),
             ("crawled", crawled(run.stats)),
-            ("stats", _in_one_line(run.stats)),
-            ("result", _in_one_line(run.result)),
+            ("result", run.result if run.result is None else json.dumps(run.result, ensure_ascii=False)),
             ("cluster", run.cluster),
             ("intent", run.intent),
             ("created", rfc3339(run.created_at)),
@@ -100,10 +108,6 @@ def _facts(run: RunRecord) -> Iterator[str]:
             ("look problem", run.look_problem),
         ]
     )
-
-
-def _in_one_line(value: JsonValue | Stats) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def export_line(export: ExportRecord, ends: int) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import click
+from pydantic import JsonValue
 
-from crawler_lifecycle.contract.crawl_result import Number, Stats
+from crawler_lifecycle.contract.crawl_result import Number
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.crawl_results import FIRST_STATS
@@ -51,9 +52,9 @@ def counts(tasks: Mapping[TaskStatus, int]) -> str:
     return ", ".join(f"{tasks[status]} {status}" for status in TaskStatus if tasks.get(status)) or "none"
 
 
-def crawled(stats: Stats | None) -> str:
+def crawled(stats: Mapping[str, JsonValue] | None) -> str:
     """Return the best known sums in a few words, such as `60 items, 73 pages, 1.2 MB, 2 errors`."""
-    known = [(name, value) for name in FIRST_STATS if (value := (stats or {}).get(name)) is not None]
+    known = [(name, value) for name in FIRST_STATS if isinstance(value := (stats or {}).get(name), int | float)]
     return ", ".join(size(value) if name == "bytes" else f"{value:,} {name}" for name, value in known)
 
 

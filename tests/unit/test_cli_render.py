@@ -84,9 +84,15 @@ def test_why_a_run_failed_is_in_every_view_of_it() -> None:
 
 
 def test_what_a_run_has_crawled_is_in_its_line_and_its_details() -> None:
-    account = {"outcome": "banned", "stats": {"items": 1200, "bytes": 51_234_567, "x": 1}, "result": {"next": 7}}
+    account: dict[str, Any] = {
+        "outcome": "banned",
+        "stats": {"items": 1200, "bytes": 51_234_567, "x": 1},
+        "result": {"next": 7},
+    }
     details = a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED, **account)
-    details.tasks[0] = details.tasks[0].model_copy(update={"crawl_result": CrawlResult(outcome="banned")})
+    details.tasks[0] = details.tasks[0].model_copy(
+        update={"crawl_result": CrawlResult(outcome="banned", stats={"pages": 2}, result=[1])}
+    )
     header, line = (click.unstyle(text) for text in list_lines([details.run], NOW))
     assert line[header.index("OUTCOME") :].startswith("banned ")
     assert line[header.index("CRAWLED") :].startswith("1,200 items, 51.2 MB ")
@@ -94,9 +100,10 @@ def test_what_a_run_has_crawled_is_in_its_line_and_its_details() -> None:
     assert {
         "outcome banned",
         "crawled 1,200 items, 51.2 MB",
-        'stats {"items": 1200, "bytes": 51234567, "x": 1}',
+        "Other stats",
+        "x: 1",
         'result {"next": 7}',
-        'said: {"outcome":"banned"}',
+        "said: banned, 2 pages, [1]",
     } <= set(shown)
 
 

@@ -4,7 +4,7 @@ import { get, isOpen } from "/api.js";
 import { h, patch, setText, skeleton } from "/dom.js";
 import { listen } from "/live.js";
 import {
-  RUN_STATES, crawled, endedBecause, isOver, lasting, pill, setBar, setLasting, setPill, shownStatus, taskCount, time, waitsFor,
+  RUN_STATES, endedWith, isOver, lasting, pill, setBar, setLasting, setPill, shownStatus, taskCount, time, waitsFor,
 } from "/words.js";
 
 const PAGE = 50;
@@ -32,7 +32,7 @@ export function showRuns(main, filter, signal) {
   });
   const body = h("tbody");
   const table = h("table", { class: "list runs", hidden: true },
-    h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Crawled", "Why", "Created", "Took"]
+    h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Why", "Created", "Took"]
       .map((name) => h("th", { scope: "col" }, name)))),
     body);
   const waiting = skeleton();
@@ -142,19 +142,17 @@ function makeRow(run) {
     h("td", { class: "name" }, run.crawler),
     h("td", { class: "state" }, pill(shownStatus(run))),
     h("td", { class: "tasks" }, h("span", { class: "num" }), h("span", { class: "meter" })),
-    h("td", { class: "crawled num" }),
     h("td", { class: "why" }),
     h("td", { class: "at quiet" }, time(run.created_at)),
     h("td", { class: "took quiet" }, lasting(run.created_at, run.finished_at)));
 }
 
 function updateRow(row, run) {
-  const [, , state, tasks, sums, why, , took] = row.children;
+  const [, , state, tasks, why, , took] = row.children;
   setPill(state.firstChild, shownStatus(run));
   setText(tasks.firstChild, taskCount(run.tasks));
   setBar(tasks.lastChild, run.tasks);
-  setText(sums, crawled(run.stats));
-  setText(why, isOver(run) ? endedBecause(run) : `waits for ${waitsFor(run)}`);
+  setText(why, isOver(run) ? endedWith(run) : `waits for ${waitsFor(run)}`);
   why.title = why.textContent;
   setLasting(took.firstChild, run.created_at, run.finished_at);
 }

@@ -3,7 +3,7 @@
 import { get } from "/api.js";
 import { h, patch, setText } from "/dom.js";
 import { makeLog } from "/log.js";
-import { TASK_STATES, cause, inWords, lasting, number, pill, setBar, setLasting, setPill } from "/words.js";
+import { TASK_STATES, cause, crawled, inWords, lasting, number, pill, setBar, setLasting, setPill } from "/words.js";
 
 const PAGE = 100;
 const MOST_OPEN = 3; // each follows a log, and browsers allow few connections
@@ -155,6 +155,9 @@ export function makeTasks(id, place, signal, again) {
   };
 }
 
+const accountOf = ({ outcome, stats, result }) =>
+  [outcome, crawled(stats), result === null ? "" : JSON.stringify(result)].filter(Boolean).join(", ");
+
 function makeEvidence(id, task, signal, again) {
   const closed = new AbortController();
   signal.addEventListener("abort", () => closed.abort());
@@ -173,7 +176,8 @@ function makeEvidence(id, task, signal, again) {
       message.hidden = !text;
       setText(message, text ?? "");
       said.hidden = !result;
-      setText(said, result ? `The crawl said: ${JSON.stringify(result)}` : "");
+      setText(said, result ? `The crawl said: ${accountOf(result)}` : "");
+      said.title = result ? JSON.stringify(result, null, 1) : "";
       events.hidden = !lines.length;
       events.replaceChildren(...lines.map((each) => h("li", {}, each)));
     } catch (error) {

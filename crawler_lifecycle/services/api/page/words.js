@@ -124,4 +124,10 @@ function size(bytes) {
 // Why, in one sentence if there is one.
 export const endedBecause = (run) => (run.explanation?.text ?? inWords(run.reason)).replace(/\.$/, "");
 
+// What a line of the list says of a run that is over: what it has crawled, or why it failed and what it crawled before.
+export function endedWith(run) {
+  const why = run.reason === "all_succeeded" && run.stats ? "" : endedBecause(run);
+  return [why, crawled(run.stats)].filter(Boolean).join(" \u00b7 ");
+}
+
 export const inWords = (reason) => (reason ?? "").replaceAll("_", " ");
