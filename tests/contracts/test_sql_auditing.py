@@ -82,7 +82,8 @@ def exported(database: Database, run: RunRecord) -> RunRecord:
 
 def told(database: Database, run: RunRecord, *notices: tuple[str, int]) -> None:
     """Kept, each with the number of the end that it is about."""
-    of = {name: getattr(run, name) for name in ("run_id", "run_uid", "crawler", "status", "reason", "tasks")}
+    names = ("run_id", "run_uid", "crawler", "status", "reason", "tasks", "outcome", "stats", "result")
+    of = {name: getattr(run, name) for name in names}
     for kind, end in notices:
         identity = {"notice_id": event_id(run.run_uid, kind, end), "kind": kind, "at": LONG_AGO}
         identity |= {"final": kind != "started", "explanation": None}

@@ -49,7 +49,7 @@ STEERS = ("\x1b]", "\x07", "\x9b", "\x7f", "\x00", "\x08")
 
 
 def test_list(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = RunSummary.model_validate(run.model_dump()).model_copy(update={"crawler": STEERING, "reason": STEERING})
+    listed = RunSummary.model_validate(run.model_dump()).model_copy(update={"crawler": STEERING, "outcome": STEERING})
     monkeypatch.setattr(RunReader, "list", lambda *_, **__: [listed])
     told = output(state, "list")
     assert told.count(SHOWN) == 2
