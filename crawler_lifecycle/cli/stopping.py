@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.contract.requests import StopRequest
     from crawler_lifecycle.control.control import Control
-    from crawler_lifecycle.control.runs import Stopping
+    from crawler_lifecycle.control.stops import Stopping
 
 SECONDS_UNTIL_NOTE = 3.0
 
