@@ -13,7 +13,7 @@ from crawler_lifecycle.errors import NotReady
 if TYPE_CHECKING:
     from crawler_lifecycle.services.api.tokens import Tokens
 
-SCOPES = click.Choice(["read", "operate"])  # rights of a token: `read` allows no command that changes a run
+SCOPES = click.Choice(["read", "operate"])  # rights for a token: only `operate` allows changes
 
 
 @click.group("db", cls=Commands)

@@ -16,11 +16,11 @@ from crawler_lifecycle.contract.audits import (
     PartReport,
 )
 
-LAST_LINES = 3  # lines of a finding's evidence that are shown
+LAST_LINES = 3  # longest extract from a finding's evidence
 
 
 def overview_lines(overview: AuditOverview) -> Iterator[str]:
-    """Yield the lines of the recorded audits: the last audit with its parts, and the findings."""
+    """Yield the lines for the last audit on record, its parts, and the findings."""
     yield f"last complete audit  {_time(overview.last_complete_at)}"
     if overview.audits:
         last_audit = overview.audits[0]
@@ -47,7 +47,7 @@ def finding_lines(finding: FindingRecord) -> Iterator[str]:
 
 
 def report_lines(report: AuditReport) -> Iterator[str]:
-    """Yield the lines of an audit that has just ended."""
+    """Yield the lines for an audit by this command."""
     yield "audit with repair" if report.audit.repair else "dry run: nothing was changed"
     yield from (f"  {name}: {_part_text(part)}" for name, part in report.parts.items())
     for finding in report.findings:

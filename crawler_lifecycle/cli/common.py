@@ -96,7 +96,7 @@ def print_json(value: Any) -> None:
 
 
 def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
-    """Print the answer as JSON, or as the lines of text that the function `lines` makes of the answer."""
+    """Print the answer as JSON, or as text: the function `lines` turns the answer into lines."""
     if as_json:
         print_json(answer)
     else:

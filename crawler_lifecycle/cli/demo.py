@@ -134,7 +134,7 @@ def _copy_results(results_folder: Path, details: "RunDetails", control: "Control
 
 
 def _count_items(control: "Control", details: "RunDetails") -> int:
-    """Return the number of items that the tasks collected: each task writes a file with a line for each item."""
+    """Return the number of collected items. Every task writes a file with a line for every item."""
     files = control.installation.settings.files_folder / details.run.run_uid
     return sum(len(path.read_text().splitlines()) for path in files.glob("items-*.jsonl"))
 

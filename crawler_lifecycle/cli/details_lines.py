@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunReco
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
 
-LAST_LINES = 3  # lines of a task's log tail that are shown
+LAST_LINES = 3  # longest extract from a task's log tail
 
 
 def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
@@ -44,7 +44,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
 
 
 def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
-    """Yield the line of a task and, for a task that did not go well, the evidence."""
+    """Yield the line for a task and, if the task did not go well, the evidence."""
     exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
     attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
     yield f"  {task_line(task, now)}{exit_code}{attempt}"
@@ -64,7 +64,7 @@ def _is_worth_evidence(task: TaskRecord) -> bool:
 
 
 def _evidence_lines(task: TaskRecord) -> Iterator[str]:
-    """Yield the task's node, message and events. The message is left out if it stands in place of a log tail."""
+    """Yield the task's node, message and events. A message in place of a log tail is left out."""
     if task.node:
         yield f"on {task.node}" + (f", restarted {task.restarts} times" if task.restarts else "")
     if task.message and task.log_tail:

@@ -32,7 +32,7 @@ Exit status:
   7    database, Temporal and cluster disagree (audit)
   130  interrupted; a started run goes on
 """
-# exit status -> field `error` of the JSON object
+# exit status -> field `error` in the JSON object
 KINDS = {
     WRONG: "failed",
     USAGE: "bad_input",
@@ -41,14 +41,14 @@ KINDS = {
     REFUSED: "refused",
     INTERRUPTED: "interrupted",
 }
-# class of the error -> exit status; WRONG for all other classes
+# error class -> exit status; all other errors exit with WRONG
 EXIT_STATUSES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), (TemporaryError, NOT_READY))
-LONGEST_MESSAGE = 300  # characters; the middle of a longer message of click, which repeats typed words, is cut out
+LONGEST_MESSAGE = 300  # characters; click repeats typed words, and the middle is cut out if the message is longer
 TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is the command that the user typed
 
 
 class Commands(click.Group):
-    """A group of commands that reports the failures of its commands without a traceback."""
+    """A group for commands, which reports their failures without a traceback."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -114,7 +114,7 @@ def print_failure(message: str, status: int, *, as_json: bool, option: str | Non
 
 
 def _one_line(error: click.UsageError) -> str:
-    """Return the error's message in one line of at most about LONGEST_MESSAGE characters."""
+    """Return the error's message in a line, cut to about LONGEST_MESSAGE characters."""
     message = " ".join(error.format_message().split()).rstrip(".")
     if len(message) <= LONGEST_MESSAGE:
         return message

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.ports import StoredArchive
 
 CHUNK_BYTES = 1 << 20  # an archive may be larger than the memory
-SILENCE_SECONDS = 60.0  # longest wait for the next byte of the bucket; after it, the download fails
+SILENCE_SECONDS = 60.0  # longest wait for the next byte from the bucket before the download fails
 
 
 @click.command()

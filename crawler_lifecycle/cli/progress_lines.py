@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.pacing import look_time
 
 LATE_AFTER = timedelta(seconds=90)  # tolerance for a look after its due time
 REQUESTS = ("stop", "force stop")  # events in the timeline for requests to stop
-PHASES: dict[str, str] = {  # event in the timeline -> words for the phase of the stop
+PHASES: dict[str, str] = {  # event in the timeline -> words for the phase
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
     StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
 }  # fmt: skip
@@ -49,7 +49,7 @@ def _since_last_reopening(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
 
 
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
-    """Yield the present state of the run, with at most `most_tasks` of its tasks."""
+    """Yield the run's present state, with at most `most_tasks` tasks."""
     run = details.run
     took = duration((run.finished_at or now) - run.created_at)
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}  {took}"
@@ -81,8 +81,9 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
     if why(run) and (old_run is None or why(old_run) != why(run)):
         yield f"run {run.run_id}  why: {why(run)}"
     old_tasks = {task.task: (task.status, task.cause) for task in before.tasks} if before else {}
+    unchanged_new_task = (TaskStatus.QUEUED, None)  # a task in the queue gets no line until its first change
     for task in after.tasks:
-        if (task.status, task.cause) != old_tasks.get(task.task, (TaskStatus.QUEUED, None)):
+        if (task.status, task.cause) != old_tasks.get(task.task, unchanged_new_task):
             yield f"run {run.run_id}  {task_line(task, after.run.finished_at or datetime.now(UTC))}"
     next_look = rfc3339(next_look_at(run))
     old_next_look = rfc3339(next_look_at(old_run)) if old_run else "-"

@@ -151,7 +151,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
 
 
 def _print_log(task: int, text: str, *, prefixed: bool, as_json: bool) -> None:
-    """Print the lines of a task's log; `prefixed`: with the task's number before each line."""
+    """Print lines from a task's log; `prefixed`: with the task's number before every line."""
     for line in text.splitlines():
         if as_json:
             print_json({"task": task, "line": line})

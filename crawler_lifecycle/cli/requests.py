@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Arguments = tuple[tuple[str, str], ...]
 DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
-RULES = ("paused", "overlap", "time_zone")  # options for a schedule that are fields of its request
+RULES = ("paused", "overlap", "time_zone")  # options with the names of the request's fields
 RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")  # the fields have these names with `_seconds`
 
 

@@ -84,7 +84,7 @@ async def _watch(runs: "RunReader", run: int | str, *, as_json: bool) -> int:
 
 
 async def _print_changes(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
-    """Print a line of JSON for every change. Return the last state of the run."""
+    """Print every change as a line with JSON. Return the run's last state."""
     last: RunDetails | None = None
     async for details in changes:
         print_json(details)

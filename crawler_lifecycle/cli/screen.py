@@ -55,7 +55,7 @@ async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
 
 
 class Screen:
-    """Lines on a terminal. Each call of `show` replaces the lines of the call before."""
+    """Lines on a terminal. A further `show` replaces the lines."""
 
     def __init__(self) -> None:
         self._height = 0

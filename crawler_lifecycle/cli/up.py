@@ -62,7 +62,7 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
 
 
 def _catalogue(option: Path | None) -> Path:
-    """Return the catalogue file of the option, else of the environment, else of the examples. The file is checked."""
+    """Return the catalogue file: the option, else the environment's setting, else the example. The file is checked."""
     from crawler_lifecycle.adapters.catalogue import Catalogue
 
     setting = os.environ.get("CRAWLER_SCHEDULER__CATALOGUE")

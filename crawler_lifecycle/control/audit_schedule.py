@@ -77,7 +77,7 @@ class AuditSchedule:
 
 
 def _settings_of(schedule: temporal.Schedule) -> tuple[object, ...]:
-    """Return the settings that may differ between versions and configurations of the worker."""
+    """Return the settings that another version or configuration may have set to other values."""
     action, policy = schedule.action, schedule.policy
     assert isinstance(action, temporal.ScheduleActionStartWorkflow)
     every = [interval.every for interval in schedule.spec.intervals]

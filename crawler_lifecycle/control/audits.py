@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
 
 AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
-PERIODS_UNTIL_LATE = 3  # periods without a complete audit after which audits count as late
+PERIODS_UNTIL_LATE = 3  # audits are late after so many periods without a complete audit
 
 
 class AuditStarted(Message):

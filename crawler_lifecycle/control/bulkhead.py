@@ -1,4 +1,4 @@
-"""Runs blocking calls in threads. Each kind of call has its own threads, so that no kind holds up another kind."""
+"""Runs blocking calls in threads. Every kind has its own threads, so a slow database holds up no other kind."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """The threads for one kind of blocking call; `name` names the slow part in the message of a refusal.
+    """Threads for a kind of blocking call. `name` is the slow part in the message about a refusal.
 
     A call waits `patience` seconds for a free thread and is then refused; without `patience`, a call waits until its
     caller is cancelled. Without `threads`, the number of threads is Python's default for a thread pool.

@@ -22,7 +22,7 @@ from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.ports import Cluster
 
-MOST_FINDINGS = 1000  # latest findings in which failing workflows are searched
+MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
 MOST_NAMED = 10  # runs named in a message; further runs are shown as "..."
 
 
@@ -35,7 +35,7 @@ class Check(Message):
 
 
 async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> list[Check]:
-    """Run all checks at the same time, so that a part that hangs does not delay the checks of other parts."""
+    """Run all checks at the same time: a part that hangs must not delay the checks for other parts."""
     parts, settings = context.parts, context.installation.settings
 
     def blocking(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
@@ -81,7 +81,7 @@ def _database(context: Context) -> str:
 
 
 def _stack(state: Path) -> str:
-    """Return the names of the processes of the embedded stack, if there is one. NotReady if a process has ended."""
+    """Return the names of the stack's processes, or say that there is no stack. NotReady if a process has ended."""
     stack = stack_file.read(state)
     if stack is None:
         return "none on this state folder: its parts are looked after elsewhere"

@@ -26,8 +26,8 @@ from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
-RPC_TIMEOUT = timedelta(seconds=10)  # longest wait for the answer to one request
-CONNECT_SECONDS = 40.0  # limit for a server that sends no byte; in all other cases the SDK gives up sooner
+RPC_TIMEOUT = timedelta(seconds=10)  # longest wait for the answer to a request
+CONNECT_SECONDS = 40.0  # limit for a silent server; in all other cases the SDK gives up sooner
 # After a permanent error the same request fails again. After an error in neither list a retry may help, also after
 # CANCELLED, which the SDK raises if the answer did not come in time.
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
@@ -63,7 +63,7 @@ def _is_namespace_unknown(error: RPCError) -> bool:
 def failure_of(error: WorkflowFailureError) -> LifecycleError:
     """Return the workflow's failure as our own error: BadInput if the input was refused, otherwise PermanentError.
 
-    The message is the message of the first ApplicationError in the chain of causes, which our own code raised.
+    The message comes from the first ApplicationError among the causes: our own code raised this error.
     """
     cause: BaseException = error.cause
     while cause.__cause__ is not None and not isinstance(cause, ApplicationError):

@@ -1,7 +1,6 @@
 """Translates Temporal's answers about a workflow into our terms.
 
-The answers are read without the SDK's own description, which fails at a status that the SDK does not know, such as the
-status of a paused workflow.
+The SDK's own description is not used, because the SDK fails at an unknown status, such as a paused workflow's status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from temporalio.client import WorkflowExecutionStatus
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-MISSING = WorkflowInfo(is_open=False, end="missing")  # description of a workflow that does not exist
+MISSING = WorkflowInfo(is_open=False, end="missing")  # there is no workflow with the id
 CLOSED = {status.value: status.name.lower() for status in WorkflowExecutionStatus if status.name != "RUNNING"}
 LONGEST_FAILURE = 300  # characters
 CAUSE_PREFIX = "WORKFLOW_TASK_FAILED_CAUSE_"

@@ -28,8 +28,8 @@ UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 # The server refuses a signal with these errors, in this order: too many signals wait; the workflow is about to close;
 # the workflow already got as many signals as the server allows.
 SIGNAL_REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
-LATEST_EVENTS = 20  # events of a workflow's history in which the last failure is searched
-IDS_IN_A_QUERY = 100  # workflow ids in one query for open workflows; a further query has the next ids
+LATEST_EVENTS = 20  # largest number of events to search for the last failure
+IDS_IN_A_QUERY = 100  # workflow ids in a query for open workflows; a further query has the next ids
 # A query for open workflows leaves out other types: a foreign workflow with a run's id must not count as the run's open
 # workflow. The audit describes such a workflow by its id.
 TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"
@@ -37,7 +37,7 @@ QUOTES = set("'\"\\`")  # characters with a meaning in a query
 
 
 class Engine(TemporalConnection):
-    """Temporal, as commands, workers and the watcher use it."""
+    """The connection to Temporal with all operations on workflows, for commands, workers and the watcher."""
 
     async def start(
         self,
@@ -49,8 +49,9 @@ class Engine(TemporalConnection):
         join: bool = False,
         once: bool = False,
     ) -> WorkflowHandle[Any, Any]:
-        """Start a workflow. If a workflow with this id is open, return this workflow with `join`, and raise Conflict
-        without. With `once`, raise Conflict also if a workflow with this id has completed.
+        """Start a workflow. Conflict if a workflow with the id is open; with `join`, return the open workflow instead.
+
+        With `once`, raise Conflict also if the last workflow with the id has completed.
         """
         try:
             async with self.calls() as client:
@@ -70,7 +71,7 @@ class Engine(TemporalConnection):
     @staticmethod
     def has_joined(handle: WorkflowHandle[Any, Any]) -> bool:
         """Return whether `start` with `join` returned an open workflow and started none."""
-        answer = getattr(handle, "_start_workflow_response", None)  # no public field of the SDK has the fact
+        answer = getattr(handle, "_start_workflow_response", None)  # the SDK's public fields do not have the answer
         return answer is not None and not answer.started
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
@@ -109,7 +110,7 @@ class Engine(TemporalConnection):
                 raise failure_of(error) from error
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
-        """Return the ids that the server lists as open workflows of our types. The server's list lags behind."""
+        """Return the ids with an open run or export, by the server's list, which lags behind."""
         open_ids = set[str]()
         for query in _queries_for_open(workflow_ids):
             try:

@@ -14,7 +14,7 @@ from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings import PREFIX, Settings, default_state
 
-TEMPORAL = "TEMPORAL_"  # prefix of the variables for Temporal's own configuration
+TEMPORAL = "TEMPORAL_"  # prefix for variables with Temporal's own configuration
 
 
 @dataclass(frozen=True, slots=True)

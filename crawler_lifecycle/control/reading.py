@@ -33,7 +33,7 @@ class RunArchive:
 
 
 def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], end: int | None) -> RunArchive:
-    """Return the archive of an end; without an `end`, of the run's last end."""
+    """Return an end's archive, by default the archive of the last end."""
     number = run.end_number if end is None else end
     if run.end_number == 0:
         raise Conflict(f"run {run.run_id} is {run.status}: its archive is made when it is over")
@@ -89,7 +89,7 @@ class RunReader:
     def tasks(
         self, run: int | str, *, first: int = 0, limit: int = 100, status: TaskStatus | None = None
     ) -> Sequence[TaskRecord]:
-        """Return the tasks of a run in the order of their numbers, from the number `first` on."""
+        """Return a run's tasks in the order of their numbers, from the number `first` on."""
         run_id, records = self.run_id(run), self._context.store.records
         tasks = records.tasks(run_id, first=first, limit=limit, status=status)
         if not tasks:
@@ -97,7 +97,7 @@ class RunReader:
         return tasks
 
     def archive(self, run: int | str, end: int | None = None) -> RunArchive:
-        """Return the archive of an end; without an `end`, of the run's last end."""
+        """Return an end's archive, by default the archive of the last end."""
         overview = self.overview(run)
         return archive_of(self._context.parts, overview.run, overview.exports, end)
 
@@ -142,7 +142,7 @@ class RunReader:
 
 
 def is_handed_over(details: RunDetails) -> bool:
-    """Return whether all exports of all ends of the run are recorded as done or failed."""
+    """Return whether every export is recorded as done or failed, for all ends."""
     expected = details.run.end_number * len(ExportKind)
     finished = sum(export.state is not ExportState.PENDING for export in details.exports)
     return finished >= expected

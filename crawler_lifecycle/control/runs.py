@@ -151,7 +151,7 @@ class RunCommands(RunReader):
         if run.export_state is ExportState.PENDING:
             return True
         deliveries = self._context.store.records.deliveries(run.run_id)
-        if deliveries is None:
+        if deliveries is None:  # the run was reopened meanwhile
             return False
         owed = owed_kinds(deliveries.run, deliveries.notice_keys, is_untried=deliveries.is_untried)
         return FindingKind.UNDELIVERED in owed

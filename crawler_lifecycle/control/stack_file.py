@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.errors import NotReady
 
 STACK_FILE = "stack.json"
-TOKEN_FILE = "scheduler.token"  # the scheduler service accepts requests with this token
+TOKEN_FILE = "scheduler.token"  # requests to the scheduler service carry the token
 
 
 class Process(Message):
@@ -33,7 +33,7 @@ class StackFile(Message):
 
 
 def read(state: Path) -> StackFile | None:
-    """Return the description of the stack on this state folder; None without a stack."""
+    """Return the description; None if there is no stack on the state folder."""
     path = state / STACK_FILE
     try:
         return StackFile.model_validate_json(path.read_bytes())

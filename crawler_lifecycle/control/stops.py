@@ -43,7 +43,7 @@ class Stopping(Message):
 
 
 class StopCommand:
-    """One stop of one run. A `route` is the value for `Stopping.told`."""
+    """A request to stop a run, with the steps to carry out the request. A `route` is a value for `Stopping.told`."""
 
     def __init__(self, context: Context, engine: Engine, run_id: int, request: StopRequest) -> None:
         self._context = context
@@ -77,7 +77,7 @@ class StopCommand:
             run = await self._read()
             _refuse_if_over(run)
             return await self._engine.stop(run.workflow_id, self._request)
-        except LifecycleError:  # the write, or the signal after the write, meets the same problem and reports it
+        except LifecycleError:  # the write, or the signal after the write, reports the same problem
             return None
 
     async def _answer(self, writing: Awaitable[RunRecord], early_route: str | None) -> Stopping:
@@ -129,7 +129,7 @@ class StopCommand:
 
 @contextmanager
 def _reporting(problem: TemporaryError) -> Iterator[None]:
-    """Raise this problem in place of a later error: the failed write is the first cause."""
+    """Replace a later error by `problem`: the failed write explains the failure best."""
     try:
         yield
     except LifecycleError:

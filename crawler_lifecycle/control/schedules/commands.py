@@ -87,7 +87,7 @@ class ScheduleCommands:
                 if listed.schedule is None or listed.info is None or not translation.lists_our_runs(listed):
                     continue
                 if memo.get("task_queue", self._engine.task_queue) != self._engine.task_queue:
-                    continue  # a schedule of another installation; a schedule without this memo counts as ours
+                    continue  # another installation's schedule; a schedule without the memo counts as ours
                 summary = ScheduleSummary(
                     schedule_id=listed.id,
                     crawler=memo.get("crawler"),
@@ -134,7 +134,7 @@ class ScheduleCommands:
     async def _set_paused(
         self, schedule_id: str, paused: bool, actor: str | None, reason: str | None
     ) -> ScheduleDetails:
-        """Pause or resume the schedule, and add a line to its note. If the schedule is in this state, do nothing."""
+        """Pause or resume the schedule and add a line to its note, unless the schedule is in this state already."""
         handle, description = await self._our_schedule(schedule_id)
         state = description.schedule.state
         if state.paused is not paused:

@@ -19,8 +19,8 @@ from crawler_lifecycle.control.schedules import pauses, translation
 from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
-PAGE = 1000  # Temporal's limit for the times in one answer
-FIRST_WINDOW = timedelta(minutes=15)  # 900 seconds: even an occurrence every second fits into one page
+PAGE = 1000  # largest number of times in an answer by Temporal
+FIRST_WINDOW = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
 GROWTH = 8  # factor by which the window grows if the window has too few due times
 JUST_BEFORE = timedelta(microseconds=1)
 
@@ -64,7 +64,7 @@ class Occurrences:
         return with_runs(starts, runs, description.id)
 
     async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
-        """Add the run that the occurrence started, if there is one, and the reason why the run FAILED."""
+        """Add the occurrence's run, if a run was started, and the reason why the run FAILED."""
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
@@ -100,9 +100,9 @@ class Occurrences:
     ) -> Sequence[datetime]:
         """Return the due times between `since` and `until`, jitter included, as Temporal computes the times.
 
-        With `most`, reading ends with the page that reaches this number.
+        With `most`, reading stops as soon as more times are known.
         """
-        times = [since]  # each page begins after the last of these times
+        times = [since]  # a further page begins after the last time
         while most is None or len(times) <= most:
             async with self._engine.calls() as client:
                 answer = await client.workflow_service.list_schedule_matching_times(

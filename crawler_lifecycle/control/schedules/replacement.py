@@ -1,6 +1,6 @@
 """Replaces a schedule's rules without losing the changes that other clients make at the same time.
 
-A request carries a token of the state from which the request was made. Temporal drops a request with an old token, and
+A request carries the token that came with the description. Temporal drops a request with an old token, and
 some versions of Temporal report no error. So every request is verified, and a dropped request is made anew from the
 present state.
 """
@@ -51,5 +51,5 @@ async def _update(client: Client, present: ScheduleDescription, rules: Schedule)
     try:
         await client.workflow_service.update_schedule(request, retry=True, timeout=RPC_TIMEOUT)
     except RPCError as error:
-        if error.status is not RPCStatusCode.FAILED_PRECONDITION:  # this error says that the token is old: try anew
+        if error.status is not RPCStatusCode.FAILED_PRECONDITION:  # the token is old: `replace` tries again
             raise

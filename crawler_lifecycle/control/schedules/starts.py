@@ -40,7 +40,7 @@ async def starts_of(
 
 
 def with_runs(listed: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id: str) -> list[Start]:
-    """Add the starts of runs whose workflows Temporal does not list any more; such workflows are closed."""
+    """Add the runs' starts that Temporal does not list any more. Such workflows are closed."""
     starts = {start.workflow_id: start for start in listed}
     for run in runs:
         nominal = nominal_time(run.workflow_id)
@@ -75,7 +75,7 @@ def _starts_in_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]
 
 
 def _starts_in_description(description: ScheduleDescription) -> Iterable[Start]:
-    """Yield the last ten starts, which the schedule itself has recorded."""
+    """Yield the last ten starts from the schedule's own record."""
     open_ids = {getattr(action, "workflow_id", "") for action in description.info.running_actions}
     for result in description.info.recent_actions:
         workflow_id = getattr(result.action, "workflow_id", "")

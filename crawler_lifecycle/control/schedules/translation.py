@@ -10,12 +10,12 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-FOREIGN_RULE = "calendar"  # shown in place of a cron line for a rule that another tool made without a cron line
+FOREIGN_RULE = "calendar"  # shown for a rule without a cron line, which only other tools make
 OVERLAPS = {
     Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
     Overlap.QUEUE: temporal.ScheduleOverlapPolicy.BUFFER_ONE,
     # A cancelled run is stopped and exported before the next run starts. With TERMINATE_OTHER the jobs of the earlier
-    # run would go on beside the jobs of the next run.
+    # run would go on beside the next run's jobs.
     Overlap.REPLACE: temporal.ScheduleOverlapPolicy.CANCEL_OTHER,
     Overlap.ALLOW: temporal.ScheduleOverlapPolicy.ALLOW_ALL,
 }
@@ -50,7 +50,7 @@ def _spec(request: ScheduleRequest) -> temporal.ScheduleSpec:
 
 
 def times_of(spec: temporal.ScheduleSpec) -> dict[str, Any]:
-    """Return the fields of a ScheduleSummary that say when occurrences are due."""
+    """Return the fields for a ScheduleSummary about due times."""
     interval = spec.intervals[0] if spec.intervals else None
     return {
         "cron": [calendar.comment or FOREIGN_RULE for calendar in spec.calendars],
@@ -124,7 +124,7 @@ def lists_our_runs(listed: temporal.ScheduleListDescription) -> bool:
 
 
 def occurrence_id(schedule_id: str, nominal: datetime) -> str:
-    """Return the workflow id that Temporal makes for the occurrence due at this time, without jitter."""
+    """Return the workflow id for the occurrence with the due time `nominal`, as Temporal makes the id."""
     return f"{_workflow_id(schedule_id)}-{nominal.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
