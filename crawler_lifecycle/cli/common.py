@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))
 REPLACEMENTS = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"}
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
 class Duration(click.ParamType[int]):

@@ -101,12 +101,12 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
         await asyncio.to_thread(_copy_results, results_folder, details, control)
         items = await asyncio.to_thread(_count_items, control, details)
     is_completed = details.run.status is RunStatus.COMPLETED
-    has_succeeded = details.run.tasks.get(TaskStatus.SUCCEEDED, 0) == TASKS
+    all_succeeded = details.run.tasks.get(TaskStatus.SUCCEEDED, 0) == TASKS
     if as_json:
         print_json({"run": details, "items": items, "results": str(results_folder)})
     else:
         _print_end(details, items, results_folder)
-    return OK if is_completed and has_succeeded else NOT_COMPLETED
+    return OK if is_completed and all_succeeded else NOT_COMPLETED
 
 
 def _with_locations_in(results_folder: Path, details: "RunDetails", control: "Control") -> "RunDetails":

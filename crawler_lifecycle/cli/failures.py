@@ -32,7 +32,7 @@ Exit status:
   7    database, Temporal and cluster disagree (audit)
   130  interrupted; a started run goes on
 """
-# exit status -> field `error` in the JSON object
+# exit status -> field `error` in the JSON object; with any other status no error is printed
 KINDS = {
     WRONG: "failed",
     USAGE: "bad_input",

@@ -31,7 +31,7 @@ class Context:
 
     installation: Installation
     parts: Parts
-    calls: Bulkhead = field(default_factory=lambda: Bulkhead("the database"))
+    calls: Bulkhead = field(default_factory=lambda: Bulkhead("the database"))  # for all calls without an own bulkhead
     scheduler_calls: Bulkhead = field(default_factory=_scheduler_bulkhead)
     checks: Bulkhead = field(default_factory=lambda: Bulkhead("the checks of doctor", CHECK_THREADS))
     _opening: threading.Lock = field(default_factory=threading.Lock)

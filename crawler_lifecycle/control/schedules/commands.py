@@ -56,11 +56,11 @@ class ScheduleCommands:
         return await self.show(request.schedule_id)
 
     async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
-        """Replace the rules of a schedule. BadInput for another crawler. A paused schedule stays paused.
+        """Replace a schedule's rules. BadInput if the schedule starts another crawler. A paused schedule stays paused.
 
         The list of occurrences begins anew with the new rules. If the rules are equal, the schedule is not changed.
         """
-        await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
+        await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))  # raises NotFound
         handle, description = await self._our_schedule(request.schedule_id)
         run = translation.run_request_of(description.schedule)
         if run is not None and run.crawler != request.run.crawler:

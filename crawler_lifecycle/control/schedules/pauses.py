@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.schedules import Pause
 MOST_LINES = 40  # lines about pauses in a note; a further line replaces the oldest
 LONGEST_TEXT = 256  # characters of an actor or a reason in a line; further characters are cut off
 PAUSED, RESUMED = "paused", "resumed"
+# for example `paused 2026-11-20T03:00:00.000Z by ann: the site is being rebuilt`, without actor or reason if unknown
 LINE = re.compile(r"(paused|resumed) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)(?: by ([^:]*))?(?:: (.*))?")
 
 

@@ -44,6 +44,7 @@ def with_runs(listed: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id
     starts = {start.workflow_id: start for start in listed}
     for run in runs:
         nominal = nominal_time(run.workflow_id)
+        # another schedule's workflow ids may begin with the same text
         if nominal is not None and run.workflow_id == occurrence_id(schedule_id, nominal):
             closed_at = run.finished_at or run.created_at
             start = Start(run.workflow_id, run.first_execution, nominal, run.created_at, closed_at)
