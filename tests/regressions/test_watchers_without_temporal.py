@@ -140,7 +140,7 @@ def test_those_of_earlier_pages_are_told(
 async def test_nothing_is_claimed_before_temporal_was_there(
     database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "PAUSE", 0.01)
+    monkeypatch.setattr(watching, "CONNECT_PAUSE", 0.01)
     run, temporal, tries = make_run(), Temporal(), list[int]()
 
     async def connect() -> None:
