@@ -20,11 +20,12 @@ from crawler_lifecycle.domain.reasons import CLUSTER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.services.applications import Health, new_app
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, require_token
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
-from crawler_lifecycle.services.problems import Health, new_app, problem, problems, status_of
+from crawler_lifecycle.services.problems import problem, problems, status_of
 from crawler_lifecycle.services.public_problems import PublicProblems, without_paths
 from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
 
@@ -156,7 +157,7 @@ async def healthz() -> Health:
 @health_router.get("/readyz", responses={503: COMMON[503]})
 def readyz(service: CurrentService) -> Health:
     """Deployments can be made: the cluster answers. Needs no token."""
-    with service.public_problems.shown():
+    with service.public_problems.hide_paths():
         if service.placing and service.placing.problem:
             raise TemporaryError(service.placing.problem)
         return Health(status=without_paths(service.cluster.check()))

@@ -20,10 +20,10 @@ from crawler_lifecycle.services.api.page_files import files, page_router
 from crawler_lifecycle.services.api.parameters import method_not_allowed, refuse_unknown_parameters
 from crawler_lifecycle.services.api.state import READING, ApiState, CurrentApi
 from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.services.applications import Health, new_app
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate
-from crawler_lifecycle.services.problems import Health, new_app
 from crawler_lifecycle.settings import Settings
 
 HEALTH = ("/healthz", "/readyz")
@@ -41,7 +41,7 @@ async def healthz() -> Health:
 @health_router.get("/readyz", responses={503: COMMON[503]})
 async def readyz(api: CurrentApi) -> Health:
     """Database and Temporal answer, or did a moment ago. Needs no token."""
-    with api.public_problems.shown():
+    with api.public_problems.hide_paths():
         await api.readiness.require(lambda: _require_answers(api))
     return Health(status="ready")
 

@@ -10,7 +10,7 @@ from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi, Run
-from crawler_lifecycle.services.problems import problem, problems, result_unknown
+from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
 DOOR = "api"
 KEY = Header(
@@ -56,7 +56,7 @@ async def start(
     except TemporaryError as error:
         if key is not None:
             raise
-        return result_unknown(error)
+        return problem_with_unknown_result(error)
     response.status_code = 201 if started.created else 200
     response.headers["Location"] = f"/v1/runs/{started.run_id}"
     return started

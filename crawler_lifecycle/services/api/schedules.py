@@ -18,7 +18,7 @@ from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
-from crawler_lifecycle.services.problems import problem, problems, result_unknown
+from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
 Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
 NewName = Annotated[ScheduleId, Path(description="name of the schedule")]
@@ -130,7 +130,7 @@ async def trigger_schedule(api: CurrentApi, schedule: Name, response: Response) 
     try:
         triggered = await api.control.schedules.trigger(schedule)
     except TemporaryError as error:
-        return result_unknown(error)
+        return problem_with_unknown_result(error)
     if triggered.outcome is Outcome.ASKED:
         response.status_code = 202
     return triggered
@@ -153,7 +153,7 @@ async def backfill_schedule(
     try:
         return await api.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
     except TemporaryError as error:
-        return result_unknown(error)
+        return problem_with_unknown_result(error)
 
 
 @router.delete(
