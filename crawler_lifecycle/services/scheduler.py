@@ -1,4 +1,6 @@
-"""Reference scheduler service. The service runs a single job per key, also for repeated requests, and keeps no state.
+"""Reference scheduler service, which creates jobs in the cluster for workers and dispatcher.
+
+The service runs a single job per key, also for repeated requests, and keeps no state.
 
 Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for a company's own service.
 """
@@ -31,13 +33,17 @@ from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESC
 
 logger = logging.getLogger(__name__)
 
-LARGEST_BODY = 1 << 20
+LARGEST_BODY = 1 << 20  # bytes
 OPEN_PATHS = ("/healthz", "/readyz")
-OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
+OUTCOMES = {  # labels in the metrics for the status of an error; other errors are refused, too
+    409: "conflict",
+    422: "refused",
+    503: "unavailable",
+}
 
 
 class SchedulerService:
-    """The shared state for all endpoints."""
+    """The shared state of all endpoints, and the deployment with its metrics."""
 
     def __init__(
         self, cluster: Cluster, catalogue: Catalogue, installation: str | None = None, folders: Sequence[Path] = ()
@@ -46,7 +52,9 @@ class SchedulerService:
         self.catalogue = catalogue
         self.installation = installation
         self.disks = DiskWatch(folders)
-        self.placing = PlacingLoop(cluster) if isinstance(cluster, PlacesJobs) else None
+        self.placing = (
+            PlacingLoop(cluster) if isinstance(cluster, PlacesJobs) else None
+        )  # None: jobs start by themselves
         self.metrics = CollectorRegistry()
         self.outcomes = Counter(
             "scheduler_deployments", "Deployments asked for, by outcome", ["outcome"], registry=self.metrics
@@ -73,8 +81,8 @@ class SchedulerService:
     def _refuse_unknown_crawler(self, request: DeploymentRequest) -> None:
         """Refuse a crawler that is not in the catalogue, unless the request's job exists.
 
-        So a repeated request gets the same answer after any change of the catalogue. The job itself is made from the
-        request's copy of the entry.
+        A repeated request so gets the same answer after the crawler was removed from the catalogue. A job is always
+        made from the copy of the catalogue's entry in the request.
         """
         try:
             self.catalogue.entry(request.crawler.name)
@@ -87,12 +95,12 @@ class SchedulerService:
             raise BadInput("crawler", error.message) from error
 
 
-def _service(request: Request) -> SchedulerService:
+def _current_service(request: Request) -> SchedulerService:
     service: SchedulerService = request.app.state.service
     return service
 
 
-CurrentService = Annotated[SchedulerService, Depends(_service)]
+CurrentService = Annotated[SchedulerService, Depends(_current_service)]
 Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
 
 # The gate has checked the token already; the dependency only declares the token in the OpenAPI document.
@@ -176,16 +184,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if service.placing is None:
             yield
             return
-        async with in_background(service.placing.run()) as placing:
-            placing.add_done_callback(service.placing.report_end)
+        async with in_background(service.placing.run()) as placing_task:
+            placing_task.add_done_callback(service.placing.report_end)
             yield
 
 
 def make_app(
     cluster: Cluster, catalogue: Catalogue, token: str, *, installation: str | None = None, folders: Sequence[Path] = ()
 ) -> FastAPI:
-    """Make the service. `folders`: local folders of the cluster. `installation`: the only installation served."""
-    app = _routes()
+    """Make the service. The disks of `folders` are watched. Without `installation`, the service deploys for any."""
+    app = _app_with_endpoints()
     app.state.service = SchedulerService(cluster, catalogue, installation, folders)
     app.add_middleware(
         Gate, check_caller=require_token(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY
@@ -194,10 +202,10 @@ def make_app(
 
 
 def openapi_document() -> dict[str, object]:
-    return _routes().openapi()
+    return _app_with_endpoints().openapi()
 
 
-def _routes() -> FastAPI:
+def _app_with_endpoints() -> FastAPI:
     app = new_app("Crawler scheduler", DESCRIPTION, _lifespan)
     app.include_router(v1)
     app.include_router(health_router)

@@ -93,8 +93,8 @@ async def test_a_nudge_that_waits_keeps_no_other_and_is_a_turn(database: Databas
     watcher = Watcher(SqlStore(database).claims, changed, temporal.send)
     async with running(watcher):
         await eventually(lambda: temporal.sent == [fine.run_id])
-        assert watcher.pulses.turned.seen_within(600), "in the middle of its first pass"
-        assert not watcher.pulses.succeeded.seen_within(600)
+        assert watcher.pulses.turned.has_beaten_within(600), "in the middle of its first pass"
+        assert not watcher.pulses.succeeded.has_beaten_within(600)
         temporal.answers.set()
         await eventually(lambda: sorted(temporal.sent) == [silent.run_id, refused.run_id, fine.run_id])
 
