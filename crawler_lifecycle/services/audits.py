@@ -24,6 +24,8 @@ UPDATES_PER_KEEP = 20  # updates between two checks of the schedule: ten minutes
 
 @dataclass(eq=False)
 class AuditMetrics(Collector):
+    """Metrics about audits; the age of the last complete audit is computed at every request for metrics."""
+
     every_seconds: int
     overview: AuditOverview | None = None  # None: not read yet
     # until the first complete audit, the age counts from the start of the process

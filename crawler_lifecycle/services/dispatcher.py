@@ -29,7 +29,7 @@ LONGEST_PAUSE = timedelta(seconds=5)  # after many failures in a row
 class Dispatcher:
     claims: Claims
     claim_deployer: ClaimDeployer
-    most_in_cluster: int  # limit for the tasks of the installation that have a job
+    most_in_cluster: int  # limit for the installation: tasks with a job
     claim_duration: timedelta
     threads: int  # number of the pool's threads
     pool: ThreadPoolExecutor
@@ -105,7 +105,7 @@ class Dispatcher:
         return deployed
 
     def _deploy(self, claim: Claim) -> bool:
-        """Return whether the task has a job now. If not, the deployer has recorded the cause with the task."""
+        """Deploy one task. Return whether the task has a job now; otherwise the log has the cause."""
         with logs.about(run_id=claim.run_id, task=claim.task, attempt=claim.request.attempt):
             outcome = self.claim_deployer.deploy(claim)
             if outcome.cause:

@@ -28,6 +28,8 @@ PAUSE_PER_DURATION = 20  # after a slow search the pause is 20 times as long, to
 
 @dataclass
 class FailingWorkflows:
+    """Loop that searches for failing workflows."""
+
     records: Records
     findings: Findings
     supervisors: Supervisors

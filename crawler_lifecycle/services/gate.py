@@ -1,4 +1,4 @@
-"""Gate of an HTTP service: refuses strangers and large bodies before an endpoint sees the request."""
+"""Gate of an HTTP service: refuses strangers, and compressed or large bodies, before an endpoint sees the request."""
 
 import hmac
 from collections.abc import Callable, Collection

@@ -25,7 +25,7 @@ from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
 
 logger = logging.getLogger(__name__)
-TRIES = 4  # in the time after which a need counts as silent: a single slow answer makes no process unready
+TRIES = 4  # a need is asked so often before its silence makes the process unready
 CLIENT_SECONDS = 10.0  # time limit for a client to send its request
 
 Need = Callable[[], Awaitable[object]]  # asks a service that the process needs; raises an error without an answer
@@ -72,7 +72,7 @@ class Pulses:
 
 @dataclass(frozen=True, eq=False)
 class ProcessHealth(Collector):
-    """The health of a process, as its health server shows it."""
+    """The health of a process, for its health server."""
 
     limits: HealthSettings
     turned: Pulse  # of the loop

@@ -22,7 +22,7 @@ class PlacesJobs(Protocol):
 class PlacingLoop:
     def __init__(self, cluster: PlacesJobs) -> None:
         self._cluster = cluster
-        self.problem: str | None = None  # found by the last try; then the service is not ready
+        self.problem: str | None = None  # None: the last try succeeded
 
     async def run(self) -> None:
         while True:

@@ -25,7 +25,7 @@ class PublicProblems:
 
     @contextmanager
     def hide_paths(self) -> Iterator[None]:
-        """Raise an error of the block again as a TemporaryError, whose message has no paths."""
+        """Raise an error from the block again as a TemporaryError without paths."""
         try:
             yield
         except LifecycleError as error:

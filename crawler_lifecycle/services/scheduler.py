@@ -1,8 +1,7 @@
 """Reference scheduler service, which creates jobs in the cluster for workers and dispatcher.
 
-The service runs a single job per key, also for repeated requests, and keeps no state.
-
-Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for a company's own service.
+The service runs a single job per key, also for repeated requests, and keeps no state. The OpenAPI document
+(`docs/scheduler-openapi.json`) is the contract for a company's own service.
 """
 
 import logging
@@ -35,15 +34,11 @@ logger = logging.getLogger(__name__)
 
 LARGEST_BODY = 1 << 20  # bytes
 OPEN_PATHS = ("/healthz", "/readyz")
-OUTCOMES = {  # labels in the metrics for the status of an error; other errors are refused, too
-    409: "conflict",
-    422: "refused",
-    503: "unavailable",
-}
+OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}  # labels in the metrics, by the error's status
 
 
 class SchedulerService:
-    """The shared state of all endpoints, and the deployment with its metrics."""
+    """The shared state of all endpoints. `deploy` runs a job and counts the outcome in the metrics."""
 
     def __init__(
         self, cluster: Cluster, catalogue: Catalogue, installation: str | None = None, folders: Sequence[Path] = ()
@@ -52,9 +47,8 @@ class SchedulerService:
         self.catalogue = catalogue
         self.installation = installation
         self.disks = DiskWatch(folders)
-        self.placing = (
-            PlacingLoop(cluster) if isinstance(cluster, PlacesJobs) else None
-        )  # None: jobs start by themselves
+        # None: waiting jobs of the cluster start without the service
+        self.placing = PlacingLoop(cluster) if isinstance(cluster, PlacesJobs) else None
         self.metrics = CollectorRegistry()
         self.outcomes = Counter(
             "scheduler_deployments", "Deployments asked for, by outcome", ["outcome"], registry=self.metrics
@@ -81,8 +75,8 @@ class SchedulerService:
     def _refuse_unknown_crawler(self, request: DeploymentRequest) -> None:
         """Refuse a crawler that is not in the catalogue, unless the request's job exists.
 
-        A repeated request so gets the same answer after the crawler was removed from the catalogue. A job is always
-        made from the copy of the catalogue's entry in the request.
+        So a repeated request gets the same answer after the crawler was removed from the catalogue. A job is made from
+        the request's copy of the entry.
         """
         try:
             self.catalogue.entry(request.crawler.name)

@@ -5,8 +5,8 @@ an outage of Temporal or of the cluster the loop goes on, and keeps unsent nudge
 
 A nudge is claimed in the database, then sent. A run is not nudged again before a look has answered its last nudge. If a
 watcher dies between claim and send, or the answer to the claim is lost, the claimed nudge would block its run. So the
-watcher sends an unanswered nudge once more: at its start, and later if the run changes again without an answer. A nudge
-is repeated only once, so that signals do not pile up while no worker runs.
+watcher sends an unanswered nudge once more: at its start, and later if the run has changed and still does not answer. A
+watcher repeats a nudge only once, so that signals do not pile up while no worker runs.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
 
-LARGEST_BATCH = 16  # nudges that are sent at the same time
+LARGEST_BATCH = 16  # number of nudges sent at the same time
 REPEAT_SECONDS = 15.0  # shortest time between two searches for nudges to repeat
 CONNECT_PAUSE = 1.0  # seconds between two tries to reach Temporal
 
@@ -35,7 +35,7 @@ class Watcher:
     _changed: set[str] = field(default_factory=set)  # run_uids; a run whose last nudge is unanswered waits here
     # claimed nudges by RunID, until they are sent: a dropped nudge cannot be claimed again
     _unsent: dict[int, Nudge] = field(default_factory=dict)
-    _repeated: dict[int, int] = field(default_factory=dict)  # by RunID, the number of the repeated nudge
+    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of repeated nudges by RunID
     _last_search: float | None = None  # when nudges to repeat were searched last; None: never
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
@@ -102,7 +102,7 @@ class Watcher:
         return bool(self._changed) and time.monotonic() - self._last_search >= REPEAT_SECONDS
 
     def _take_nudges_to_repeat(self) -> None:
-        """Take the unanswered nudges that were not repeated yet: at the start all, later those of changed runs."""
+        """Take the unanswered nudges, except repeated nudges: at the start for all runs, later for changed runs."""
         unanswered = self.claims.unanswered_nudges()
         is_start = self._last_search is None
         self._last_search = time.monotonic()

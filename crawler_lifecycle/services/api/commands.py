@@ -1,4 +1,4 @@
-"""Endpoints for commands: start, stop, resume and export runs."""
+"""Endpoints for commands: start and stop runs, add tasks, resume and export runs."""
 
 from typing import Annotated
 

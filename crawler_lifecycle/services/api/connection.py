@@ -30,9 +30,8 @@ class TimeLimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        transport.set_write_buffer_limits(
-            high=0
-        )  # call `pause_writing` also for a short answer that the client does not read
+        # without this limit, `pause_writing` would not be called for a short answer that the client does not read
+        transport.set_write_buffer_limits(high=0)
         self.app_state = {**self.app_state, "abort": transport.abort}  # for a stream whose token is revoked
         self._awaited: tuple[object, object] | None = None  # the client's state and the request of the running time
         self._send_timer: asyncio.TimerHandle | None = None

@@ -11,9 +11,8 @@ from pydantic import BaseModel
 from crawler_lifecycle.services.api.state import ApiState
 
 PAUSE = timedelta(seconds=0.5)  # between two reads for a stream
-PAUSES_PER_COMMENT = (
-    4  # a comment follows so many pauses without an event: the page takes 4.5 s of silence for an outage
-)
+# a comment follows so many pauses without an event: the page takes 4.5 s of silence for an outage
+PAUSES_PER_COMMENT = 4
 COMMENT = b": still here\n\n"
 
 

@@ -126,20 +126,20 @@ class CrawlerList(Message):
 
 class RunPage(Message):
     runs: list[RunSummary]
-    next: str | None = Field(description="cursor of the next page; none: this is the last")
+    next: str | None = Field(description="cursor of the next page; none: this is the last page")
 
 
 class RunView(RunOverview):
     """A run with timeline, exports and notices, without tasks."""
 
     main_task: TaskStatus | None = Field(description="status of task 0, whose main job starts the run")
-    notices: list[Notice] = Field(description="sent notices in order; of progress, only the last")
+    notices: list[Notice] = Field(description="sent notices in order; only the last notice of progress")
 
 
 class TaskPage(Message):
     tasks: list[TaskLine]
     total: int = Field(description="number of the run's tasks, or of its tasks with the requested status")
-    next: int | None = Field(description="number of the first task of the next page; none: this is the last")
+    next: int | None = Field(description="number of the first task of the next page; none: this is the last page")
 
 
 class LogPart(Message):

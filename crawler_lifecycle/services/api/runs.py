@@ -10,7 +10,16 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
-from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, NOT_ACCEPTABLE, PAGE, TASK, TASKS, VIEW
+from crawler_lifecycle.services.api.document import (
+    CRAWLERS,
+    NO_RUN,
+    NOT_ACCEPTABLE,
+    RUN_PAGE,
+    RUN_VIEW,
+    TASK,
+    TASKS,
+    TOKEN,
+)
 from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.problems import problems
 
@@ -19,7 +28,7 @@ LARGEST_TASK_NUMBER = 10**9  # above every task number, and within the database'
 router = APIRouter(prefix="/v1", tags=["reading"])
 
 
-@router.get("/me", dependencies=[BEARER], responses=ME)
+@router.get("/me", dependencies=[BEARER], responses=TOKEN)
 def me(token: Caller) -> messages.Caller:
     """Return name and scopes of the token."""
     return messages.Caller(name=token.name, scopes=token.scopes)
@@ -32,7 +41,7 @@ async def crawlers(api: CurrentApi) -> messages.CrawlerList:
     return messages.CrawlerList(crawlers=names)
 
 
-@router.get("/runs", dependencies=READING, responses=PAGE | problems(_422=NOT_ACCEPTABLE))
+@router.get("/runs", dependencies=READING, responses=RUN_PAGE | problems(_422=NOT_ACCEPTABLE))
 def runs(
     api: CurrentApi,
     status: Annotated[RunStatus | None, Query(description="only runs with this status")] = None,
@@ -53,7 +62,7 @@ def runs(
     return messages.RunPage(runs=list(summaries[:limit]), next=next_cursor)
 
 
-@router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE))
+@router.get("/runs/{run}", dependencies=READING, responses=RUN_VIEW | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE))
 def run(api: CurrentApi, run: Run) -> messages.RunView:
     """Return a run with its status, its waiting cause and since when, its timeline, its exports and its notices."""
     overview = api.control.runs.overview(run)

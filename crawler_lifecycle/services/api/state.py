@@ -1,4 +1,4 @@
-"""The shared state of all endpoints, and the FastAPI dependencies that give state and caller to an endpoint."""
+"""The shared state of all endpoints, and the FastAPI dependencies by which an endpoint gets state and caller."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from crawler_lifecycle.settings.processes import ApiSettings
 # numbers of threads; together fewer than the database connections of a process
 CHANGE_READERS = 6  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
-TAIL_READERS = 4  # for single parts of a log
+LOG_PART_READERS = 4  # for single parts of a log
 ARCHIVE_READERS = 2
 PATIENCE = 10.0  # seconds that a request may wait for a thread; then the request fails
 
@@ -40,8 +40,8 @@ class ApiState:
     metrics: Metrics = field(default_factory=Metrics)
     change_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the reading of changes", CHANGE_READERS))
     log_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the following of logs", LOG_READERS))
-    tail_readers: Bulkhead = field(
-        default_factory=lambda: Bulkhead("the reading of logs", TAIL_READERS, patience=PATIENCE)
+    log_part_readers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the reading of logs", LOG_PART_READERS, patience=PATIENCE)
     )
     archive_readers: Bulkhead = field(
         default_factory=lambda: Bulkhead("the store of archives", ARCHIVE_READERS, patience=PATIENCE)
@@ -82,6 +82,7 @@ def needs_scope(scope: Scope) -> Callable[[Request], None]:
 
 # The gate has checked the token already; BEARER only declares the token in the OpenAPI document.
 BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
+# dependencies of the endpoints that read, and of the endpoints for commands
 READING = [BEARER, Depends(needs_scope(Scope.READ))]
 OPERATING = [BEARER, Depends(needs_scope(Scope.OPERATE))]
 

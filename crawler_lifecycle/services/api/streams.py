@@ -35,7 +35,7 @@ LastId = Annotated[
 @router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE))
 async def log(api: CurrentApi, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
     """Return the log of the task's last attempt."""
-    return await api.tail_readers.run(following.log_part, api, run, task, None, offset)
+    return await api.log_part_readers.run(following.log_part, api, run, task, None, offset)
 
 
 @router.get(

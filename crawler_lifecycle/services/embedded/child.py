@@ -18,7 +18,7 @@ from crawler_lifecycle.services.embedded.plan import Part
 
 PROBE_PAUSE = 0.1  # seconds between two probes of a starting process
 START_PATIENCE = 30.0  # seconds; a process that is not ready by then counts as failed
-RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))
+RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # pauses before a restart
 HEALTHY_SECONDS = 60.0  # a process that ran for longer is restarted after the shortest pause
 LAST_LINES = 8  # lines shown from the log when a process does not start
 TAIL_BYTES = 4096  # read from the end of the log for the last lines

@@ -29,7 +29,7 @@ class OpenJob:
 
 @dataclass(slots=True)
 class OpenJobs:
-    """Jobs that run or wait. False if there is certainly no such job.
+    """Jobs that run or wait. `bool` is False only if there is certainly no such job.
 
     `unseen` has a line for every run that may have more jobs, with the problem that hides the jobs.
     """
@@ -42,7 +42,7 @@ class OpenJobs:
 
 
 def open_jobs(control: Control) -> OpenJobs:
-    """Return the jobs that still run or wait, of all runs that are not over."""
+    """Return the jobs of open runs that still run or wait."""
     jobs = OpenJobs()
     for run in _open_runs(control):
         look = control.parts.cluster.look(run.run_uid)
@@ -80,4 +80,4 @@ def _repeat_until_ended(control: Control, end: Callable[[str, Sequence[JobKey]],
             end(run_uid, keys_of_run)
         if time.monotonic() > deadline:
             return
-        time.sleep(LOOK_PAUSE)  # no event tells of all jobs: their runners are no children of this process
+        time.sleep(LOOK_PAUSE)  # no event announces the end: the jobs are no children of this process

@@ -15,7 +15,7 @@ from crawler_lifecycle.services.api.tokens import Tokens, embedded_token
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
 from crawler_lifecycle.settings import PREFIX
 
-# for every kind of queue, reads a second; with the default of 20, the steps of many runs would have to wait
+# reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
 TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
 # for Temporal's database: fast commits, which survive the kill of a process, but perhaps no power cut
 PRAGMAS = ("journal_mode=wal", "synchronous=1")
@@ -36,7 +36,7 @@ class Part:
 class Plan:
     state: Path  # folder
     ports: Ports
-    environment: dict[str, str]  # variables with the settings of our processes and of Temporal
+    environment: dict[str, str]  # variables with all settings, also for Temporal
     page_token: str  # of the live page, for the API
 
     @property

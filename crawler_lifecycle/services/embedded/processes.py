@@ -62,7 +62,7 @@ def _wait(processes: list[psutil.Process], patience: float) -> list[psutil.Proce
     """
     deadline = time.monotonic() + patience
     while (alive := [process for process in processes if _is_running(process)]) and time.monotonic() < deadline:
-        time.sleep(PAUSE)  # no event tells of the end of a process that is no child of this process
+        time.sleep(PAUSE)  # no event announces the end, except for children
     return alive
 
 

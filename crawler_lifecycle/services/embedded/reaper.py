@@ -21,25 +21,25 @@ GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 @click.command()
 @click.argument("state", type=click.Path(path_type=Path))
-@click.argument("stack")
+@click.argument("stack_id")
 @click.option("--everything", is_flag=True, help="The jobs too, and the state folder.")
-def main(state: Path, stack: str, everything: bool) -> None:
+def main(state: Path, stack_id: str, everything: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # signals to the group must not end the reaper
     os.write(sys.stdout.fileno(), b"ready\n")
     sys.stdin.buffer.read()  # returns when the pipe closes
-    _end_children(state, stack)
+    _end_children(state, stack_id)
     if everything:
         _end_jobs(state)
         shutil.rmtree(state, ignore_errors=True)
 
 
-def _end_children(state: Path, stack: str) -> None:
+def _end_children(state: Path, stack_id: str) -> None:
     """End the group, and the recorded children of an earlier reaper that was killed: they are in another group."""
     while alive := processes.members(os.getpgrp()):
         processes.end(alive, GRACE)
     recorded = stack_file.read(state)
-    if recorded and recorded.stack == stack:  # the record of a newer stack stays untouched
+    if recorded and recorded.stack == stack_id:  # the record of a newer stack stays untouched
         others = [process for process in recorded.processes if process.pid != os.getpid()]
         processes.end(filter(None, map(processes.find, others)), GRACE)
 

@@ -94,7 +94,7 @@ class Stack:
             child.kill()
 
     async def _start(self) -> None:
-        """Start all parts, wait until the parts are ready, and restart from then on a part that ends."""
+        """Start all parts and wait until the parts are ready. From then on, restart a part that ends."""
         self._start_reaper()
         installation = await asyncio.to_thread(_upgrade_database, self.plan)
         self._environment["CRAWLER_CLUSTER__INSTALLATION"] = installation
