@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.logs.files import InTheWay
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
-from crawler_lifecycle.adapters.kubernetes.logs.store import Logs, is_gone, node_is_silent
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs, no_log_exists, node_is_silent
 from crawler_lifecycle.adapters.kubernetes.objects import LAST_MOMENT, Pod
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import DatedJob, Jobs
@@ -113,7 +113,7 @@ class Removing:
         try:
             self.logs.keep(pod, run_uid, *key, or_a_part=has_waited)
         except (Missing, ApiFailed) as error:
-            if is_gone(error):
+            if no_log_exists(error):
                 return True
             if not node_is_silent(error):
                 raise
