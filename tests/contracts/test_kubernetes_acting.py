@@ -26,7 +26,7 @@ from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.mirrors import SHORTEST_MIRRORED, Mirrors
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
-from crawler_lifecycle.adapters.kubernetes.observe.failure import OF_A_DELETION
+from crawler_lifecycle.adapters.kubernetes.observe.failure import DELETION_EXIT_CODES
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.reasons import JOB_LEAVING, LABELS_REMOVED
@@ -69,7 +69,7 @@ def test_a_job_says_whose_it_is_and_runs_once(acting: Acting) -> None:
     assert disruption["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert exit_code["onExitCodes"]["containerName"] == template["spec"]["containers"][0]["name"]
     # a suspension deletes the pod, and the rules are asked about it
-    assert {0, *OF_A_DELETION} == set(exit_code["onExitCodes"]["values"])
+    assert {0, *DELETION_EXIT_CODES} == set(exit_code["onExitCodes"]["values"])
     assert (spec["activeDeadlineSeconds"], template["spec"]["terminationGracePeriodSeconds"]) == (60, 9)
     assert spec["ttlSecondsAfterFinished"] == 7 * 24 * 3600
     assert template["spec"]["automountServiceAccountToken"] is False

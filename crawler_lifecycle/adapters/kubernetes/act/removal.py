@@ -47,10 +47,10 @@ class Removing:
         """
         self.listening.wait(run_uid, set(keys))
         latest_attempts = dict(sorted(keys))  # by task: a later key of the same task replaces the earlier key
-        listed = self.jobs.dated(run_uid, latest_attempts)
+        listed = self.jobs.list_dated(run_uid, latest_attempts)
         unlisted = {key: uid for key, uid in uids.items() if key not in listed}
         if 0 < len(unlisted) <= MOST_BY_NAME:
-            listed |= self.jobs.dated_by_name(run_uid, unlisted)
+            listed |= self.jobs.read_dated(run_uid, unlisted)
         jobs = {key: job for key, job in listed.items() if key[1] <= latest_attempts[key[0]] and _is_removable(job)}
         pods = self.jobs.pods(run_uid, jobs) if jobs else {}
 
