@@ -102,7 +102,7 @@ class Removing:
             return self._keep_log(run_uid, key, pod, has_waited=has_waited)
         except InTheWay as error:
             logger.warning("run %s, task %s, attempt %s: its log is not kept: %s", run_uid, *key, error)
-            self.logs.say_that_there_is_no_place(run_uid, str(error))
+            self.logs.note_foreign_place(run_uid, str(error))
             return True
 
     def _keep_log(self, run_uid: str, key: JobKey, pod: Pod, *, has_waited: bool) -> bool:
@@ -111,7 +111,7 @@ class Removing:
         Return False if the node is silent before the end of the wait.
         """
         try:
-            self.logs.keep(pod, run_uid, *key, or_a_part=has_waited)
+            self.logs.keep(pod, run_uid, *key, part_is_enough=has_waited)
         except (Missing, ApiFailed) as error:
             if no_log_exists(error):
                 return True
@@ -119,7 +119,7 @@ class Removing:
                 raise
             if has_waited:
                 logger.warning("run %s, task %s, attempt %s: its log is lost: %s", run_uid, *key, error.message)
-                self.logs.keep_why_not(run_uid, *key, error.message)
+                self.logs.keep_problem(run_uid, *key, error.message)
             return has_waited
         return True
 

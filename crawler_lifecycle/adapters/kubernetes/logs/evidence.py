@@ -24,14 +24,14 @@ from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import TemporaryError
 
-# Most seconds for the requests of one call, which has 70 altogether. After these times an unread log or event list is
-# named as a problem; unread Jobs or pods fail the call.
+# Most seconds for the requests in a call, which has 70 seconds altogether. After this time an unread log or event list
+# is named as a problem, and unread Jobs or pods fail the call.
 OBJECTS_SECONDS = 40.0  # to list the Jobs and the pods
 LOGS_AND_EVENTS_SECONDS = 25.0
 # A stop waits for hurried evidence: seconds for the objects and all logs together, and for a single log.
 HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0
 LONGEST_MESSAGE = 2000  # characters; the rest of a longer message is cut off
-MOST_SINGLE_REQUESTS = 8  # for the events of more objects, one list of all warnings takes less work
+MOST_SINGLE_REQUESTS = 8  # for more objects, one list with all warnings takes less work
 MOST_EVENTS = 10  # per object; the latest events count
 LONGEST_EVENT = 300  # characters
 WARNING = "type=Warning"  # selector for warning events
@@ -39,6 +39,8 @@ WARNING = "type=Warning"  # selector for warning events
 
 @dataclass(frozen=True, slots=True)
 class Collecting:
+    """Collects evidence, in the threads of `jobs`."""
+
     jobs: Jobs
     logs: Logs
     listening: Listening
@@ -47,7 +49,7 @@ class Collecting:
     )
 
     def evidence(self, run_uid: str, keys: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
-        """Return the evidence about these jobs, without the jobs that have none.
+        """Return the evidence about these jobs; a job without evidence is left out.
 
         `hurried` leaves out events and jobs without pods, and waits for a log only HURRIED_TAIL_SECONDS.
         """
@@ -199,10 +201,10 @@ class Warnings:
     """Warning events about Jobs and pods, by the uid of the Job or pod; several threads fill both dictionaries."""
 
     events: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    problems: dict[str, str] = field(default_factory=dict)  # why events of the object may be missing
+    problems: dict[str, str] = field(default_factory=dict)  # why events about the object may be missing
 
     def about(self, uids: Collection[str]) -> list[str]:
-        """Return a line for each of the objects' latest events, oldest first, and then the problems."""
+        """Return a line for every latest event about the objects, oldest first, and then the problems."""
         latest = [event for uid in uids for event in sorted(self.events.get(uid, []), key=_timestamp)[-MOST_EVENTS:]]
         problems = sorted({problem for uid in uids if (problem := self.problems.get(uid))})
         return [*map(_line_about, sorted(latest, key=_timestamp)), *problems]

@@ -19,7 +19,7 @@ FOREIGN_PLACE = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.E
 
 
 class InTheWay(OSError):
-    """A foreign file has the place of a log or of the log folder, and does not go away."""
+    """A foreign file has the place of a log or the log folder, and does not go away."""
 
 
 def read(path: Path, offset: int) -> LogChunk | None:

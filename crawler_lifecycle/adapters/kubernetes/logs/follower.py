@@ -16,13 +16,13 @@ from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
-MOST_LISTENERS = 100  # that read at once: a listener needs a connection, a thread and a file
+MOST_LISTENERS = 100  # reading at once: a listener needs a connection, a thread and a file
 # Listeners kept in memory, with those that have ended. A pod with a listener in memory gets no second listener: a log
 # read to its end is not requested again, since the node may have dropped the log.
 MOST_REMEMBERED = 1000
 # If for this long no listener began or ended, a new listener does not wait for a free place any longer.
 STALLED_SECONDS = 5.0
-ANSWER_SECONDS = 1.0  # most seconds that a pod's deletion waits for the first answer of the pod's node
+ANSWER_SECONDS = 1.0  # a pod's deletion waits at most this long for the first answer from the pod's node
 END_SECONDS = 5.0  # most seconds from a pod's end until its log is kept
 
 
@@ -36,7 +36,7 @@ class _Listener:
 
 
 class Listening:
-    """All listeners of the process, by pod uid: those that read, and the latest that have kept their log."""
+    """The process's listeners by pod uid: reading listeners, and the latest listeners that have kept their log."""
 
     def __init__(self, logs: Logs) -> None:
         self._logs = logs
@@ -70,11 +70,11 @@ class Listening:
             listener.answered.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
 
     def wait(self, run_uid: str, keys: Collection[JobKey], seconds: float = END_SECONDS) -> None:
-        """Wait briefly for the jobs' listeners, which may still be writing the last lines of pods that are gone."""
+        """Wait briefly until the jobs' listeners have ended: their pods may be gone, and last lines not written yet."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._changed:
-            of_run = [listener for listener in self._listeners.values() if listener.run_uid == run_uid]
-            awaited = [listener for listener in of_run if listener.key in keys]
+            listeners_of_run = [listener for listener in self._listeners.values() if listener.run_uid == run_uid]
+            awaited = [listener for listener in listeners_of_run if listener.key in keys]
         for listener in awaited:
             listener.ended.wait(max(0.0, until - time.monotonic()))
 

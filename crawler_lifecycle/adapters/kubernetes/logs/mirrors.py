@@ -24,10 +24,10 @@ from crawler_lifecycle.ports import LogChunk
 
 SHORTEST_MIRRORED = 1 << 20  # bytes; shorter logs get no mirror, and are fetched whole
 MOST_MIRRORS = 32  # a mirror needs a connection, a thread and a file; further logs are fetched whole
-IDLE_SECONDS = 30.0  # a mirror without a reader for longer than this ends with the next piece of the log
+IDLE_SECONDS = 30.0  # a mirror without a reader for longer ends with the next piece from the stream
 CATCH_UP_SECONDS = 15.0  # a mirror that takes longer to reach its reader's offset is not used any more
 COMPARED_BYTES = 1 << 12  # before an offset, to tell whether two files hold the same log
-MOST_OFFSETS = 1000  # per mirror: the offsets of its latest readers
+MOST_OFFSETS = 1000  # per mirror, for its latest readers
 
 OpenStream = Callable[[], Generator[bytes]]
 
@@ -41,7 +41,7 @@ class Position:
 
 
 class Mirrors:
-    """All mirrors of the process, by pod uid."""
+    """The process's mirrors by pod uid."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,7 +109,7 @@ class _Mirror:
             del self._offsets[next(iter(self._offsets))]
 
     def _fill(self, open_stream: OpenStream) -> None:
-        """Copy the stream until it fails or ends, or until `_append` ends the mirror; the body of the thread."""
+        """Copy the stream until it fails or ends, or until `_append` ends the mirror. The thread runs this method."""
         try:
             with suppress(Missing, ApiFailed, OSError), closing(open_stream()) as pieces:
                 for piece in pieces:

@@ -25,30 +25,32 @@ from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_BYTES, TAIL_LINES, 
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.ports import LogChunk
 
-# The API server cuts a tail off after its limit of bytes, counted from the tail's first line, so that the end, which
-# matters most, is missing. A tail of that many bytes is requested again with fewer lines.
+# The API server cuts a tail off after its limit in bytes, counted from the tail's first line: the end, the most
+# important part, is missing. A tail as long as the limit is requested again with fewer lines.
 MOST_BYTES_OF_TAIL = 1 << 16
 MOST_BYTES_OF_LAST_LINE = 1 << 20
 LINES_PER_TRY = (TAIL_LINES, 5, 1)
 # most seconds for the requests
 TAIL_SECONDS = 15.0  # all tries for a tail together
-NODE_SECONDS = 30.0  # the question whether a node answers
-WHOLE_SECONDS = 60.0  # a whole log of a job that has ended, or a chunk
-# a stream that brings no data for longer than this has failed
+NODE_SECONDS = 30.0  # for a node's answer
+WHOLE_SECONDS = 60.0  # a chunk, or an ended job's whole log
+# a stream without data for longer has failed
 SILENCE_SECONDS = 60.0  # for a mirror
 LONGEST_SILENCE_SECONDS = 600.0  # for a pod that was asked to end, and tidies up
 APOLOGY = b"unable to retrieve container logs for "  # some nodes answer so, with status 200, after dropping the log
-NO_PLACE = "logs-not-kept.txt"  # file of a run that tells why the place for its logs is not usable
-# HTTP statuses for a request of a log
+FOREIGN_PLACE_NOTE = "logs-not-kept.txt"  # file in the run's folder with the reason why no log is kept
+# HTTP statuses if a log is requested
 NO_LOG_EVER = (400, 404)  # the container never started, or its pod does not exist
 NODE_SILENT = (500, 502, 504)  # the API server gets no answer from the node, for now or for ever
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
+    """Logs in the cluster, read by pod, and kept logs, read by run, task and attempt."""
+
     api: Api
     files_folder: Path  # with a folder for each run
-    most_bytes: int  # of a log; the rest is neither shown nor kept
+    most_bytes: int  # per log; the rest is neither shown nor kept
     mirrors: Mirrors = field(default_factory=Mirrors)
 
     def kept(self, run_uid: str, task: int, attempt: int) -> Path:
@@ -61,7 +63,7 @@ class Logs:
     def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
         """Return the last lines; empty if no log is kept, or the kept log was cut off before its end."""
         kept = self.read_kept(run_uid, task, attempt, -TAIL_BYTES)
-        if kept is None or kept.offset > self.most_bytes:
+        if kept is None or kept.offset > self.most_bytes:  # a longer file ends with our line about the missing rest
             return ""
         return "\n".join(kept.text.splitlines()[-TAIL_LINES:])
 
@@ -119,15 +121,15 @@ class Logs:
         yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
     def is_kept(self, run_uid: str, task: int, attempt: int) -> bool:
-        """Return whether the place of the kept log has a file, be it a log or a crawl's own file."""
+        """Return whether the kept log's place has a file, be it a log or a crawl's own file."""
         return files.exists(self.kept(run_uid, task, attempt))
 
-    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, or_a_part: bool) -> None:
+    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, part_is_enough: bool) -> None:
         """Write the log of an ended job, up to `most_bytes`, to the run's files, and replace a crawl's own file.
 
-        If the stream breaks off, a part is kept with `or_a_part`; otherwise raise ApiFailed.
+        If the stream breaks off, a part is kept with `part_is_enough`; otherwise raise ApiFailed.
         """
-        files.write(self.kept(run_uid, task, attempt), self._whole_log(pod, or_a_part=or_a_part))
+        files.write(self.kept(run_uid, task, attempt), self._whole_log(pod, part_is_enough=part_is_enough))
 
     def keep_to_its_end(
         self, pod: Pod, run_uid: str, task: int, attempt: int, on_answer: Callable[[], None] = lambda: None
@@ -172,7 +174,7 @@ class Logs:
         while file.tell() > size_before:
             size_before = to_skip = file.tell()  # a new stream begins with the bytes in the file already
             try:
-                for piece in self._whole_log(pod, or_a_part=False, until_job_ends=True):
+                for piece in self._whole_log(pod, part_is_enough=False, until_job_ends=True):
                     on_answer()
                     file.write(piece[to_skip:])
                     to_skip = max(0, to_skip - len(piece))
@@ -182,22 +184,22 @@ class Logs:
                     raise
                 return
 
-    def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
-        """Write the problem in the place of a log that cannot be read any more, unless a log is kept."""
+    def keep_problem(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
+        """Write the problem in place of an unreadable log, unless a log is kept."""
         line = f"(the log could not be read while its job was in the cluster: {problem})\n"
         files.write(self.kept(run_uid, task, attempt), [line.encode()], overwrite=False)
 
-    def say_that_there_is_no_place(self, run_uid: str, problem: str) -> None:
+    def note_foreign_place(self, run_uid: str, problem: str) -> None:
         """Write into the run's folder, once for all its logs, why they cannot be kept."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
-        files.write_once(self.files_folder / checked_uid(run_uid) / NO_PLACE, text)
+        files.write_once(self.files_folder / checked_uid(run_uid) / FOREIGN_PLACE_NOTE, text)
 
-    def _whole_log(self, pod: Pod, *, or_a_part: bool, until_job_ends: bool = False) -> Iterator[bytes]:
+    def _whole_log(self, pod: Pod, *, part_is_enough: bool, until_job_ends: bool = False) -> Iterator[bytes]:
         """Yield the log up to `most_bytes`, and a line about a missing rest. `until_job_ends`: follow a growing log.
 
         If the stream breaks off, raise ApiFailed as for a silent node, unless a part is enough.
         """
-        query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}  # one more byte shows that a rest is missing
+        query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}  # a byte too many shows a missing rest
         until, silence, received = time.monotonic() + WHOLE_SECONDS, None, 0
         if until_job_ends:
             until, silence = math.inf, LONGEST_SILENCE_SECONDS
@@ -213,7 +215,7 @@ class Logs:
         except ApiFailed as error:
             if not received:
                 raise
-            if not or_a_part:
+            if not part_is_enough:
                 raise ApiFailed(error.message, timed_out=True) from error  # `node_is_silent` is true for a time-out
             yield _line_about_unread_rest(error)
 

@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST
 from crawler_lifecycle.adapters.kubernetes.objects import Job
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
 
-MOST_BY_NAME = 20  # more missing Jobs are first looked for in a list of all names, which takes fewer requests
+MOST_BY_NAME = 20  # for more missing Jobs, a list with all names takes fewer requests
 THREADS = 4
 NAMES_IN_A_PAGE = 10 * PAGE  # names are small: pages as short as for whole Jobs would double the number of lists
 

@@ -26,7 +26,7 @@ LONGEST_SILENCE = 1.0  # seconds; after this time without a change the caller ge
 COLLECT_SECONDS = 0.05  # wait for further changes after the first, since changes come in bunches
 STREAM_SECONDS = 30  # the API server ends the stream after this time, so only a dead connection is silent for longer
 SILENCE_SECONDS = 40.0  # a stream silent for this long has a dead connection, and is cut off
-PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))  # between the end of a stream and the next
+PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))  # between two streams
 TOO_OLD = 410  # status of the answer if the API server has forgotten the changes since the version
 LONGEST_VERSION = 40  # digits; longer versions are nonsense, and Python refuses to parse thousands of digits
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class StreamError(msgspec.Struct, frozen=True):
-    """The object of a line with the type ERROR."""
+    """Object in a line with the type ERROR."""
 
     code: int | None = None
     message: str | None = None

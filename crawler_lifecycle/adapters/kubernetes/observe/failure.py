@@ -15,13 +15,13 @@ from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
 
 # with these reasons in the condition the Job decides, whatever its pods show
 REASONS_BY_JOB_ALONE = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
-DISRUPTION = "DisruptionTarget"  # condition of a pod that the cluster ends, such as for a drained node
+DISRUPTION = "DisruptionTarget"  # condition; true if the cluster ends the pod, such as for a drained node
 # sentences that the failure policy leaves in the condition
 POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching ")
 POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
 )
-DELETION_EXIT_CODES = (143, 137)  # of a deleted pod: SIGTERM, and SIGKILL after the grace
+DELETION_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
 REASON_BY_POD_REASON = {
     "Evicted": "evicted",
     "Preempting": "preempted",
@@ -123,7 +123,7 @@ def exit_code(failed: Condition) -> int | None:
 
 
 def message(failed: Condition | None, pod: Pod | None) -> str | None:
-    """Return the message of the pod, of the main or failed init container, or of the Job: the first that exists."""
+    """Return the first known message: from the pod, its main container or failed init container, or the Job."""
     end = (pods.end_of_main(pod) or pods.state(pods.failed_init(pod)).terminated) if pod else None
     pod_message = (pod.status or pods.NO_STATUS).message if pod else None
     return pod_message or (end.message if end else None) or (failed.message if failed else None)

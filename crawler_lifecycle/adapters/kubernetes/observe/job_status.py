@@ -12,8 +12,8 @@ from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, waiting
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
-CLOCK_DIFFERENCE = timedelta(minutes=1)  # the most by which the clocks of two machines may differ
-SUSPENDING = "suspending"  # cause of a Job that was suspended, while its pods end
+CLOCK_DIFFERENCE = timedelta(minutes=1)  # two machines' clocks differ by at most this time
+SUSPENDING = "suspending"  # cause while a suspended Job waits for its pods to end
 # With these causes the Job waits for its pods to end, and only the pods show whether their end is overdue. SUSPENDING
 # is left out: an overdue job is deleted by force, but a suspended Job is to continue.
 CAUSES_WAITING_FOR_PODS = (POD_TERMINATING, FAILING)

@@ -57,8 +57,7 @@ class Jobs:
     )
 
     def read_job(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
-        """Return the Job by its name, with its metadata alone if the rest cannot be read; None if there is no such Job
-        of ours.
+        """Return the Job by its name, with its metadata alone if the rest cannot be read; None if we have no such Job.
 
         A Job with edited labels is still ours if its uid is `uid`, the uid on record, or if its pod template has our
         labels, since templates cannot be edited.
@@ -153,7 +152,7 @@ class Jobs:
         return results
 
     def _pages(self, path: str, run_uid: str, tasks: Iterable[int], until: float = math.inf) -> Iterator[bytes]:
-        """Yield the pages of the list of these tasks' objects."""
+        """Yield list pages with these tasks' objects."""
         for selector in naming.selectors(self.installation, run_uid, tasks):
             yield from self.api.pages(path, {"labelSelector": selector}, until=until)
 

@@ -32,32 +32,34 @@ from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
 logger = logging.getLogger(__name__)
-# After so many pages of lists a look reads no events; pages of Jobs, pods and names are read without a limit. A look at
-# 10,000 jobs takes 10 pages of Jobs, 10 of pods, and one of names or events.
+# After this number of list pages a look reads no events; Jobs, pods and names are listed without a limit. A look at
+# 10,000 jobs takes 10 pages with Jobs, 10 with pods, and 1 with names or events.
 MOST_LISTS = 21
-MOST_EVENT_REQUESTS = 10  # for the events of single Jobs or pods; further jobs keep a cause without events
+MOST_EVENT_REQUESTS = 10  # for single Jobs or pods; further jobs keep the cause known without events
 MOST_EVENTS = 100  # per request for a single object; a wait's cause needs no more
-REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"  # selector for events about pods that cannot be created
+REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"  # selector for events about rejected pods
 REQUEST_ERRORS = (TemporaryError, PermanentError)  # a request failed, or its answer is unusable
 
 
 @dataclass(frozen=True, slots=True)
 class JobPatience:
-    """How long a job may stay in states that a job may never leave by itself."""
+    """Longest times for a job in states that may never end by themselves."""
 
     no_progress: timedelta = timedelta(minutes=30)  # before its start, such as without an image; then it is given up
     overdue: timedelta = timedelta(minutes=30)  # after the end of the grace; then the job is overdue
-    sidecars: timedelta = timedelta(minutes=10)  # after the main container's end; then the task ends as the container
+    sidecars: timedelta = timedelta(
+        minutes=10
+    )  # after the main container's end; then the task ends as the main container did
 
 
 PATIENT = JobPatience()
 
 
 class EventRequest(NamedTuple):
-    """Wish for the events of one object, the Job or its pod, that may explain why the job waits."""
+    """Wish for events about a Job or its pod, to explain why the job waits."""
 
     key: JobKey
-    uid: str  # of the object
+    uid: str  # uid of the Job or pod
     job: Job
 
 
@@ -104,7 +106,7 @@ class Observer:
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference, keeps_ended_jobs=True)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
-        """Add the Jobs of these tasks to the survey; without tasks, of the whole run."""
+        """Add these tasks' Jobs to the survey; without tasks, all Jobs in the run."""
         selectors: Iterable[str] = [naming.selector(survey.installation, checked_uid(survey.run_uid))]
         if tasks is not None:
             selectors = naming.selectors(survey.installation, survey.run_uid, tasks)
@@ -170,7 +172,7 @@ class Observer:
         self._complete_by_events(survey, requests, timing)
 
     def _list_pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
-        """Return the jobs' pods. Raise Unreadable for a pod that may belong to any job of the run."""
+        """Return the jobs' pods. Raise Unreadable if a pod may belong to any job in the run."""
         pods_by_key: dict[JobKey, list[Pod]] = {}
         for selector in self._selectors(survey, keys):
             for body in self._pages(survey, self._api.core_path("pods"), {"labelSelector": selector}):
@@ -208,7 +210,7 @@ class Observer:
         yield from naming.selectors(survey.installation, survey.run_uid, tasks)
 
     def _complete_by_events(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
-        """Read events that say more about why jobs wait, within the look's budget of MOST_LISTS.
+        """Read events, which tell more about why jobs wait, within the look's budget (MOST_LISTS).
 
         A Job with rejected pods is given up after a while, if its events show the rejection. Single requests would
         reach only the first few such Jobs in a look, so for many Jobs one list brings the events. The list may be cut,
@@ -216,22 +218,22 @@ class Observer:
         the list is left out if the budget is enough only for the main job's request.
         """
         uids_without_pod = {request.uid for request in requests if survey.jobs[request.key].cause == POD_NOT_CREATED}
-        needs_main_job = any(request.key[0] == MAIN_TASK for request in requests)
+        has_main_job = any(request.key[0] == MAIN_TASK for request in requests)
         budget = max(0, MOST_LISTS - survey.list_requests)
         events_by_uid: Mapping[str, Sequence[Event]] = {}
-        if len(uids_without_pod) > MOST_EVENT_REQUESTS and budget > (1 if needs_main_job else 0):
-            most_pages = max(1, budget - MOST_EVENT_REQUESTS)
+        if len(uids_without_pod) > MOST_EVENT_REQUESTS and budget > (1 if has_main_job else 0):
+            most_pages = max(1, budget - MOST_EVENT_REQUESTS)  # the rest is for requests about single objects
             events_by_uid = self._list_events_of_rejected_pods(survey, uids_without_pod, most_pages)
         for key, uid, job in requests:
             if uid in events_by_uid:
                 survey.jobs[key] = pod_status.look_with_events(survey.jobs[key], job, events_by_uid[uid], timing)
 
-        def order(request: EventRequest) -> tuple[bool, bool, JobKey]:
+        def priority(request: EventRequest) -> tuple[bool, bool, JobKey]:
             """Sort the main job first, then jobs without a pod, then by key."""
             return request.key[0] != MAIN_TASK, request.uid not in uids_without_pod, request.key
 
         remaining_budget = max(0, min(MOST_EVENT_REQUESTS, MOST_LISTS - survey.list_requests))
-        single_requests = sorted((request for request in requests if request.uid not in events_by_uid), key=order)
+        single_requests = sorted((request for request in requests if request.uid not in events_by_uid), key=priority)
         for key, uid, job in single_requests[:remaining_budget]:
             survey.jobs[key] = self._look_with_own_events(survey.jobs[key], uid, job, timing)
         _spread_quota(survey, requests, unanswered=single_requests[remaining_budget:])
@@ -264,7 +266,7 @@ class Observer:
         return {uid: by_uid.get(uid, []) for uid in uids}
 
     def _look_with_own_events(self, look: JobLook, uid: str, job: Job, timing: Timing) -> JobLook:
-        """Read the events of the object with the uid. Return the look with the cause that they show."""
+        """Read the events about the object with the uid. Return the look with the cause by these events."""
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": MOST_EVENTS}
         try:
             events = EVENTS.page(self._api.get(self._api.core_path("events"), query)).whole
@@ -274,9 +276,9 @@ class Observer:
 
 
 def _spread_quota(survey: Survey, requests: Sequence[EventRequest], unanswered: Sequence[EventRequest]) -> None:
-    """If the events of a job show an exhausted quota, note this cause for the jobs whose events were not read.
+    """If the events about a job show an exhausted quota, note this cause for unanswered jobs, too.
 
-    The quota of the namespace holds back all jobs without a pod.
+    The namespace's quota holds back all jobs without a pod.
     """
     unanswered_keys = {request.key for request in unanswered}
     answered_keys = {request.key for request in requests} - unanswered_keys

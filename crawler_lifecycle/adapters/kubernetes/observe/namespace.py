@@ -33,6 +33,8 @@ ACCEPT_NAMESPACE = (
 
 @dataclass(frozen=True, slots=True)
 class NamespaceCheck:
+    """Compares the present namespace with the place on record in `places`; `remedy` ends the error's message."""
+
     api: Api
     places: Places
     remedy: str = ACCEPT_NAMESPACE
@@ -40,10 +42,9 @@ class NamespaceCheck:
     def check(self, *, record: bool = True) -> bool:
         """Raise TemporaryError if absence proves no end: the namespace does not exist, is being deleted, or is foreign.
 
-        A namespace is foreign if it is not the place on record, and was not made anew in the same cluster.
-
+        A namespace is foreign if the place on record is another, and the namespace was not made anew in its cluster.
         Return True if the uids were compared, or no place was on record; False if the namespace shows no uid to
-        compare. `record`: a namespace that is read for the first time, or was made anew, becomes the place on record.
+        compare. `record`: the first namespace ever read, or a namespace made anew, becomes the place on record.
         """
         on_record, present = self.places.known(), self._present_place()
         if present is None:

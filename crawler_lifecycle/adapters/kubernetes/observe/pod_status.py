@@ -30,13 +30,13 @@ class Timing:
 
     now: datetime
     no_progress: timedelta  # how long a job may make no progress before its start
-    overdue_before: datetime  # a job whose end was due before this time is overdue
+    overdue_before: datetime  # jobs due to end before this time are overdue
     sidecars: timedelta  # how long sidecars may run on after the main container's end
 
 
 def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
     """Return the look by the Job and its pods, with outcome facts and the time when the job should end."""
-    look = _look_without_facts(key, job, own_pods, timing)
+    look = _look_by_job_or_pod(key, job, own_pods, timing)
     if look.phase is not JobPhase.UNCLEAR:
         look = replace(look, facts=facts_of(look, job, own_pods))
     if look.gone or look.due_at is not None:
@@ -45,25 +45,27 @@ def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timin
     return replace(look, due_at=due_at) if due_at else look
 
 
-def _look_without_facts(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
+def _look_by_job_or_pod(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
+    """Return the look by the Job, with details from the pods; by the pods if the Job decides nothing."""
     look = look_of_job(key, job)
     if look is None:
         pod = pods.primary_pod(own_pods)
         return _look_by_pod(key, job, pod, timing) if pod else _look_without_pod(key, job)
     if look.phase is JobPhase.ENDING:
-        is_overdue = look.due_at is not None and look.due_at < timing.overdue_before
-        return (
-            deletion.look_of_held_job(look, job, own_pods)
-            if is_overdue
-            else deletion.look_of_deleted_job(look, own_pods)
-        )
+        return _complete_ending(look, job, own_pods, timing)
     if look.phase is JobPhase.FAILED:
         return _complete_failure(look, job, own_pods)
     if look.phase is JobPhase.SUCCEEDED:
         return _complete_success(look, job, own_pods)
-    return (
-        replace(look, reason=termination.author_of_request(own_pods)) if look.cause == reasons.POD_TERMINATING else look
-    )
+    if look.cause == reasons.POD_TERMINATING:
+        return replace(look, reason=termination.author_of_request(own_pods))
+    return look
+
+
+def _complete_ending(look: JobLook, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
+    if look.due_at is not None and look.due_at < timing.overdue_before:
+        return deletion.look_of_held_job(look, job, own_pods)
+    return deletion.look_of_deleted_job(look, own_pods)
 
 
 def _look_by_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
@@ -169,7 +171,7 @@ def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
 
 
 def look_with_events(look: JobLook, job: Job, events: Sequence[Event], timing: Timing) -> JobLook:
-    """Return the look with the cause that the events of its `subject_of_events` show."""
+    """Return the look with the cause by the events about its `subject_of_events`."""
     if look.cause != reasons.POD_NOT_CREATED:
         wait = waiting.explain_by_events(Wait(look.cause or "", look.message), events)
         return replace(look, cause=wait.cause, message=waiting.shorten(wait.message))

@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import (
     Terminated,
 )
 
-MAIN_CONTAINER = "crawl"  # name of the main container in our pods
+MAIN_CONTAINER = "crawl"  # the main container's name in our pods
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"  # phases
 OUT_OF_SIGHT = "Unknown"  # the fifth phase: the node is silent
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -62,7 +62,7 @@ def lives(pod: Pod) -> bool:
 
 
 def condition(pod: Pod, condition_type: str) -> Condition | None:
-    """Return the pod's condition of this type; the newest of contradictory duplicates."""
+    """Return the pod's condition with this type; among contradictory duplicates the newest."""
     conditions = [item for item in (pod.status or NO_STATUS).conditions or () if item.type == condition_type]
     return conditions[0] if len(conditions) == 1 else max(conditions, key=_condition_order, default=None)
 
@@ -193,7 +193,7 @@ def main_may_restart(pod: Pod) -> bool:
 
 
 def container_ends(pod: Pod) -> list[Terminated]:
-    """Return the ends of all containers that have ended."""
+    """Return how containers have ended; running and waiting containers are left out."""
     return [end for container in (*init_containers(pod), *containers(pod)) if (end := state(container).terminated)]
 
 
@@ -208,7 +208,7 @@ def main_has_begun(pod: Pod) -> bool:
 
 
 def waiting_beside_main(pod: Pod) -> list[tuple[str, str]]:
-    """Return name and reason of each waiting container beside the main container."""
+    """Return name and reason for every waiting container beside the main container."""
     return [
         (container.name or "?", waiting.reason or "Waiting")
         for container in _beside_main(pod)
@@ -234,9 +234,9 @@ def exit_code(pod: Pod) -> int | None:
 
 
 def due_at(own_pods: Sequence[Pod]) -> datetime | None:
-    """Return the time when the last pod that may run should have ended, which is the latest end of a grace.
+    """Return the time when the pods should have ended: the latest end of a grace among the pods not ended yet.
 
-    None: no pod may run, or a pod that may run was not told to end.
+    None: all pods have ended, or a pod not ended yet was not told to end.
     """
     grace_ends = [pod.metadata.deletion_timestamp for pod in own_pods if not has_ended(pod)]
     known_ends = [grace_end for grace_end in grace_ends if grace_end]

@@ -20,11 +20,11 @@ class Survey:
     run_uid: str
     installation: str | None
     watched: frozenset[JobKey]  # jobs believed alive: their details and absence matter
-    overdue_before: datetime  # a job whose end was due before this time is overdue
+    overdue_before: datetime  # jobs due to end before this time are overdue
     jobs: dict[JobKey, JobLook] = field(default_factory=dict)
-    jobs_needing_pods: dict[JobKey, Job] = field(default_factory=dict)  # Jobs whose pods can change the job's look
+    jobs_needing_pods: dict[JobKey, Job] = field(default_factory=dict)  # pods can change the looks at these Jobs
     problems: list[str] = field(default_factory=list)  # each makes the look incomplete
-    list_requests: int = 0  # sent so far
+    list_requests: int = 0  # list pages requested so far
 
     def add(self, job: Job, key: JobKey | None = None) -> None:
         """Add the job's look by the Job alone, and note whether the Job needs its pods.

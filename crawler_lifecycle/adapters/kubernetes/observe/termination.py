@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.observe import failure, pods
 from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY
 
-CLOCK_DIFFERENCE = timedelta(minutes=1)  # the most by which a node's clock and the API server's clock may differ
+CLOCK_DIFFERENCE = timedelta(minutes=1)  # the clocks of a node and the API server differ by at most this time
 
 
 def were_told_to_end(own_pods: Sequence[Pod]) -> bool | None:
@@ -28,7 +28,7 @@ def were_told_to_end(own_pods: Sequence[Pod]) -> bool | None:
 
 
 def author_of_request(own_pods: Sequence[Pod], job_deleted_at: datetime | None = None) -> str | None:
-    """Return as a reason of failure who told the pods to end: a disruption, or the client that deleted the Job.
+    """Return, as a reason for failure, the author: a disruption, or a client that deleted the Job.
 
     None: an unnamed client deleted the pods alone.
     """

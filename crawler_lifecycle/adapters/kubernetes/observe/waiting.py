@@ -36,7 +36,7 @@ CAUSE_BY_WAITING_REASON = {  # by the reason of a waiting container
 # the cluster retries for ever, and only a person can remove the obstacle
 HOPELESS_CAUSES = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")  # in messages
-EMPTY_REASONS = ("ContainerCreating", "PodInitializing")  # reasons of waiting containers that name no obstacle
+EMPTY_REASONS = ("ContainerCreating", "PodInitializing")  # waiting containers give these reasons without any obstacle
 CAUSE_BY_EVENT_REASON = {
     "FailedMount": reasons.VOLUME,
     "FailedAttachVolume": reasons.VOLUME,
@@ -120,6 +120,6 @@ def shorten(message: str | None) -> str | None:
 
 
 def _latest_event(events: Sequence[Event], event_reasons: tuple[str, ...]) -> Event | None:
-    """Return the latest event with one of the reasons; None without such an event."""
+    """Return the latest event with any of these reasons; None without such an event."""
     matching = [event for event in events if event.reason in event_reasons]
     return max(matching, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)

@@ -8,9 +8,9 @@ LONGEST_WORD = 64  # characters; a longer word is cut off, since database column
 
 @lru_cache  # thousands of pods wait for the same reason
 def word(of_cluster: str | None, default: str) -> str:
-    """Return `pod_initializing` for `PodInitializing`; `default` for a missing word, or one without letters and digits.
+    """Return `pod_initializing` for `PodInitializing`; `default` without letters and digits in the cluster's word.
 
-    Any future word of the cluster is safe: other characters become underscores.
+    Any future word of the cluster is safe: all characters except letters and digits become underscores.
     """
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", of_cluster or "")
     return re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_")[:LONGEST_WORD] or default
