@@ -4,7 +4,7 @@ The API cannot begin a log at a byte, but can stream new lines as they come. So 
 fills, from the log's beginning on, for as long as a reader comes back. The file has no name, and disappears with its
 process.
 
-A reader goes on at a position, counted in bytes. The node begins a new file for a growing log: a stream goes on through
+A reader goes on at an offset, counted in bytes. The node begins a new file for a growing log: a stream goes on through
 the change and counts all bytes since its beginning, while a fetch counts the bytes in the new file. So the same offset
 may mean different bytes. A mirror accepts an offset if the mirror gave out the offset itself, or has the same bytes
 before the offset as the fetched log.

@@ -22,7 +22,7 @@ POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
 )
 DELETION_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
-REASON_BY_POD_REASON = {
+REASON_BY_POD_REASON = {  # by the reason in the pod's status
     "Evicted": "evicted",
     "Preempting": "preempted",
     "DeadlineExceeded": "pod_deadline",
@@ -47,7 +47,7 @@ REASON_BY_POD_REASON = {
     "UnexpectedPredicateFailureType": "node_rejected",
     "NodeLost": "node_lost",
 }
-BY_KUBELET = "TerminationByKubelet"  # the kubelet ends a pod without deleting the pod
+BY_KUBELET = "TerminationByKubelet"  # the kubelet, the agent on the node, ends a pod without deleting the pod
 REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
     "PreemptionByScheduler": "preempted",
     "DeletionByTaintManager": "node_tainted",

@@ -50,6 +50,8 @@ DATED_JOBS = Decoder("Job", DatedJob)
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
+    """Requests about Jobs and their pods, for one installation; without `installation` for all."""
+
     api: Api
     installation: str | None
     pool: ThreadPoolExecutor = field(
@@ -120,7 +122,7 @@ class Jobs:
     def delete(
         self, path: str, metadata: Metadata, propagation: str | None, options: Mapping[str, int] = NO_OPTIONS
     ) -> None:
-        """Delete exactly the object with the metadata that were read: the same uid, and for a Job the same version.
+        """Delete the object only as it was read: with the uid in `metadata`, and a Job only in the same version.
 
         `propagation` says how a Job's deletion reaches its pods; None: the object is a pod. The options are in the
         address as well as in the body: some clients and proxies drop the body of a DELETE.
