@@ -23,7 +23,7 @@ tasks = task_histories.c
 
 
 class TaskAdditions(OnDatabase):
-    """The method of `ports.Tasks` for additions."""
+    """The method in `ports.Tasks` for additions."""
 
     @transaction
     def add(self, tx: Connection, addition: Addition) -> range:
@@ -56,7 +56,7 @@ class TaskAdditions(OnDatabase):
 
 
 def _tasks_of_earlier_addition(connection: Connection, run_id: int, name: str) -> range | None:
-    """Return the task numbers of the addition recorded under this name; None without such an addition."""
+    """Return the task numbers recorded under the name; None without such an addition."""
     key = {"history_id": run_id, "name": name}
     value = connection.scalar(select(history_properties.c.value).filter_by(**key))
     return None if value is None else range(*map(int, value.split(":")))

@@ -33,7 +33,7 @@ task_rows = task_histories.c
 FINAL_STATUSES = tuple(status for status in RunStatus if status.is_over)
 NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 CLOSING_KINDS = (NoticeKind.FINISHED, NoticeKind.STOPPED)
-# events of timeline lines: a notice was not delivered, and a later try delivered this notice
+# events in the timeline: a notice was not delivered, and a later try delivered the notice
 UNDELIVERED, DELIVERED = "undelivered", "delivered"
 BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 RUN_FIELDS = sorted(AuditedRun.__dataclass_fields__.keys() - {"run_id"})
@@ -41,7 +41,7 @@ RUN_COLUMNS = [runs.id, runs.supervisor_began_at, *(runs[name] for name in RUN_F
 
 
 class AuditedRuns(OnDatabase):
-    """The methods of `ports.Records` for audits."""
+    """The methods in `ports.Records` for audits."""
 
     @reading
     def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
@@ -156,7 +156,10 @@ def _run_ids_with_deliveries(connection: Connection, after: int, limit: int, not
 
 
 def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[EndDeliveries]:
-    """Return the deliveries of the given runs that are over. A closing notice is untried only for a recent end."""
+    """Return the deliveries of the given runs. Runs that are not over are left out.
+
+    A closing notice counts as untried only if its run ended since `noticed_since`.
+    """
     query = _select_own_runs().where(runs.id.in_(run_ids), runs.status.in_(FINAL_STATUSES)).order_by(runs.id)
     failed_at = _last_failed_exports(connection, run_ids)
     notice_keys = _notice_keys(connection, run_ids)
@@ -176,9 +179,10 @@ def _may_be_owed(item: EndDeliveries) -> bool:
 
 
 def _closing_notice_is_untried(run: AuditedRun, stored: Collection[str]) -> bool:
-    """Return whether nothing tried to send the present end's closing notice: every try stores the notice first.
+    """Return whether no try was made to send the present end's closing notice: every try stores the notice first.
 
-    `stored` has the names of the run's notices. A run without any stored notice proves nothing about its end: False.
+    `stored` has the names of the run's stored notices. Without any names the answer is False, because such a run proves
+    nothing about its end.
     """
     closing = {notice_property(kind, event_id(run.run_uid, kind, run.end_number)) for kind in CLOSING_KINDS}
     return bool(stored) and closing.isdisjoint(stored)
@@ -197,7 +201,7 @@ def _runs_perhaps_untried(since: datetime) -> Select[Any]:
 
 
 def _has_notice(*prefixes: str) -> ColumnElement[bool]:
-    """Return the condition for runs with a stored notice whose name begins with any of the prefixes."""
+    """Return the condition for runs with a stored notice, by the possible beginnings for the notice's name."""
     name = history_properties.c.name
     matches = or_(*(name.startswith(prefix, autoescape=True) for prefix in prefixes))
     return select(name).where(history_properties.c.history_id == runs.id, matches).correlate(histories).exists()
@@ -212,7 +216,7 @@ def _last_failed_exports(connection: Connection, run_ids: list[int]) -> dict[int
 
 
 def _notice_keys(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
-    """Return, by run, the uids of timeline lines about notices that were not delivered, or were delivered later."""
+    """Return, by run, the uids of timeline lines about failed deliveries of notices, and about later deliveries."""
     line = history_logs.c
     about = or_(line.event == UNDELIVERED, line.event == DELIVERED)
     return _values_by_run(
@@ -221,7 +225,7 @@ def _notice_keys(connection: Connection, run_ids: list[int]) -> dict[int, set[st
 
 
 def _stored_notices(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
-    """Return, by run, the names of all stored notices."""
+    """Return, by run, all stored notices' names."""
     property_ = history_properties.c
     is_notice = property_.name.startswith(NOTICE_PREFIX, autoescape=True)
     query = select(property_.history_id, property_.name).where(property_.history_id.in_(run_ids), is_notice)

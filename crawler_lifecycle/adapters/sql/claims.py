@@ -35,10 +35,11 @@ NO_MESSAGE = {"message": None}  # drops the explanation why the task was not dep
 
 
 class TaskClaims(OnDatabase):
-    """The methods of `ports.Claims` for tasks."""
+    """The methods in `ports.Claims` for tasks."""
 
     @transaction
     def claim_main(self, tx: Connection, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
+        """Claim task 0. Return None if the task needs no deployment or is claimed, or if the run stops or is over."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
         if row.intent is not Intent.RUN or row.status.is_over:
@@ -84,6 +85,10 @@ class TaskClaims(OnDatabase):
 
     @transaction
     def deployed(self, tx: Connection, claim: Claim, deployment: Deployment) -> Intent | None:
+        """Write the job into the task's row, unless the claim was lost to another caller. Return the run's intent.
+
+        Return None if no row will ever name the job: then the caller has to end the job.
+        """
         intent = lock_and_get_intent(tx, claim.run_id)
         job = {"job_name": deployment.job_name, "job_uid": deployment.job_uid, "deployed_at": self._db.clock()}
         emptied = {**NO_CLAIM, **NO_CAUSE, **NO_MESSAGE}
@@ -94,6 +99,7 @@ class TaskClaims(OnDatabase):
 
     @transaction
     def failed(self, tx: Connection, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
+        """Write a failed deployment: a refused task is FAILED, any other task keeps its claim until the expiry."""
         lock_run(tx, claim.run_id)
         now = self._db.clock()
         claimed_task = update(task_histories).where(_claim_holds(claim))
@@ -105,6 +111,7 @@ class TaskClaims(OnDatabase):
             tx.execute(claimed_task.ordered_values(*assignments, (tasks.version, tasks.version + 1)))
 
     def explain(self, run_id: int, cause: str) -> None:
+        """Write why the run's QUEUED tasks are still queued."""
         # the dispatcher explains at every pass: without the check every pass would change the run's row
         if self._has_another_cause(run_id, cause):
             self._write_cause(run_id, cause)
@@ -127,10 +134,10 @@ def _is_queued_without(cause: str, run_id: int) -> ColumnElement[bool]:
 
 
 def _is_watched(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for runs whose next look is not overdue by more than LONGEST_SILENCE.
+    """Return the condition for runs with a living supervisor: the next look is not overdue by LONGEST_SILENCE.
 
-    If no look is planned yet, the supervisor or the run must be as young. A run without a living supervisor gets no
-    more jobs: its row may come from a backup, and the run may be over since.
+    If no look is planned yet, the supervisor began, or the run started, within this time. A run without a living
+    supervisor gets no more jobs: its row may come from a backup, and the run may be over since.
     """
     run, limit = histories.c, now - LONGEST_SILENCE
     is_young = or_(run.supervisor_began_at > limit, run.started_at > limit)
@@ -165,13 +172,13 @@ def _takes_room(now: datetime, token: str) -> ColumnElement[bool]:
 
 
 def _claim_holds(claim: Claim) -> ColumnElement[bool]:
-    """Return the condition for the claim's task, if the claim was not lost."""
+    """Return the condition for the claim's task; no row fulfils the condition if another caller has the claim now."""
     task = and_(tasks.history_id == claim.run_id, tasks.task == claim.task, tasks.attempt == claim.request.attempt)
     return and_(task, tasks.status == TaskStatus.DEPLOYING, tasks.claim_token == claim.token)
 
 
 def _job_has_a_use(connection: Connection, claim: Claim, deployment: Deployment) -> bool:
-    """Return whether a job has a use although its claim was lost; a job without a use must be stopped.
+    """Return whether a job has a use although its claim was lost. The caller ends a job without a use.
 
     The job has a use if it is on record already. The job has a use, too, if its attempt is open: the next deployment
     with the same key, or the next look, then puts the job on record.
@@ -216,7 +223,7 @@ def _take_claims(
     token: str,
     expires_at: datetime,
 ) -> list[Claim]:
-    """Claim the numbered tasks that fulfil the condition, and return the run's claims of the token on these tasks."""
+    """Claim the numbered tasks where the condition holds. Return all the token's claims on these tasks."""
     if not numbers:
         return []
     numbered = and_(tasks.history_id == run.id, tasks.task.in_(numbers))

@@ -16,14 +16,14 @@ from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady
 
 T = TypeVar("T")
-TRIES = 6  # a transaction that raises Contended is tried at most this many times
+TRIES = 6  # a transaction is tried at most so often while another transaction is in the way
 PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
-# a statement that waits longer for the locks of other writers fails; the hurried time is for writes within a stop
+# a statement fails after so long a wait for another writer's lock; the hurried time is for writes within a stop
 LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
 # execution options, read by `begin` in `_sqlite_engine`
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
-# default options of the driver, times in seconds; the URL may replace each option
+# default options for the driver, times in seconds; the URL may replace every option
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 MYSQL_SESSION = (
     f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {LOCK_SECONDS},"
@@ -90,7 +90,7 @@ class Database:
         return _short_waits_in_mysql(connection) if hurried and is_mysql else nullcontext()
 
     def _writer_lock(self, *, hurried: bool) -> AbstractContextManager[None]:
-        """Return the lock for SQLite by which this process's writers take turns; for MySQL, return an empty context."""
+        """Return the lock for SQLite that lets the process's writers take turns; for MySQL, an empty context."""
         if self._fair_lock is None:
             return nullcontext()
         return self._fair_lock.held(HURRIED_LOCK_SECONDS if hurried else WITHOUT_LIMIT)
@@ -179,7 +179,7 @@ def _mysql_engine(address: URL, pool_size: int) -> Engine:
         address,
         pool_size=pool_size,
         max_overflow=0,  # the server's limit holds for all processes together: no process exceeds its setting
-        pool_pre_ping=True,  # replaces a connection that the server has closed
+        pool_pre_ping=True,  # replaces a connection closed by the server
         pool_recycle=1800,  # seconds: a connection is replaced before a firewall drops the silent connection
         isolation_level="READ COMMITTED",
         connect_args={"init_command": MYSQL_SESSION},

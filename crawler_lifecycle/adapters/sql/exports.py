@@ -1,7 +1,7 @@
 """Exports and notices in the database.
 
-Every event and every archive of an end has a row in `exports`, and the run's row has the state of all its exports.
-Notices are properties of their run.
+Every event and every archive of an end has a row in `exports`. The run's row has the worst state among its exports.
+Notices are stored as the run's properties.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,16 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import NotFound
 
 export, runs, properties = exports.c, histories.c, history_properties.c
-NOTICE_PREFIX = "notice:"  # the names of properties with notices begin so
+NOTICE_PREFIX = "notice:"  # property names for notices begin so
 WORST_FIRST = (ExportState.FAILED, ExportState.PENDING, ExportState.DONE)
 
 
 class Exports(OnDatabase):
-    """The methods of `ports.Runs` for exports."""
+    """The methods in `ports.Runs` for exports."""
 
     @transaction
     def open_export(self, tx: Connection, run: RunRef, event: ExportEvent) -> ExportRecord:
+        """Return the event's row; create the row, PENDING, unless the row exists."""
         fence(tx, run)
         this_export = select(exports).where(export.event_id == event.event_id)
         if (existing := tx.execute(this_export).one_or_none()) is not None:
@@ -87,17 +88,18 @@ def _write_export_state(connection: Connection, run_id: int) -> None:
     """Write the run's export state: the worst state among its exports. An export without a row counts as PENDING."""
     states = list(connection.scalars(select(export.state).where(export.history_id == run_id)))
     ends = connection.scalar(select(histories.c.end_number).where(histories.c.id == run_id)) or 0
-    without_row = ends * len(ExportKind) - len(states)  # an end has one export of every kind
+    without_row = ends * len(ExportKind) - len(states)  # an end has an export for every kind
     states += [ExportState.PENDING] * without_row
     worst = next(state for state in WORST_FIRST if state in states)
     connection.execute(update(histories).where(histories.c.id == run_id).values(export_state=worst))
 
 
 class Notices(OnDatabase):
-    """The methods of `ports.Runs` for notices."""
+    """The methods in `ports.Runs` for notices."""
 
     @transaction
     def keep_notice(self, tx: Connection, run: RunRef, notice: Notice) -> Notice:
+        """Return the notice to send: the notice stored first under the id. A progress notice replaces the last one."""
         fence(tx, run)
         name = notice_property(notice.kind, notice.notice_id)
         stored = tx.scalar(select(properties.value).where(properties.history_id == run.run_id, properties.name == name))
@@ -113,7 +115,7 @@ class Notices(OnDatabase):
 
 
 def notices_of(connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
-    """Return the runs' stored notices, in the order of their times."""
+    """Return the runs' stored notices, sorted by time."""
     is_notice = properties.name.startswith(NOTICE_PREFIX, autoescape=True)
     stored = select(properties.value).where(properties.history_id.in_(run_ids), is_notice)
     notices = [Notice.model_validate_json(value) for value in connection.scalars(stored)]
@@ -121,8 +123,8 @@ def notices_of(connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
 
 
 def notice_property(kind: NoticeKind, notice_id: str = "") -> str:
-    """Return the name of the notice's property, or without an id the beginning of the names for the kind.
+    """Return the notice's property name, or without an id the beginning common to the kind's names.
 
-    All progress notices of a run share one name: the last notice contains all earlier changes.
+    All progress notices in a run share their name: the last notice contains all earlier changes.
     """
     return NOTICE_PREFIX + kind if kind is NoticeKind.PROGRESS else f"{NOTICE_PREFIX}{kind}:{notice_id}"

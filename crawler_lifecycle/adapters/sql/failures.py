@@ -10,9 +10,9 @@ from crawler_lifecycle.errors import Conflict, LifecycleError, NotReady, Permane
 
 UPGRADE: Final = "run `crawlctl db upgrade`"
 
-# result codes of SQLite, without the additions in the higher bytes
+# SQLite's result codes, without the additions in the higher bytes
 BUSY, LOCKED, READONLY, IO_ERROR, CORRUPT, FULL, CANNOT_OPEN, NOT_A_DATABASE = 5, 6, 8, 10, 11, 13, 14, 26
-# error numbers of MySQL and MariaDB
+# error numbers in MySQL and MariaDB
 CONTENTION = {1020, 1205, 1213}  # the row has changed since the read, time-out of the wait for a lock, deadlock
 NO_SUCH_TABLE_OR_COLUMN = {1054, 1146}
 NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}  # wrong account, password or database, or a missing right

@@ -11,14 +11,14 @@ from threading import Lock
 
 from crawler_lifecycle.adapters.sql.failures import Contended
 
-WITHOUT_LIMIT = -1.0  # the patience of a thread that waits until its turn comes
+WITHOUT_LIMIT = -1.0  # a patience without a time limit
 
 
 class FairLock:
-    """Lock granted to threads in the order of their requests.
+    """Lock granted to threads in the order in which they ask.
 
-    Every thread queues up with a gate, a closed lock of its own. The first thread in the queue has the fair lock. When
-    this thread leaves the queue, it opens the gate of the next thread.
+    Every thread queues up with its own gate, a closed lock. The first thread in the queue has the fair lock. When the
+    first thread leaves the queue, the next thread's gate is opened.
     """
 
     def __init__(self) -> None:

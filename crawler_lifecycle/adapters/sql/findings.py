@@ -29,7 +29,7 @@ from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.ports import Acted
 
 columns = audit_findings.c
-MOST_DELETED = 1000  # rows that one audit deletes from a table: a long transaction would hold up writers
+MOST_DELETED = 1000  # rows deleted from a table by an audit: a long transaction would hold up writers
 NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")  # random, for the keys of open findings
 Subject = tuple[FindingKind, str]
 TEXT_COLUMNS = ("message", "problem", "evidence", "action")
@@ -86,7 +86,7 @@ class SqlFindings(OnDatabase):
 
     @transaction
     def close(self, tx: Connection, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
-        # a finding stays open if this audit has seen the finding, or if another audit has since this audit began
+        # a finding stays open if our audit has seen the finding, or if another audit has since our audit's beginning
         is_unseen = (columns.last_seen_by != audit.audit_uid, columns.last_seen_at < audit.began_at)
         is_open = (columns.closed_at.is_(None), columns.kind.in_(kinds))
         unseen = update(audit_findings).where(*is_open, *is_unseen)
@@ -130,7 +130,7 @@ def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
 
 
 def _open_key(kind: FindingKind, subject: str) -> str:
-    """Return the unique key of an open finding: a subject has at most one open finding of a kind."""
+    """Return an open finding's unique key: for a kind and subject there is at most a single open finding."""
     return str(uuid5(NAMESPACE, f"{kind}:{subject}"))
 
 
@@ -152,7 +152,7 @@ def _new_row(key: str, finding: Finding, now: datetime) -> dict[str, Any]:
 
 
 def _update_of_known_findings(connection: Connection, findings: Sequence[tuple[str, Finding]], now: datetime) -> Update:
-    """Return one statement that updates all given findings, each with its key.
+    """Return a single statement to update all given findings (with their keys).
 
     Earlier actions and evidence stay unless new values replace them.
     """

@@ -1,4 +1,4 @@
-"""Rows of runs as supervisors write them: creation, start, waits, looks and end of a run."""
+"""Runs' rows, written by supervisors: a run's creation, start, waits, looks and end."""
 
 from datetime import datetime
 from typing import Any
@@ -30,14 +30,14 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound, NotRe
 from crawler_lifecycle.ports import NewRun
 
 FIRST_EPOCH = 1
-# values of columns: of a run that does not wait, of a run that ends, and of a new task
+# columns' values for a run without a wait, for a run's end, and for a new task
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
 ENDING = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
 NEW_TASK = {"attempt": 1, "version": 1, "status": TaskStatus.QUEUED, "absent_count": 0, "restarts": 0, "events": "[]"}
 
 
 class Histories(OnDatabase):
-    """The methods of `ports.Runs` for the states of a run."""
+    """The methods in `ports.Runs` for a run's states."""
 
     def create(self, new: NewRun) -> RunRecord:
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
@@ -79,6 +79,7 @@ class Histories(OnDatabase):
 
     @transaction
     def mark_started(self, tx: Connection, run: RunRef, started_at: datetime | None = None) -> RunRecord:
+        """Turn INITIALIZING to PROCESSING. The present time replaces a missing or impossible `started_at`."""
         fence(tx, run)
         row, now = run_row(tx, run.run_id), self._db.clock()
         if row.status is RunStatus.INITIALIZING:
@@ -92,6 +93,7 @@ class Histories(OnDatabase):
 
     @transaction
     def mark_waiting(self, tx: Connection, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
+        """Write why the run waits (None: no wait). Return when the wait began; None without a wait."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
         if row.status.is_over:
@@ -120,6 +122,7 @@ class Histories(OnDatabase):
 
     @transaction
     def close(self, tx: Connection, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
+        """Write the run's end. A run that is over keeps its first end. Raise Conflict while a task is alive."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
         if not row.status.is_over:

@@ -22,7 +22,7 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 
 LOCK_NAME = "crawler_lifecycle.migration"
 LOCK_SECONDS = 60  # a second upgrade waits at most this long for the first
-STATEMENT_SECONDS = 24 * 3600  # time limit of a statement: a change to a big table takes long
+STATEMENT_SECONDS = 24 * 3600  # a statement's time limit: a change to a big table takes long
 SCRIPTS = Path(__file__).parent / "migrations"
 VERSIONS = table("alembic_version", column("version_num", String(32)))
 

@@ -19,7 +19,7 @@ COLUMNS = (runs.id, runs.run_uid, runs.supervisor_workflow_id, runs.nudge_sent)
 
 
 class NudgeClaims(OnDatabase):
-    """The methods of `ports.Claims` for nudges."""
+    """The methods in `ports.Claims` for nudges."""
 
     def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
         claimed: list[Nudge] = []

@@ -22,7 +22,7 @@ from crawler_lifecycle.errors import Conflict, NotFound
 RunModel = TypeVar("RunModel", bound=RunSummary)
 TaskCounts = dict[TaskStatus, int]
 EXPLAINING_EVENTS = (*STOPS, "reopened")  # events of timeline lines
-# fields of the models without a column of the same name and value
+# model fields without a column for the same name and value
 TRANSLATED = {"run_id", "trigger", "tasks", "request", "entry", "explanation"}
 SUMMARY_FIELDS = RunSummary.model_fields.keys() - TRANSLATED
 RECORD_FIELDS = RunRecord.model_fields.keys() - TRANSLATED

@@ -31,7 +31,7 @@ KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before t
 
 
 class RunRecords(OnDatabase):
-    """The methods of `ports.Records` for people and doors."""
+    """The methods in `ports.Records` for people and doors."""
 
     def installation(self) -> str:
         check(self._db)
@@ -129,7 +129,7 @@ def _with_trailing_dot(text: ColumnElement[str]) -> ColumnElement[str]:
 
 
 class LiveChanges(OnDatabase):
-    """The methods of `ports.Records` for live views."""
+    """The methods in `ports.Records` for live views."""
 
     @reading
     def latest_change(self, connection: Connection) -> datetime | None:

@@ -65,16 +65,16 @@ histories = sa.Table(
     sa.Column("intent", stored_enum(Intent), nullable=False),
     sa.Column("tasks", sa.Integer, nullable=False),
     sa.Column("max_parallel", sa.Integer),
-    # the workflow execution that created the run, which never changes
+    # the run's first workflow execution; never changes
     sa.Column("workflow_id", sa.String(LONGEST_WORKFLOW_ID), nullable=False),
     sa.Column("first_execution_run_id", sa.String(36), nullable=False),
-    # the workflow execution that supervises the run now
+    # the present supervisor, a workflow execution
     sa.Column("supervisor_workflow_id", sa.String(LONGEST_WORKFLOW_ID), nullable=False),
     sa.Column("supervisor_run_id", sa.String(36), nullable=False),
     sa.Column("supervisor_began_at", UtcDateTime),  # null while the run's creator supervises
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("request", Document, nullable=False),
-    sa.Column("entry", Document, nullable=False),  # copy of the crawler's entry in the catalogue
+    sa.Column("entry", Document, nullable=False),  # a copy from the catalogue
     sa.Column("waiting_cause", ShortText(128)),
     sa.Column("waiting_since", UtcDateTime),
     sa.Column("waiting_message", LongText(4000)),
@@ -208,14 +208,14 @@ audit_findings = sa.Table(
     sa.Column("evidence", LongText(16_000, keep_end=True)),
     sa.Column("first_seen_at", UtcDateTime, nullable=False),
     sa.Column("last_seen_at", UtcDateTime, nullable=False),
-    sa.Column("last_seen_by", sa.String(36), nullable=False),  # the uid of the last audit with this finding
+    sa.Column("last_seen_by", sa.String(36), nullable=False),  # the last audit's uid
     sa.Column("closed_at", UtcDateTime),
     sa.Column("action", LongText(4000)),
     sa.Column("acted_at", UtcDateTime),
-    sa.Column("acts", sa.Integer, nullable=False),  # number of actions
+    sa.Column("acts", sa.Integer, nullable=False),  # how many actions
     sa.Column("problem", LongText(4000)),
     sa.PrimaryKeyConstraint("id", name="pk_audit_findings"),
-    sa.UniqueConstraint("open_key", name="uq_audit_findings_open"),  # one open finding for a kind and subject
+    sa.UniqueConstraint("open_key", name="uq_audit_findings_open"),  # a kind and subject have at most one open finding
     sa.Index("ix_audit_findings_run", "run_uid"),
     sa.Index("ix_audit_findings_closed", "closed_at", "kind", "last_seen_at"),
     **TABLE_OPTIONS,

@@ -19,7 +19,7 @@ STOP_EVENTS = (STOP, FORCE_STOP)
 
 
 class Stops(OnDatabase):
-    """The methods of `ports.Runs` for stops."""
+    """The methods in `ports.Runs` for stops."""
 
     @transaction
     def request_stop(self, tx: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:

@@ -1,4 +1,4 @@
-"""The store: one object for every port to the database, composed of the classes in this folder."""
+"""The store: an object for every port to the database, put together from the classes in this folder."""
 
 from crawler_lifecycle.adapters.sql.additions import TaskAdditions
 from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
@@ -17,7 +17,7 @@ from crawler_lifecycle.ports import Claims, Findings, Places, Records, Runs, Tas
 
 
 class SqlRuns(Histories, Stops, Supervision, Exports, Notices):
-    """Writes to runs; every base class has one duty."""
+    """Writes to runs; every base class has a single duty."""
 
 
 class SqlTasks(TaskRows, TaskAdditions):

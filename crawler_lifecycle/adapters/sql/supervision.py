@@ -39,7 +39,7 @@ NO_JOB_YET = dict.fromkeys(
 
 
 class Supervision(OnDatabase):
-    """The methods of `ports.Runs` for supervisors."""
+    """The methods in `ports.Runs` for supervisors."""
 
     @reading
     def get(self, connection: Connection, run_id: int) -> RunRecord:
@@ -73,6 +73,7 @@ class Supervision(OnDatabase):
 
     @transaction
     def take_over(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
+        """Make the execution the supervisor of an open run. A run that is over stays as it is."""
         row = _lock_for_change(tx, run_id, execution)
         if row is not None and not row.status.is_over:
             _write_supervisor(tx, row, execution, "resumed", self._db.clock())
@@ -80,6 +81,7 @@ class Supervision(OnDatabase):
 
     @transaction
     def reopen(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
+        """Open a FAILED run again, with the execution as its supervisor. A second call changes no row."""
         row = _lock_for_change(tx, run_id, execution)
         if row is not None:
             if row.status is not RunStatus.FAILED:

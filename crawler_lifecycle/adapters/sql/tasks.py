@@ -1,4 +1,4 @@
-"""Rows of tasks, which looks read and write, up to a thousand rows in one statement."""
+"""Tasks' rows, read and written by looks: a statement has up to a thousand rows."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from crawler_lifecycle.errors import NotFound
 
 old = task_histories.c  # the row in the database; below, `new` is the row in the page of changes or evidence
 NOT_STARTED = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
-# final statuses that no look changes; a LOST task is corrected if an outcome fact of its job shows up later
+# statuses unchanged by looks; a LOST task is corrected if its job's outcome fact shows up later
 UNCHANGEABLE = tuple(status for status in OVER if status is not TaskStatus.LOST)
 ROW_COLUMNS = [old[name] for name in TaskRow.__dataclass_fields__]
 KEY = [old.history_id, old.task]
@@ -42,7 +42,7 @@ EVIDENCE_COLUMNS = [*KEY, old.attempt, old.job_uid, old.message, old.node, old.r
 
 
 class TaskRows(OnDatabase):
-    """The methods of `ports.Tasks` for looks."""
+    """The methods in `ports.Tasks` for looks."""
 
     @reading
     def by_status(self, connection: Connection, run_id: int) -> dict[TaskStatus, list[int]]:
@@ -64,6 +64,8 @@ class TaskRows(OnDatabase):
         return task_rows
 
     def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
+        """Write the changes in a single transaction. Return how many rows changed."""
+
         def write(tx: Connection) -> int:
             fence(tx, run)
             now = self._db.clock()
@@ -72,6 +74,8 @@ class TaskRows(OnDatabase):
         return self._db.transact(write, hurried=hurried)
 
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
+        """Write the evidence in a single transaction. Return how many rows changed."""
+
         def write(tx: Connection) -> int:
             fence(tx, run)
             return sum(tx.execute(_update_by_evidence(tx, run.run_id, page)).rowcount for page in pages(evidence))
@@ -80,6 +84,7 @@ class TaskRows(OnDatabase):
 
     @reading
     def unexplained(self, connection: Connection, run_id: int) -> list[JobKey]:
+        """Return the jobs that ended by themselves and have no evidence."""
         ended_by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
         # evidence always names a node, so a row without a node has no evidence (decision 18)
         query = select(old.task, old.attempt).where(old.history_id == run_id, ended_by_itself, old.node.is_(None))
@@ -94,9 +99,9 @@ class TaskRows(OnDatabase):
 
 
 def _update_by_changes(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:
-    """Return the statement that writes a page of changes.
+    """Return the statement to write a page of changes.
 
-    A row that has another version than at its reading stays as it is.
+    A row with a new version since its reading stays unchanged.
     """
     page = rows_as_table(connection, CHANGE_COLUMNS, [(run_id, *_change_row(change)) for change in changes])
     new = page.c
@@ -135,7 +140,7 @@ def _update_by_changes(connection: Connection, run_id: int, changes: Sequence[Ta
 
 
 def _update_by_evidence(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
-    """Return the statement that stores evidence for a page of tasks.
+    """Return the statement to store evidence for a page of tasks.
 
     The version stays: a look writes evidence after it has read the row and before it writes the status. Evidence does
     not replace the message of an end. Evidence from a job other than the task's job is left out.

@@ -1,6 +1,6 @@
 """Decorators that make a method one transaction, and functions that lock a run's row in a transaction.
 
-Every transaction that writes to a run begins with `fence`, `lock_run` or `lock_and_get_intent`.
+Every write to a run begins its transaction with `fence`, `lock_run` or `lock_and_get_intent`.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Assignment = tuple[Column[Any], Any]
 
 
 class OnDatabase:
-    """Base class of the adapters in this folder: an object that reads and writes rows in one database."""
+    """Base class for adapters: an object to read and write rows in a database."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -110,7 +110,7 @@ def keep_property(connection: Connection, run: RunRef, name: str, value: str) ->
 
 
 def is_logged(connection: Connection, run: RunRef, key: str) -> bool:
-    """Return whether the run's timeline has a line with this key."""
+    """Return whether the run's timeline has a line with the key."""
     line = history_logs.c
     same_line = (line.history_id == run.run_id, line.entry_uid == _line_uid(run, key))
     return connection.scalar(select(line.id).where(*same_line)) is not None
