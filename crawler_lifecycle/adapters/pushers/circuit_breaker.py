@@ -35,7 +35,7 @@ class CircuitBreaker:
     def guard(self) -> Iterator[None]:
         """Wrap a request. Raise TemporaryError instead during a pause, or while a probe is under way.
 
-        The block raises NoAnswer for silence; any other end of the block is an answer.
+        The block raises NoAnswer for silence; every other outcome counts as an answer.
         """
         began_at, is_answered = self._begin(), True
         try:

@@ -1,4 +1,4 @@
-"""Send a notice to several receivers, so that the failure of one receiver does not harm the others.
+"""Send a notice to several receivers, so that a receiver's failure does not harm other receivers.
 
 All receivers get a notice at the same time. A retry leaves out receivers that have accepted the notice or refused the
 notice for good: the process remembers the latest outcomes. A retry in another process reaches all receivers again, and
@@ -65,7 +65,7 @@ class FanOut:
     def _for_all(
         self, action: Callable[[NamedPusher], LifecycleError | None]
     ) -> list[tuple[NamedPusher, LifecycleError | None]]:
-        """Run the action for all receivers at once, so that a slow receiver does not delay the others.
+        """Run the action for all receivers at once: a slow receiver must not delay the rest.
 
         Return every receiver with the action's result: the error, or None.
         """

@@ -29,7 +29,7 @@ SECRET_BYTES = range(24, 65)  # lengths of secrets that the specification allows
 GONE = 410
 REFUSING_STATUSES = (400, 413, 415, 422)
 PAUSING_STATUSES = (429, 503)
-LONGEST_PAUSE = 300.0  # seconds; a longer pause requested by a receiver is shortened
+LONGEST_PAUSE = 300.0  # seconds; a receiver's longer pause is shortened
 
 
 @dataclass(frozen=True)

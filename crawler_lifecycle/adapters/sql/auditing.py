@@ -45,6 +45,7 @@ class AuditedRuns(OnDatabase):
 
     @reading
     def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
+        """Return a page of open runs after the RunID `after`, and the next page's `after`: None for the last page."""
         run_ids = connection.scalars(_open_run_ids(after, limit)).all()
         rows = connection.execute(_select_own_runs().where(runs.id.in_(run_ids)).order_by(runs.id))
         return [_audited_run(row) for row in rows], _start_of_next_page(run_ids, limit)
@@ -59,6 +60,7 @@ class AuditedRuns(OnDatabase):
 
     @reading
     def attempts(self, connection: Connection, run_id: int, tasks: Collection[int]) -> dict[int, int]:
+        """Return the last attempt of every given task. Unknown tasks are left out."""
         attempts: dict[int, int] = {}
         for page in pages(sorted(set(tasks))):
             query = select(task_rows.task, task_rows.attempt).where(
@@ -71,6 +73,7 @@ class AuditedRuns(OnDatabase):
     def expired_claims(
         self, connection: Connection, run_ids: Collection[int], before: datetime
     ) -> dict[int, ExpiredClaims]:
+        """Return, by run, the tasks with claims that expired before the given time."""
         is_expired = (task_rows.status == TaskStatus.DEPLOYING, task_rows.claim_expires_at < before)
         tasks: dict[int, list[int]] = defaultdict(list)
         first_expiry: dict[int, datetime] = {}
@@ -87,12 +90,14 @@ class AuditedRuns(OnDatabase):
     def owed_deliveries(
         self, connection: Connection, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
+        """Return a page of ends that may owe a delivery, and the next page's `after`: None for the last page."""
         run_ids = _run_ids_with_deliveries(connection, after, limit, noticed_since)
         deliveries = [item for item in _deliveries(connection, run_ids, noticed_since) if _may_be_owed(item)]
         return deliveries, _start_of_next_page(run_ids, limit)
 
     @reading
     def deliveries(self, connection: Connection, run_id: int) -> EndDeliveries | None:
+        """Return the deliveries of the run, however old its end is; None if the run is not over."""
         deliveries = _deliveries(connection, [run_id], BEGINNING_OF_TIME)
         return deliveries[0] if deliveries else None
 

@@ -50,6 +50,7 @@ class TaskClaims(OnDatabase):
 
     @reading
     def backlogs(self, connection: Connection, token: str) -> list[Backlog]:
+        """Return the runs with child tasks to deploy, oldest first."""
         now = self._db.clock()
         waiting_count = func.sum(case((_is_waiting_child(now, token), 1), else_=0))
         in_cluster_count = func.sum(case((_takes_room(now, token), 1), else_=0))
@@ -68,11 +69,13 @@ class TaskClaims(OnDatabase):
 
     @reading
     def in_cluster(self, connection: Connection, token: str) -> int:
+        """Count the tasks that take room in the cluster."""
         query = select(func.count()).select_from(task_histories).where(_takes_room(self._db.clock(), token))
         return connection.scalar(query) or 0
 
     @transaction
     def claim_children(self, tx: Connection, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        """Claim up to `most` child tasks. Return no claims unless the run is PROCESSING, not stopping, and watched."""
         lock_run(tx, run_id)
         row = run_row(tx, run_id)
         if row.status is not RunStatus.PROCESSING or row.intent is not Intent.RUN:

@@ -42,6 +42,7 @@ class Exports(OnDatabase):
 
     @reading
     def export_event(self, connection: Connection, event_id: str) -> ExportEvent | None:
+        """Return the stored event; None without such an export."""
         event = connection.scalar(select(export.event).where(export.event_id == event_id))
         return None if event is None else ExportEvent.model_validate_json(event)
 
@@ -56,6 +57,7 @@ class Exports(OnDatabase):
         problem: str | None,
         event: ExportEvent | None = None,
     ) -> None:
+        """Write the export's state; `event` replaces the stored event unless `event` is None."""
         fence(tx, run)
         finished_at = None if state is ExportState.PENDING else self._db.clock()
         this_export = (export.event_id == event_id, export.history_id == run.run_id)
@@ -71,6 +73,7 @@ class Exports(OnDatabase):
 
     @reading
     def owed_exports(self, connection: Connection, run_id: int) -> ExportsOwed:
+        """Return the run's ends whose event or archive is not DONE, latest end first."""
         run = connection.execute(select(runs.run_uid, runs.end_number).where(runs.id == run_id)).one_or_none()
         if run is None:
             raise NotFound(f"there is no run {run_id}")
@@ -110,6 +113,7 @@ class Notices(OnDatabase):
 
     @reading
     def explanation(self, connection: Connection, run: RunRecord) -> Explanation | None:
+        """Return why the run ended; None for an open run, and for a success."""
         (explained_run,) = with_explanations(connection, [run])
         return explained_run.explanation
 

@@ -31,7 +31,7 @@ from crawler_lifecycle.ports import Acted
 columns = audit_findings.c
 MOST_DELETED = 1000  # rows deleted from a table by an audit: a long transaction would hold up writers
 NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")  # random, for the keys of open findings
-Subject = tuple[FindingKind, str]
+Subject = tuple[FindingKind, str]  # a finding's kind and subject
 TEXT_COLUMNS = ("message", "problem", "evidence", "action")
 REPORTED_COLUMNS = [columns.open_key, *(columns[name] for name in TEXT_COLUMNS)]
 
@@ -41,6 +41,7 @@ class SqlFindings(OnDatabase):
 
     @transaction
     def begin(self, tx: Connection, audit: AuditRef) -> None:
+        """Create the audit's row, unless an earlier try has created the row."""
         known = select(audits.c.audit_uid).where(audits.c.audit_uid == audit.audit_uid)
         if tx.scalar(known) is None:
             values = {"audit_uid": audit.audit_uid, "began_at": audit.began_at, "complete": False, "parts": "{}"}
@@ -48,6 +49,7 @@ class SqlFindings(OnDatabase):
 
     @reading
     def acted(self, connection: Connection, findings: Collection[Subject]) -> Mapping[Subject, Acted]:
+        """Return how often and when audits acted on the given findings. Findings that are not open are left out."""
         subjects = {_open_key(*subject): subject for subject in findings}
         acts: dict[Subject, Acted] = {}
         for page in pages(sorted(subjects)):
@@ -59,6 +61,7 @@ class SqlFindings(OnDatabase):
         return acts
 
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
+        """Open a new row for every new finding, and update the rows of findings that are open already."""
         for page in pages(findings):
             try:
                 self._report(audit, page)
@@ -80,12 +83,14 @@ class SqlFindings(OnDatabase):
 
     @transaction
     def keep_open(self, tx: Connection, audit: AuditRef, subjects: Collection[Subject]) -> None:
+        """Mark findings that the audit could not judge as seen, so that `close` leaves them open."""
         last_seen = {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
         for page in pages(sorted(_open_key(*subject) for subject in subjects)):
             tx.execute(update(audit_findings).where(columns.open_key.in_(page)).values(last_seen))
 
     @transaction
     def close(self, tx: Connection, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
+        """Close the open findings of these kinds that the audit has not seen. Return how many were closed."""
         # a finding stays open if our audit has seen the finding, or if another audit has since our audit's beginning
         is_unseen = (columns.last_seen_by != audit.audit_uid, columns.last_seen_at < audit.began_at)
         is_open = (columns.closed_at.is_(None), columns.kind.in_(kinds))
@@ -115,6 +120,7 @@ class SqlFindings(OnDatabase):
 
     @reading
     def overview(self, connection: Connection, *, audits: int, findings: int) -> AuditOverview:
+        """Return the latest audits and findings; `audits` and `findings` limit their numbers."""
         return AuditOverview(
             audits=_audit_records(connection, audits),
             last_complete_at=_last_complete_audit(connection),

@@ -40,6 +40,7 @@ class Histories(OnDatabase):
     """The methods in `ports.Runs` for a run's states."""
 
     def create(self, new: NewRun) -> RunRecord:
+        """Return the workflow execution's run; create the run unless the run exists."""
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
             raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
         key = (new.workflow_id, new.first_execution_run_id)
@@ -109,6 +110,7 @@ class Histories(OnDatabase):
     def mark_look(
         self, tx: Connection, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
     ) -> None:
+        """Write a look's end: acknowledge its nudge and, if the cluster was observed (`known`), note the time."""
         column = histories.c
         latest_nudge = case((column.nudge_acknowledged < nudge, nudge), else_=column.nudge_acknowledged)
         assignments = [

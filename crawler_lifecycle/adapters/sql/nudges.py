@@ -22,6 +22,7 @@ class NudgeClaims(OnDatabase):
     """The methods in `ports.Claims` for nudges."""
 
     def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
+        """Return the next nudge for every given run that may be nudged. After an error, return the nudges so far."""
         claimed: list[Nudge] = []
         for uids in pages(sorted(set(run_uids))):
             try:
@@ -46,6 +47,7 @@ class NudgeClaims(OnDatabase):
 
     @reading
     def unanswered_nudges(self, connection: Connection) -> list[Nudge]:
+        """Return the last nudge of every open run that has not acknowledged this nudge."""
         is_unanswered = runs.nudge_sent > runs.nudge_acknowledged
         # a restored database also has runs from another installation, with another watcher
         is_own_open_run = (runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
@@ -54,6 +56,7 @@ class NudgeClaims(OnDatabase):
 
     @reading
     def open_among(self, connection: Connection, run_uids: Iterable[str]) -> set[str]:
+        """Return those run_uids whose run is not over."""
         open_uids: set[str] = set()
         for uids in pages(sorted(set(run_uids))):
             query = select(runs.run_uid).where(runs.run_uid.in_(uids), runs.status.in_(OPEN_STATUSES))

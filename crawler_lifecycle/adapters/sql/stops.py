@@ -23,6 +23,7 @@ class Stops(OnDatabase):
 
     @transaction
     def request_stop(self, tx: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
+        """Write a stop that came through a door. Raise Over if the run is over."""
         lock_run(tx, run_id)
         row = own_row(tx, run_id)
         if row.status.is_over:
@@ -34,6 +35,7 @@ class Stops(OnDatabase):
     def log_stop(
         self, tx: Connection, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
     ) -> Intent:
+        """Write a stop that the supervisor received, also for a run that is over. `ends_as`: reason if none is set."""
         fence(tx, run)
         return _write_stop(tx, run.run_id, stop, asked_at, ends_as)
 

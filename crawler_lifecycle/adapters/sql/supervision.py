@@ -43,15 +43,18 @@ class Supervision(OnDatabase):
 
     @reading
     def get(self, connection: Connection, run_id: int) -> RunRecord:
+        """Return the run. Raise NotFound without such a run, Conflict if another installation began the run."""
         own_row(connection, run_id)
         return run_record(connection, run_id)
 
     @reading
     def jobs_asked_at(self, connection: Connection, run_id: int) -> datetime | None:
+        """Return when the first job was asked to end; None without such a request."""
         return _time_of_first_event(connection, run_id, [StopPhase.JOBS_ASKED])
 
     @reading
     def stop_asked_at(self, connection: Connection, run_id: int) -> datetime | None:
+        """Return when the first stop was requested; None without a stop."""
         asked_at = _time_of_first_event(connection, run_id, STOP_EVENTS)
         if asked_at is None:
             return None
@@ -65,6 +68,7 @@ class Supervision(OnDatabase):
 
     @transaction
     def hold_limits(self, tx: Connection, run: RunRef, number: int, *, held: bool) -> Clock:
+        """Log that the limit clock stops (`held`) or goes on, once for a change's number. Return the clock."""
         fence(tx, run)
         end = run_row(tx, run.run_id).end_number
         line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": HELD_MESSAGES[held]}

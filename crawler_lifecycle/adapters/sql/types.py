@@ -107,7 +107,7 @@ def growing(name: str, clock: Callable[[], datetime]) -> Column[datetime]:
 
 
 class _LaterTime(FunctionElement[datetime]):
-    """SQL expression for the later of the first time and the second time plus a microsecond."""
+    """SQL expression for the later of two times, after the second time has got one more microsecond."""
 
     type = UtcDateTime()
     inherit_cache = True
