@@ -17,8 +17,9 @@ from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
-from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics, FailingWorkflows
+from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
 from crawler_lifecycle.services.background import in_background
+from crawler_lifecycle.services.failing_workflows import FailingWorkflows
 from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
@@ -56,7 +57,7 @@ async def _audit_keeping(
     )
     if health_server is not None:
         health_server.metrics.register(keeper.metrics)
-    return keeper.run(kept=await keeper.try_to_keep())
+    return keeper.run(has_schedule=await keeper.try_to_keep())
 
 
 def _failing_workflows(parts: Parts, engine: Engine, health_server: health.HealthServer | None) -> FailingWorkflows:

@@ -1,9 +1,10 @@
 """Stream a folder into a zip, whatever the folder contains.
 
-Files are put under `files/`. Beside them `manifest.json` lists every file with size and SHA-256, and all entries left
-out: links and special files are not followed, and unreadable entries or names do not stop the writer. The same folder
-gives the same bytes. Memory grows neither with the files' size nor with their number, except for the names in one
-folder at a time.
+The zip has the folder's files under `files/`, and a `manifest.json`. The manifest lists every file with its size and
+SHA-256, and every entry that was left out: links, special files, and entries that cannot be read or named.
+
+The same folder gives the same bytes. Memory grows neither with the files' size nor with their number, except for the
+names in one folder at a time.
 """
 
 import errno
@@ -24,19 +25,19 @@ from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.adapters.zip_parts import RULE, Measured, Sink, archived_name, keep_entries_in
 from crawler_lifecycle.ports import Archive, Progress
 
-CHUNK = 1024 * 1024
-NEEDS_ZIP64 = 1024**3  # a file with more bytes is begun with zip64: otherwise `zipfile` fails at 2 GiB
-FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+CHUNK = 1024 * 1024  # bytes read at once
+NEEDS_ZIP64 = 1024**3  # bytes; a larger file is begun in the format zip64: otherwise `zipfile` fails at 2 GiB
+FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # a zip can hold no earlier time, and no time after LAST_ZIP_YEAR
 LAST_ZIP_YEAR = 2107
-LONGEST_NAME = 0xFFFF  # an entry whose name in the zip has more bytes is left out
+LONGEST_NAME = 0xFFFF  # bytes; an entry with a longer name in the zip is left out
 REPORT_SECONDS = 1.0  # while no bytes are copied, the progress is reported once in this time
-MOST_SHOWN = 5  # the run's timeline names at most so many of the entries left out
-LONGEST_SHOWN = 100  # the timeline cuts off such a name after so many characters
-DEEPEST = 300  # a folder below so many folders is left out: every folder on the way is an open file and a call
+MOST_SHOWN = 5  # the run's timeline names at most 5 of the entries left out
+LONGEST_SHOWN = 100  # characters of each of these names; the rest is cut off
+DEEPEST = 300  # a folder inside 300 folders is left out: every folder on the way takes an open file and a nested call
 # error numbers of entries that are left out, with the reason in the manifest; any other error ends the archive
-NOT_READABLE = {
+REASONS_LEFT_OUT = {
     errno.ENOENT: "vanished",
-    errno.ENOTDIR: "vanished",  # replaced in the meantime
+    errno.ENOTDIR: "vanished",  # a file has replaced the folder since the listing
     errno.ELOOP: "link",
     errno.EMLINK: "link",
     errno.EACCES: "not readable",
@@ -95,24 +96,28 @@ class ArchiveWriter:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno not in NOT_READABLE:
+            if error.errno not in REASONS_LEFT_OUT:
                 raise
             return
         self._add_content(Path(), descriptor)
 
     def _add_content(self, inside: Path, descriptor: int) -> None:
-        """Add a folder's files, then its folders, by relative steps: a path may be too long to be opened."""
+        """Add the open folder's files, then its folders. `inside` is the folder's path in the archived folder.
+
+        Every file and folder is opened relative to its own folder, since a whole path may be too long to be opened.
+        """
         try:
-            names, folders = self._list(descriptor)
+            names, folders = self._sorted_entries(descriptor)
             for name in names:
                 self._add_file(str(inside / name), name, descriptor)
             for name in folders:
-                if (deeper := self._open_folder(inside / name, name, descriptor)) is not None:
-                    self._add_content(inside / name, deeper)
+                subfolder = self._open_folder(inside / name, name, descriptor)
+                if subfolder is not None:
+                    self._add_content(inside / name, subfolder)
         finally:
             os.close(descriptor)
 
-    def _list(self, folder: int) -> tuple[list[str], list[str]]:
+    def _sorted_entries(self, folder: int) -> tuple[list[str], list[str]]:
         """Return the names of files and of folders. A link counts as a file, and is left out at its opening."""
         names, folders = list[str](), list[str]()
         with os.scandir(folder) as entries:
@@ -131,13 +136,13 @@ class ArchiveWriter:
         try:
             return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         except OSError as error:
-            if error.errno not in NOT_READABLE:
+            if error.errno not in REASONS_LEFT_OUT:
                 raise
-            self._manifest.add_left_out(escaped, NOT_READABLE[error.errno])
+            self._manifest.add_left_out(escaped, REASONS_LEFT_OUT[error.errno])
             return None
 
     def _report_if_silent(self) -> None:
-        """Report the progress once in REPORT_SECONDS where no bytes are copied for long, as in a million links."""
+        """Report the progress if the last call is REPORT_SECONDS ago: a million links give no other progress."""
         now = time.monotonic()
         if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
@@ -153,9 +158,9 @@ class ArchiveWriter:
         try:
             descriptor = open_regular(name, folder=folder)
         except OSError as error:
-            if error.errno not in NOT_READABLE:
+            if error.errno not in REASONS_LEFT_OUT:
                 raise
-            self._manifest.add_left_out(escaped, NOT_READABLE[error.errno])
+            self._manifest.add_left_out(escaped, REASONS_LEFT_OUT[error.errno])
             return
         with os.fdopen(descriptor, "rb", buffering=0) as source:
             self._copy(escaped, source)
@@ -178,8 +183,9 @@ class ArchiveWriter:
         self.files += 1
         self._progress(self.files, self.bytes)
         after = os.fstat(source.fileno())
-        changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or copied != before.st_size
-        self._manifest.add_file(escaped, copied, digest.hexdigest(), changed=changed)
+        is_same_state = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+        has_changed = not is_same_state or copied != before.st_size
+        self._manifest.add_file(escaped, copied, digest.hexdigest(), changed=has_changed)
 
     def add_manifest(self) -> None:
         entry = zipfile.ZipInfo("manifest.json", FIRST_ZIP_TIME)
@@ -202,10 +208,10 @@ class _Manifest:
 
     def add_file(self, name: str, size: int, sha256: str, *, changed: bool) -> None:
         item: dict[str, object] = {"name": name, "size": size, "sha256": sha256}
-        _add_item(self._files, item | {"changed_while_read": True} if changed else item)
+        _append_item(self._files, item | {"changed_while_read": True} if changed else item)
 
     def add_left_out(self, name: str, reason: str) -> None:
-        _add_item(self._entries_left_out, {"name": name, "reason": reason})
+        _append_item(self._entries_left_out, {"name": name, "reason": reason})
         self.left_out += 1
         if self.left_out <= MOST_SHOWN:
             self.first_left_out.append(f"{name[:LONGEST_SHOWN]} ({reason})")
@@ -214,17 +220,17 @@ class _Manifest:
         """Yield the manifest's JSON; `files` and `size` are the number of files and the sum of their bytes."""
         # RULE tells readers of the manifest how names are escaped
         yield f'{{"count": {files},\n"bytes": {size},\n"names": {json.dumps(RULE)},\n"files": ['.encode()
-        yield from _content(self._files)
+        yield from _chunks_of(self._files)
         yield b'],\n"skipped": ['
-        yield from _content(self._entries_left_out)
+        yield from _chunks_of(self._entries_left_out)
         yield b"]}\n"
 
 
-def _add_item(items: IO[bytes], item: dict[str, object]) -> None:
+def _append_item(items: IO[bytes], item: dict[str, object]) -> None:
     items.write((b",\n" if items.tell() else b"\n") + json.dumps(item, ensure_ascii=False).encode())
 
 
-def _content(items: IO[bytes]) -> Iterator[bytes]:
+def _chunks_of(items: IO[bytes]) -> Iterator[bytes]:
     items.seek(0)
     while chunk := items.read(CHUNK):
         yield chunk
@@ -242,6 +248,7 @@ def _entry(name: str, status: os.stat_result) -> zipfile.ZipInfo:
 
 
 def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
+    """Return the time as a zip holds times; FIRST_ZIP_TIME for a time outside the zip's range."""
     try:
         at = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):  # outside the range for dates
@@ -256,6 +263,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError as error:
-        if error.errno not in NOT_READABLE:
+        if error.errno not in REASONS_LEFT_OUT:
             raise
         return False

@@ -39,7 +39,7 @@ class _Resources(Resources):
 
 
 class _Entry(Crawler):
-    """An entry as written by a person: unknown names and wrong types are errors."""
+    """An entry as written in the file: unknown fields and wrong types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -49,11 +49,11 @@ class _Entry(Crawler):
 
 
 class Catalogue:
-    """A catalogue gives the file's present entries, or the last good entries while the file is broken."""
+    """The file's present entries, or the last good entries while the file is broken. Every call reads the file."""
 
     @classmethod
     def load(cls, path: Path) -> "Catalogue":
-        """Load the file. Without a good file raise NotReady with a line that names file, entry and field."""
+        """Load the file. Raise NotReady for a broken file, in a message with file, entry and field."""
         content = _read(path)
         return cls(path, content, _parse(path, content))
 
@@ -74,7 +74,7 @@ class Catalogue:
         return entry
 
     def problem(self) -> str | None:
-        """Return the present file's problem if the last good content is in use instead."""
+        """Return why the last good entries are in use; None if the present file is good."""
         self._current()
         return self._problem
 
@@ -83,11 +83,11 @@ class Catalogue:
 
         A file that cannot be read or parsed leaves the entries as they are, and sets the problem.
         """
-        # the content is compared, not the file's time: two edits may come within a tick of the clock
         with self._lock:
-            content = None  # stands for an unreadable file, so that the next readable content counts as changed
+            content = None  # if the file cannot be read now, the next readable content counts as changed
             try:
                 content = _read(self._path)
+                # contents are compared, and not the file's times: two edits may have the same time
                 if content != self._content:
                     self._entries = _parse(self._path, content)
                     self._problem = None
@@ -122,6 +122,7 @@ def problems_of(path: Path) -> list[str]:
 
 
 def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
+    """Yield the entry's problems. The first part of a command is the program."""
     try:
         entry = _entry(path, name, table)
     except NotReady as error:
@@ -131,8 +132,8 @@ def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
         return  # programs and files are in the image
     if shutil.which(entry.command[0]) is None:
         yield f"{path}: crawlers.{name}: command: there is no program {entry.command[0]!r} on this machine"
-    for written, part in zip(table["command"], entry.command, strict=True):
-        if written.startswith("{catalogue_folder}") and not Path(part).exists():
+    for written_part, part in zip(table["command"], entry.command, strict=True):
+        if written_part.startswith("{catalogue_folder}") and not Path(part).exists():
             yield f"{path}: crawlers.{name}: command: there is no file {part}"
 
 
@@ -141,7 +142,7 @@ def _parse(path: Path, content: bytes) -> dict[str, Crawler]:
 
 
 def _tables(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the tables [crawlers.NAME] by name. Raise NotReady for no TOML, no such table, or anything else beside."""
+    """Return the tables [crawlers.NAME] by name. Raise NotReady if there are none, or other tables, or no TOML."""
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -155,6 +156,7 @@ def _tables(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _entry(path: Path, name: str, table: Any) -> Crawler:
+    """Return the entry. Raise NotReady for a field that is not valid."""
     try:
         return _validated(path, name, table)
     except BadInput as error:
@@ -175,7 +177,7 @@ def _validated(path: Path, name: str, table: Any) -> Crawler:
 
 
 def _expanded(path: Path, part: str) -> str:
-    # one pass, because the folder's own name may contain braces
+    """Replace the braces in a part of a command, in one pass: the folder's name may itself contain such braces."""
     meanings = {"{python}": sys.executable, "{catalogue_folder}": str(path.resolve().parent)}
     return re.sub("|".join(map(re.escape, meanings)), lambda match: meanings[match[0]], part)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady
 
-PROBE = bytes(256 * 1024)  # is written to each disk; an empty file would reveal no quota
-ENOUGH = 64 << 20  # a disk with fewer free bytes is reported
+PROBE = bytes(256 * 1024)  # content of a test file; an empty file would reveal no quota
+ENOUGH = 64 << 20  # bytes; a disk with less free space is reported
 
 
 def check_room(folders: Iterable[Path]) -> str:
-    """Return the free space of every existing folder, in words, after writing a file there.
+    """Return a line with the free space of every existing folder, after writing a test file there.
 
-    Free space alone reveals neither quotas nor errors. Raise NotReady if a folder takes no file, or has so little room
-    that the next run may fill the folder.
+    The free space alone reveals neither quotas nor errors. Raise NotReady if a file cannot be written in a folder, or
+    if the folder's disk has less free space than ENOUGH. Absent folders are left out.
     """
     existing = [folder for folder in dict.fromkeys(folders) if _exists(folder)]
     free = {folder: _room_in(folder) for folder in existing}
@@ -23,7 +23,7 @@ def check_room(folders: Iterable[Path]) -> str:
 
 
 def _exists(folder: Path) -> bool:
-    """Return whether the folder exists. Raise NotReady if a failing disk or a missing right leaves that open."""
+    """Return whether the folder exists. Raise NotReady if a failing disk or a missing right prevents the answer."""
     try:
         return folder.is_dir()
     except OSError as error:
@@ -31,7 +31,7 @@ def _exists(folder: Path) -> bool:
 
 
 def _room_in(folder: Path) -> int:
-    """Return the free bytes, after writing a file. Raise NotReady if that fails, or for less than ENOUGH."""
+    """Return the free bytes, after writing a test file. Raise NotReady if the write fails, or for less than ENOUGH."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(PROBE)

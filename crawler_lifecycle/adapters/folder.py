@@ -17,11 +17,11 @@ from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 
-FLUSHED_AT_ONCE = 256 << 20  # the zip goes to disk whenever so many bytes of the run's files have been read
+FLUSH_BYTES = 256 << 20  # the zip is flushed to disk whenever so many bytes of the run's files have been read
 
 
 class FolderExporter:
-    """FolderExporter appends the events to `events.jsonl`, and writes the archives beside that file."""
+    """Exporter that appends the events to `events.jsonl`, and writes the archives beside this file."""
 
     def __init__(self, files: Path, exports: Path) -> None:
         self._files = files.absolute()
@@ -34,7 +34,7 @@ class FolderExporter:
         return str(self._exports / archive_name(checked_uid(run_uid), end))
 
     def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
-        """Write the archive, which appears when complete. Return its figures, or None if the run left no files."""
+        """Write the archive, under its name only when complete. Return its figures; None if the run left no files."""
         destination = Path(self.destination(run_uid, end))
         folder = files_of(self._files, run_uid)
         if folder is None:
@@ -74,14 +74,14 @@ class FolderExporter:
 
     @contextmanager
     def _draft(self, run_uid: str) -> Iterator[Path]:
-        """Yield a new path for the zip, and remove the run's drafts that a killed process left behind.
+        """Yield a new draft, a file for the zip, and remove the run's abandoned drafts, left by killed processes.
 
-        Two exports at once do no harm, since each has its own draft: the last export replaces an equal file. The draft
-        is locked while its process lives.
+        A draft is locked while its process lives. Two exports at once do no harm, since each has its own draft: the
+        second export replaces the first archive by an equal archive.
         """
         self._exports.mkdir(parents=True, exist_ok=True)
-        for old in self._exports.glob(f".{run_uid}.*.part"):
-            _remove_if_abandoned(old)
+        for earlier_draft in self._exports.glob(f".{run_uid}.*.part"):
+            _remove_if_abandoned(earlier_draft)
         draft, lock = _new_draft(self._exports, run_uid)
         try:
             draft.chmod(0o644)
@@ -93,18 +93,18 @@ class FolderExporter:
 
 @dataclass
 class _FlushingProgress:
-    """Report progress, and write the file to disk now and then.
+    """Report progress, and flush the file to disk after every FLUSH_BYTES.
 
-    A single write at the end could take so long that the worker would be taken for dead.
+    A single flush at the end could take so long that the worker would be taken for dead.
     """
 
     file: IO[bytes]
     progress: Progress
-    flushed: int = 0
+    flushed_at: int = 0
 
     def __call__(self, files: int, bytes_done: int) -> None:
-        if bytes_done - self.flushed >= FLUSHED_AT_ONCE:
-            self.flushed = bytes_done
+        if bytes_done - self.flushed_at >= FLUSH_BYTES:
+            self.flushed_at = bytes_done
             self.file.flush()
             os.fsync(self.file.fileno())
         self.progress(files, bytes_done)
@@ -117,7 +117,7 @@ def _new_draft(folder: Path, run_uid: str) -> tuple[Path, int]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if Path(name).exists():
             return Path(name), descriptor
-        os.close(descriptor)  # another process removed the draft before it was locked: make another draft
+        os.close(descriptor)  # another process has removed the draft before the lock: create another draft
 
 
 def _remove_if_abandoned(draft: Path) -> None:

@@ -16,7 +16,7 @@ import httpx
 
 from crawler_lifecycle.errors import NotReady
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # never through a proxy
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # hosts reached without a proxy
 MOST_CONNECTIONS = 100  # also the number of threads for name lookups
 
 
@@ -45,7 +45,7 @@ class HttpClient:
     def request(self, method: str, url: str, *, largest_answer: int, **content: Any) -> Answer:
         """Send the request and return the answer. Raise httpx.HTTPError for no answer in time, or an answer too large.
 
-        `largest_answer` limits the bytes of the decoded body; with 0 the body is not read.
+        `largest_answer` limits the decoded body in bytes; with 0 the body is not read and stays empty.
         """
         request = self._request(method, url, largest_answer, content)
         return asyncio.run_coroutine_threadsafe(request, self._loop).result()

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.errors import Refused, TemporaryError
 
-LONGEST_STRING = 128 * 1024 - 1  # Linux starts no program with a longer argument or variable
-# If neither a request nor its catalogue entry has a grace period, the job gets this time from SIGTERM to SIGKILL.
-# Requests for runs always have a grace period; other callers may omit the field, and a deadline has to end a deaf
-# program all the same.
+LONGEST_STRING = 128 * 1024 - 1  # bytes; Linux starts no program with a longer argument or variable
+# The grace period, from SIGTERM to SIGKILL, if neither a request nor its catalogue entry has one. Requests for runs
+# always have a grace period. Other callers may omit the field, and a deadline has to end even a program that ignores
+# SIGTERM.
 GRACE_SECONDS = 30
 
 
@@ -40,7 +40,7 @@ def grace_seconds(request: DeploymentRequest) -> int:
 
 
 def arguments_of(request: DeploymentRequest) -> list[str]:
-    """Return the request's arguments as the command's last words; none if the crawler has no flag for arguments."""
+    """Return the request's arguments as the last parts of the command; no parts if the crawler has no argument flag."""
     flag = request.crawler.argument_flag
     if not flag:
         return []
@@ -48,7 +48,7 @@ def arguments_of(request: DeploymentRequest) -> list[str]:
 
 
 def environment_of(request: DeploymentRequest, files: str, result: str) -> dict[str, str]:
-    """Return the job's variables, which win over equal names in the catalogue entry.
+    """Return the job's environment: the catalogue entry's variables, and above them our CRAWL_ variables.
 
     `files` is the folder for the run's files, `result` the file for the crawl's result.
     """

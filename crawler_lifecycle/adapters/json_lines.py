@@ -6,11 +6,14 @@ from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
-LOOK_BACK = 1024 * 1024  # the identity is searched for in so many last bytes of the file
+LOOK_BACK = 1024 * 1024  # bytes at the file's end in which `append_once` searches for the line's identity
 
 
 def append_once(path: Path, line: str, identity: str) -> bool:
-    """Append the line durably unless one of the latest lines contains its identity. Return whether it was appended."""
+    """Append the line durably unless one of the latest lines contains the identity, the line's unique id.
+
+    Return whether the line was appended.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -26,12 +29,12 @@ def append_once(path: Path, line: str, identity: str) -> bool:
 def _append(descriptor: int, line: str, identity: str) -> bool:
     """Append as `append_once` says, after a line break if the file ends with a line that a crash cut off."""
     size = os.fstat(descriptor).st_size
-    latest = os.pread(descriptor, LOOK_BACK, max(0, size - LOOK_BACK))
-    # only whole lines count: a line cut off by a crash is useless to a reader
-    if any(identity.encode() in earlier_line for earlier_line in latest.split(b"\n")[:-1]):
+    file_end = os.pread(descriptor, LOOK_BACK, max(0, size - LOOK_BACK))
+    *whole_lines, cut_off_line = file_end.split(b"\n")
+    # the last line does not count if a crash cut off this line: no reader can use the line
+    if any(identity.encode() in whole_line for whole_line in whole_lines):
         return False
-    cut_off = latest and not latest.endswith(b"\n")
-    content = (b"\n" if cut_off else b"") + line.encode() + b"\n"
+    content = (b"\n" if cut_off_line else b"") + line.encode() + b"\n"
     if os.write(descriptor, content) != len(content):
         raise OSError(0, "the disk is full")
     os.fsync(descriptor)
@@ -39,7 +42,7 @@ def _append(descriptor: int, line: str, identity: str) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise NotReady if a file cannot be created in this folder, or the folder itself cannot."""
+    """Raise NotReady if the rights do not allow to create a file in this folder, or an absent folder itself."""
     existing = folder.absolute()
     while not existing.exists():
         existing = existing.parent

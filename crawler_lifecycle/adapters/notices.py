@@ -10,6 +10,8 @@ logger = logging.getLogger("crawler_lifecycle.notices")
 
 
 class FilePusher:
+    """Pusher that writes every notice once, as a line of JSON to the file and as a sentence to the log."""
+
     name = "file"
 
     def __init__(self, path: Path) -> None:
@@ -26,6 +28,6 @@ class FilePusher:
 
 def _sentence(notice: Notice) -> str:
     tasks = ", ".join(f"{count} {status}" for status, count in notice.tasks.items() if count)
-    why = f" ({notice.reason})" if notice.reason else ""
-    more = f"; {notice.explanation.text}" if notice.explanation else ""
-    return f"{notice.crawler} {notice.kind}: {notice.status}{why}; tasks: {tasks or 'none'}{more}"
+    reason = f" ({notice.reason})" if notice.reason else ""
+    explanation = f"; {notice.explanation.text}" if notice.explanation else ""
+    return f"{notice.crawler} {notice.kind}: {notice.status}{reason}; tasks: {tasks or 'none'}{explanation}"

@@ -1,6 +1,6 @@
-"""Safe opening of files in places where a crawl may have put a pipe, link or device; the folder with a run's files.
+"""Safe opening of files and folders that a crawler may have replaced by a pipe, link or device.
 
-A pipe's reader waits for a writer, perhaps for ever. A link leads anywhere.
+A reader of a pipe would wait for a writer, perhaps for ever. A link may lead to any file of the machine.
 """
 
 import errno
@@ -11,6 +11,7 @@ from pathlib import Path
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import Refused, TemporaryError
 
+# errors of `open` for links, pipes, devices and folders
 OTHER_KINDS = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP, errno.EISDIR)
 
 
@@ -19,7 +20,10 @@ class NotRegular(OSError):
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
-    """Open a regular file without blocking and without following a link. Return the descriptor."""
+    """Open a regular file without blocking and without following a link. Return the descriptor.
+
+    `folder` is an open folder to which `path` is relative. Raise NotRegular for any other kind of file.
+    """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
     except OSError as error:
@@ -38,7 +42,7 @@ def _not_regular(number: int, path: str | Path) -> NotRegular:
 
 
 def files_of(folder: Path, run_uid: str) -> Path | None:
-    """Return the run's folder, or None without files. Refuse a link."""
+    """Return the folder with the run's files; None if there is no such folder. Raise Refused for a link."""
     files = folder / checked_uid(run_uid)
     try:
         if files.is_symlink():

@@ -1,8 +1,8 @@
 """Client for a scheduler service, ours or a company's: `ports.Deployer` over HTTP.
 
-Only an answer that is final by the service's contract is a permanent error. Any other answer (a time-out, a proxy's
-page, a wrong token, a wrong address) says nothing about the request: the caller asks again once an operator has mended
-the obstacle, and no run ends because of it.
+Only an answer that is final by the service's contract is a permanent error. Any other problem (a time-out, a proxy's
+page, a wrong token, a wrong address) says nothing about the request: the error is temporary, the caller repeats the
+request until an operator has mended the problem, and no run ends because of the problem.
 """
 
 from contextlib import suppress
@@ -25,9 +25,9 @@ from crawler_lifecycle.logs import without_credentials
 
 M = TypeVar("M", bound=BaseModel)
 
-FINAL = (400, 413, 422)
+REFUSING_STATUSES = (400, 413, 422)  # final answers to a deployment
 WRONG_TOKEN = (401, 403)
-LARGEST_ANSWER = 16 << 20
+LARGEST_ANSWER = 16 << 20  # bytes
 
 
 class SchedulerClient:
@@ -50,7 +50,8 @@ class SchedulerClient:
         self._http.close()
 
     def crawler(self, name: str) -> Crawler:
-        answer = self._ask("GET", "/v1/crawler", params={"name": name})
+        """Return the crawler's entry. Raise BadInput if the service's catalogue has no good entry with this name."""
+        answer = self._request("GET", "/v1/crawler", params={"name": name})
         if answer.status in (404, 422) and (problem := _problem(answer)) and problem.field:
             raise BadInput("crawler", problem.detail)
         return self._result(Crawler, answer)
@@ -59,11 +60,11 @@ class SchedulerClient:
         return self._names().crawlers
 
     def only_installation(self) -> str | None:
-        """Return the one installation that the service deploys for. None: any, or the service does not say."""
+        """Return the installation for which the service deploys; None for all installations, or without an answer."""
         return self._names().installation
 
     def crawlers(self) -> list[Crawler]:
-        """Return the catalogue without entries removed meanwhile."""
+        """Return the catalogue's entries, without entries that were removed after the list of names was read."""
         crawlers = []
         for name in self.crawler_names():
             with suppress(BadInput):
@@ -72,10 +73,10 @@ class SchedulerClient:
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         headers = {"Content-Type": "application/json", "Idempotency-Key": request.key}
-        answer = self._ask("POST", "/v1/deployments", content=request.model_dump_json(), headers=headers)
+        answer = self._request("POST", "/v1/deployments", content=request.model_dump_json(), headers=headers)
         if answer.status == 409 and (problem := _problem(answer)):
             raise Conflict(problem.detail)
-        if answer.status in FINAL and (problem := _problem(answer)):
+        if answer.status in REFUSING_STATUSES and (problem := _problem(answer)):
             detail = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
             raise Refused(detail, cause=problem.cause)
         deployment = self._result(Deployment, answer)
@@ -84,13 +85,16 @@ class SchedulerClient:
         return deployment
 
     def check(self) -> str:
-        """Return a line about the service. Raise NotReady for a wrong token: other calls only retry."""
-        ready = self._ask("GET", "/readyz")
+        """Return a line about the service. Raise NotReady for a wrong token or a broken catalogue.
+
+        In other calls a wrong token is a temporary error, so that callers repeat the request.
+        """
+        ready = self._request("GET", "/readyz")
         if ready.status != 200:
-            raise self._unusable(ready)
-        answer = self._ask("GET", "/v1/crawlers")
+            raise self._unusable_answer(ready)
+        answer = self._request("GET", "/v1/crawlers")
         if answer.status in WRONG_TOKEN:
-            raise NotReady(self._unusable(answer).message)
+            raise NotReady(self._unusable_answer(answer).message)
         names = self._result(CrawlerNames, answer)
         line = f"scheduler service at {self._url}, {len(names.crawlers)} crawlers in its catalogue"
         if names.problem:
@@ -98,9 +102,9 @@ class SchedulerClient:
         return line
 
     def _names(self) -> CrawlerNames:
-        return self._result(CrawlerNames, self._ask("GET", "/v1/crawlers"))
+        return self._result(CrawlerNames, self._request("GET", "/v1/crawlers"))
 
-    def _ask(self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any) -> Answer:
+    def _request(self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any) -> Answer:
         headers = self._headers | (headers or {})
         try:
             return self._http.request(
@@ -113,8 +117,9 @@ class SchedulerClient:
             ) from error
 
     def _result(self, model: type[M], answer: Answer) -> M:
+        """Return the model in the answer. Raise TemporaryError for an answer without the model."""
         if answer.status not in (200, 201):
-            raise self._unusable(answer)
+            raise self._unusable_answer(answer)
         try:
             return model.model_validate_json(answer.body)
         except ValidationError as error:
@@ -123,7 +128,8 @@ class SchedulerClient:
                 "does it keep to its contract?"
             ) from error
 
-    def _unusable(self, answer: Answer) -> TemporaryError:
+    def _unusable_answer(self, answer: Answer) -> TemporaryError:
+        """Return the error for an answer with another status than success."""
         service = f"the scheduler service at {self._url} answers {answer.status}"
         if answer.status in WRONG_TOKEN:
             return TemporaryError(f"{service}: CRAWLER_SCHEDULER__TOKEN is not the token of the service")

@@ -1,12 +1,12 @@
-"""Parts of a zip: its list of entries in a file, the names of its files, and a sink that counts and hashes its bytes.
+"""Helpers of `archive` for zips: a list of entries in a file, names of files, and a sink that hashes the zip's bytes.
 
-`zipfile` keeps an object for every entry, half a kilobyte, for the zip's directory at the end. `zipfile` only appends
-to this list, counts the list, and reads the list once from the beginning. So a file can stand in for the list, and
-memory does not grow with the number of files.
+`zipfile` keeps an object of half a kilobyte for every entry in a list, for the zip's directory at the end. `zipfile`
+only appends to this list, counts its items, and reads the list once from the beginning. So a file can stand in for the
+list, and memory does not grow with the number of files.
 
-Names in the archive are text that every unzip program accepts, and that gives back the original bytes. These bytes
-become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with a meaning for
-folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.
+Names in the archive are texts that every unzip program accepts, and that readers can turn back into the original bytes.
+Three kinds of bytes become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with
+a meaning for folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.
 """
 
 import hashlib
@@ -25,6 +25,8 @@ def keep_entries_in(file: IO[bytes], archive: zipfile.ZipFile) -> None:
 
 
 class _Entries(list[zipfile.ZipInfo]):
+    """A list that keeps its items in a file, for the three uses that `zipfile` makes of the list."""
+
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._count = 0
@@ -52,7 +54,7 @@ class _EmptyDict(dict[str, zipfile.ZipInfo]):
 # the archive's manifest tells readers how names are escaped
 RULE = "a byte of a name that not every system takes is % and two hexadecimal digits; percent-decoding gives the name"
 TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
-# `surrogateescape` decodes a byte outside UTF-8 to such a character
+# characters to which `surrogateescape` decodes bytes outside UTF-8, with their escapes
 NOT_UTF8 = {0xDC00 + byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
 
 
@@ -71,7 +73,7 @@ class Sink(Protocol):
 
 
 class Measured:
-    """Pass bytes on, count and hash them. There is no seek, so no byte changes after it was hashed."""
+    """Sink that passes bytes on to another sink, counts and hashes them. Without a seek no hashed byte changes."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

@@ -13,6 +13,8 @@ from crawler_lifecycle.errors import NotReady
 if TYPE_CHECKING:
     from crawler_lifecycle.services.api.tokens import Tokens
 
+SCOPES = click.Choice(["read", "operate"])  # rights for a token: only `operate` allows changes
+
 
 @click.group("db", cls=Commands)
 def database() -> None:
@@ -33,8 +35,8 @@ def upgrade(state: Path | None, as_json: bool) -> None:
     from crawler_lifecycle.adapters.sql.schema import REVISION
     from crawler_lifecycle.control.installation import locate
 
-    located = locate(state)
-    settings = located.settings
+    target = locate(state)
+    settings = target.settings
     if settings.database.url is None:
         try:
             settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,11 +44,11 @@ def upgrade(state: Path | None, as_json: bool) -> None:
             raise NotReady(
                 f"{settings.state} cannot be the state folder: {error.strerror}; choose another with --state"
             ) from error
-    installation = migrate.upgrade(settings.database_url)
+    installation_id = migrate.upgrade(settings.database_url)
     if as_json:
-        print_json({"database": located.database_name, "revision": REVISION, "installation": installation})
+        print_json({"database": target.database_name, "revision": REVISION, "installation": installation_id})
     else:
-        click.echo(f"{located.database_name} is at revision {REVISION}, installation {installation}")
+        click.echo(f"{target.database_name} is at revision {REVISION}, installation {installation_id}")
 
 
 @click.command()
@@ -85,16 +87,14 @@ def accept_namespace(state: Path | None, as_json: bool) -> None:
     if not isinstance(cluster, KnowsItsPlace):
         raise BadInput("CRAWLER_CLUSTER__KIND", "jobs do not run on Kubernetes: there is no namespace to accept")
     before, now = cluster.accept_place()
+    earlier_uid = before.namespace_uid if before else None
     if as_json:
-        print_json({"before": before and before.namespace_uid, "now": now.namespace_uid, "namespace": now.namespace})
+        print_json({"before": earlier_uid, "now": now.namespace_uid, "namespace": now.namespace})
     elif before == now:
         click.echo(f"namespace {now.namespace} ({now.namespace_uid}) was known already")
     else:
-        known = f", before it was {before.namespace} ({before.namespace_uid})" if before else ""
-        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) is the one of this installation now{known}")
-
-
-SCOPES = click.Choice(["read", "operate"])
+        earlier = f", before it was {before.namespace} ({before.namespace_uid})" if before else ""
+        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) is the one of this installation now{earlier}")
 
 
 @click.group("token", cls=Commands)

@@ -47,33 +47,36 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
 
 
 def _show(control: "Control", *, as_json: bool) -> int:
+    """Print the findings of the last audits and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import overview_lines
 
     overview = control.audits.overview()
     print_answer(overview, overview_lines, as_json=as_json)
-    every = control.installation.settings.audit.every_seconds
-    if problem := _problem_if_late(overview, every):
+    period = control.installation.settings.audit.every_seconds
+    if problem := _problem_if_late(overview, period):
         click.echo(problem, err=True)
         return NOT_READY
     return DISAGREES if any(overview.open.values()) else OK
 
 
-def _problem_if_late(overview: "AuditOverview", every: int) -> str | None:
+def _problem_if_late(overview: "AuditOverview", period: int) -> str | None:
+    """Return the problem if no audit was complete for several periods; None also if the period is 0 (switched off)."""
     from crawler_lifecycle.control.audits import PERIODS_UNTIL_LATE
 
-    if not every:
+    if not period:
         return None
-    last = overview.last_complete_at
-    if last is None:
+    completed_at = overview.last_complete_at
+    if completed_at is None:
         return (
             "no audit was complete yet: start a worker, which runs audits by a schedule, or `crawlctl audit --repair`"
         )
-    if datetime.now(UTC) - last > PERIODS_UNTIL_LATE * timedelta(seconds=every):
+    if datetime.now(UTC) - completed_at > PERIODS_UNTIL_LATE * timedelta(seconds=period):
         return "no audit was complete lately: `crawlctl doctor` says whether a worker runs"
     return None
 
 
 def _audit_now(control: "Control", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
+    """Run an audit, print the report, and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import report_lines
     from crawler_lifecycle.contract.audits import AuditRequest
 
@@ -84,7 +87,8 @@ def _audit_now(control: "Control", *, repair: bool, remove_unknown_jobs: bool, a
 
 
 def _status(report: "AuditReport") -> int:
+    """Return the exit status: DISAGREES if there are more findings than repairs. A dry run repairs nothing."""
     if not report.is_complete:
         return NOT_READY
-    acted = sum(part.acted for part in report.parts.values())
-    return DISAGREES if report.findings_count > acted else OK
+    repairs = sum(part.acted for part in report.parts.values())
+    return DISAGREES if report.findings_count > repairs else OK

@@ -1,4 +1,4 @@
-"""Shared by all commands: options with their types, and functions for printing."""
+"""Helpers of all commands: options with their types, access to an installation, and functions for printing."""
 
 import getpass
 import os
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.reading import RunReader
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+CONTROL_CODES = (*range(32), *range(127, 160))
+REPLACEMENTS = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"}
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
 class Duration(click.ParamType[int]):
-    """A time as `90`, `30s`, `2h` or `1h30m`, in seconds."""
+    """An option's duration such as `90`, `30s`, `2h` or `1h30m`; the value is the number of seconds."""
 
     name = "duration"
 
@@ -37,6 +38,8 @@ class Duration(click.ParamType[int]):
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):
+    """An option of the form `name=value`; the value may be empty and may contain `=`."""
+
     name = "name=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
@@ -47,6 +50,8 @@ class KeyValue(click.ParamType[tuple[str, str]]):
 
 
 class Folder(click.Path):
+    """A folder's path. An empty text is refused: as a path, it would mean the present folder."""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value).strip():
             self.fail("expected the path of a folder", param, ctx)
@@ -70,13 +75,14 @@ def standard_options(command: Command) -> Command:
 
 
 def open_control(state: Path | None) -> "Control":
+    """Return all commands for the installation."""
     from crawler_lifecycle.control.control import Control
 
     return Control.open(state)
 
 
 def open_reader(state: Path | None) -> "RunReader":
-    """Open a reader for runs. Reading needs no Temporal client, so the command starts sooner."""
+    """Return the commands that only read runs. Their modules import no Temporal client, so they start sooner."""
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.reading import RunReader
 
@@ -90,7 +96,7 @@ def print_json(value: Any) -> None:
 
 
 def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
-    """Print the answer as JSON, or as lines of text by the function `lines`."""
+    """Print the answer as JSON, or as text: the function `lines` turns the answer into lines."""
     if as_json:
         print_json(answer)
     else:
@@ -99,7 +105,7 @@ def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json:
 
 
 def user_name() -> str:
-    """Return the user's login name. A user id without a name, as in a container, is a number."""
+    """Return the user's login name; in a container the user may have no name: then return the number of the user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError before Python 3.13
@@ -111,14 +117,18 @@ def crawlctl_command() -> str:
     program, folder = Path(sys.executable).with_name("crawlctl"), Path.cwd()
     if shutil.which("crawlctl") or not program.exists():
         return "crawlctl"
-    # in the program's own folder, the relative path is a bare name: a shell would not find the program
-    return str(program.relative_to(folder) if folder in program.parents[1:] else program)
+    # relative to the program's own folder, the path is only a name, and a shell would not find the program
+    is_relative_path_usable = folder in program.parents[1:]
+    return str(program.relative_to(folder) if is_relative_path_usable else program)
 
 
 def plain(value: Any) -> Any:
-    """Return the value with texts without control characters: a crawl's output must not control the terminal."""
+    """Return the value with all control characters replaced: a crawl's output must not control the terminal.
+
+    Texts are replaced in mappings, lists, tuples and pydantic models, too.
+    """
     if type(value) is str:
-        return value.replace("\r\n", "\n").translate(UNPRINTABLE)
+        return value.replace("\r\n", "\n").translate(REPLACEMENTS)
     if isinstance(value, Mapping):
         return {plain(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

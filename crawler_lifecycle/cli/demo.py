@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
     from crawler_lifecycle.services.embedded.stack import Stack
 
-CRAWLER = "bookshop"
+CRAWLER = "bookshop"  # in the catalogue of the examples
 TASKS = 4
 
 
@@ -41,14 +41,14 @@ def demo(results: Path, as_json: bool) -> None:
 
     if not (EXAMPLES / "catalogue.toml").exists():
         raise NotReady(f"the examples are not in {EXAMPLES}: the demo runs in a checkout")
-    _forget_settings()
+    _remove_settings()
     with _temporary_folder() as folder:
         state = Path(folder).resolve() / "state"
         with owned(state):
             plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
             stack = Stack(plan, print_to_stderr if as_json else print_line, temporary=True)
-            code = asyncio.run(_demo(stack, results, as_json=as_json))
-    raise click.exceptions.Exit(code)
+            status = asyncio.run(_demo(stack, results, as_json=as_json))
+    raise click.exceptions.Exit(status)
 
 
 def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
@@ -58,8 +58,8 @@ def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
         raise NotReady(f"the demo needs a temporary folder: {error.strerror}; set TMPDIR") from error
 
 
-def _forget_settings() -> None:
-    """Remove the settings of another installation from the environment: the demo shows the embedded profile."""
+def _remove_settings() -> None:
+    """Remove all settings from the environment: the demo must not use another installation."""
     from crawler_lifecycle.control.installation import TEMPORAL
     from crawler_lifecycle.settings import PREFIX
 
@@ -69,6 +69,7 @@ def _forget_settings() -> None:
 
 
 async def _demo(stack: "Stack", results: Path, *, as_json: bool) -> int:
+    """Run the demo until its end or a signal, and return the exit status."""
     from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 
     try:
@@ -79,61 +80,66 @@ async def _demo(stack: "Stack", results: Path, *, as_json: bool) -> int:
 
 
 async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
+    """Start the stack, run the crawl, copy and print the results, and return the exit status."""
     from crawler_lifecycle.cli.screen import follow
     from crawler_lifecycle.contract.requests import RunRequest
     from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 
-    tell = print_to_stderr if as_json else print_line
-    tell(f"Starting Temporal, the scheduler service, dispatcher, watcher, API and worker in {stack.plan.state} ...")
+    say = print_to_stderr if as_json else print_line
+    say(f"Starting Temporal, the scheduler service, dispatcher, watcher, API and worker in {stack.plan.state} ...")
     async with stack.running() as control:
-        tell("They are up. While this lasts:")
-        tell(f"  page    {stack.plan.page}")
-        tell(f"  Web UI  {stack.plan.web_ui}")
-        tell("Crawling the example bookshop ...\n")
+        say("They are up. While this lasts:")
+        say(f"  page    {stack.plan.page}")
+        say(f"  Web UI  {stack.plan.web_ui}")
+        say("Crawling the example bookshop ...\n")
         request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL)
         started = await control.runs.start(request)
         changes = control.runs.watch(started.run_id)
         details = [change async for change in changes][-1] if as_json else await follow(changes)
-        kept = results.absolute() / details.run.run_uid
-        details = _with_new_places(details, control, kept)
-        await asyncio.to_thread(_keep, control, details, kept)
+        results_folder = results.absolute() / details.run.run_uid
+        details = _with_locations_in(results_folder, details, control)
+        await asyncio.to_thread(_copy_results, results_folder, details, control)
         items = await asyncio.to_thread(_count_items, control, details)
-    completed = details.run.status is RunStatus.COMPLETED
-    succeeded = details.run.tasks.get(TaskStatus.SUCCEEDED, 0) == TASKS
+    is_completed = details.run.status is RunStatus.COMPLETED
+    all_succeeded = details.run.tasks.get(TaskStatus.SUCCEEDED, 0) == TASKS
     if as_json:
-        print_json({"run": details, "items": items, "results": str(kept)})
+        print_json({"run": details, "items": items, "results": str(results_folder)})
     else:
-        _tell_end(details, items, kept)
-    return OK if completed and succeeded else NOT_COMPLETED
+        _print_end(details, items, results_folder)
+    return OK if is_completed and all_succeeded else NOT_COMPLETED
 
 
-def _count_items(control: "Control", details: "RunDetails") -> int:
-    files = control.installation.settings.files_folder / details.run.run_uid
-    return sum(len(path.read_text().splitlines()) for path in files.glob("items-*.jsonl"))
-
-
-def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
-    """Copy the results of the crawl to the folder `kept`, since the stack's folder is removed."""
-    kept.mkdir(parents=True, exist_ok=True)
-    exports = control.installation.settings.exports_folder
-    archive, events = f"{details.run.run_uid}.zip", "events.jsonl"
-    if (exports / archive).exists():
-        shutil.copy2(exports / archive, kept / archive)
-    (kept / events).write_text((exports / events).read_text().replace(str(exports), str(kept)))
-    (kept / "run.json").write_text(details.model_dump_json(indent=2))
-
-
-def _with_new_places(details: "RunDetails", control: "Control", kept: Path) -> "RunDetails":
-    """Return the run with its exports' places in the folder `kept`."""
-    before = str(control.installation.settings.exports_folder)
+def _with_locations_in(results_folder: Path, details: "RunDetails", control: "Control") -> "RunDetails":
+    """Return the run with the locations that its exports will have in the results folder."""
+    exports_folder = str(control.installation.settings.exports_folder)
     exports = [
-        export.model_copy(update={"location": export.location and export.location.replace(before, str(kept))})
+        export.model_copy(
+            update={"location": export.location and export.location.replace(exports_folder, str(results_folder))}
+        )
         for export in details.exports
     ]
     return details.model_copy(update={"exports": exports})
 
 
-def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
+def _copy_results(results_folder: Path, details: "RunDetails", control: "Control") -> None:
+    """Copy the archive, the events and the record of the run, since the stack's folder is removed after the demo."""
+    results_folder.mkdir(parents=True, exist_ok=True)
+    exports_folder = control.installation.settings.exports_folder
+    archive, events = f"{details.run.run_uid}.zip", "events.jsonl"
+    if (exports_folder / archive).exists():
+        shutil.copy2(exports_folder / archive, results_folder / archive)
+    event_lines = (exports_folder / events).read_text()
+    (results_folder / events).write_text(event_lines.replace(str(exports_folder), str(results_folder)))
+    (results_folder / "run.json").write_text(details.model_dump_json(indent=2))
+
+
+def _count_items(control: "Control", details: "RunDetails") -> int:
+    """Return the number of collected items. Every task writes a file with a line for every item."""
+    files = control.installation.settings.files_folder / details.run.run_uid
+    return sum(len(path.read_text().splitlines()) for path in files.glob("items-*.jsonl"))
+
+
+def _print_end(details: "RunDetails", items: int, results_folder: Path) -> None:
     from crawler_lifecycle.cli.details_lines import details_lines
 
     run = details.run
@@ -143,12 +149,12 @@ def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
     for line in (
         "",
         click.style(f"{items} items collected.", bold=True),
-        f"  record   {kept / 'run.json'}",
-        f"  archive  {kept / (run.run_uid + '.zip')}",
-        f"  events   {kept / 'events.jsonl'}",
+        f"  record   {results_folder / 'run.json'}",
+        f"  archive  {results_folder / (run.run_uid + '.zip')}",
+        f"  events   {results_folder / 'events.jsonl'}",
         "",
         "Next:",
-        f"  python -m zipfile -l {kept / (run.run_uid + '.zip')}",
+        f"  python -m zipfile -l {results_folder / (run.run_uid + '.zip')}",
         "  make up          keep the stack, and use it from a second terminal:",
         f"  {crawlctl_command()} run sleeper --arg seconds=30",
         f"  {crawlctl_command()} --help",

@@ -12,16 +12,16 @@ from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_li
 from crawler_lifecycle.cli.words import coloured, counts, crawled, facts, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
 from crawler_lifecycle.domain.crawl_results import FIRST_STATS
 
-LAST_LINES = 3
+LAST_LINES = 3  # longest extract from a task's log tail
 
 
 def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     run = details.run
-    yield from _facts(run)
+    yield from _run_lines(run)
     yield ""
     yield click.style("Tasks", bold=True)
     for task in details.tasks:
@@ -34,7 +34,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     yield click.style("Exports", bold=True)
     yield from (f"  {export_line(export, run.end_number)}" for export in details.exports)
     if not details.exports:
-        yield "  none yet" if run.status is not RunStatus.COMPLETED else "  none"
+        yield "  none" if run.status.is_over else "  none yet"
     if other_stats := {name: value for name, value in (run.stats or {}).items() if name not in FIRST_STATS}:
         yield ""
         yield click.style("Other stats", bold=True)
@@ -51,15 +51,16 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
 
 
 def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
+    """Yield the line for a task and, if the task did not go well, the evidence."""
     exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
     attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
     yield f"  {task_line(task, now)}{exit_code}{attempt}"
-    if task.crawl_result and (said := _account(task.crawl_result)):
-        yield f"      said: {said}"
-    if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task) or task.restarts:
-        yield from (f"      {line}" for line in _circumstances(task))
-        last_words = (task.log_tail or task.message or "").splitlines()
-        yield from (f"      | {line}" for line in last_words[-LAST_LINES:])
+    if task.crawl_result and (account := _account(task.crawl_result)):
+        yield f"      said: {account}"
+    if _is_worth_evidence(task):
+        yield from (f"      {line}" for line in _evidence_lines(task))
+        tail = (task.log_tail or task.message or "").splitlines()
+        yield from (f"      | {line}" for line in tail[-LAST_LINES:])
         if task.log_tail or any(event.startswith(LOG_NOT_READ) for event in task.events):
             yield f"      all of it: crawlctl logs {run_id} --task {task.task}"
 
@@ -69,11 +70,15 @@ def _account(crawl_result: CrawlResult) -> str:
     return ", ".join(part for part in (crawl_result.outcome, crawled(crawl_result.stats), result) if part)
 
 
-def _was_seen_to_stop(task: TaskRecord) -> bool:
-    return task.status is TaskStatus.STOPPED and bool(task.message or task.log_tail or task.events)
+def _is_worth_evidence(task: TaskRecord) -> bool:
+    """Return whether the task failed, was restarted, or was stopped with evidence on record."""
+    if task.status is TaskStatus.STOPPED and (task.message or task.log_tail or task.events):
+        return True
+    return task.status in (TaskStatus.FAILED, TaskStatus.LOST) or task.restarts > 0
 
 
-def _circumstances(task: TaskRecord) -> Iterator[str]:
+def _evidence_lines(task: TaskRecord) -> Iterator[str]:
+    """Yield the task's node, message and events. A message in place of a log tail is left out."""
     if task.node:
         yield f"on {task.node}" + (f", restarted {task.restarts} times" if task.restarts else "")
     if task.message and task.log_tail:
@@ -81,7 +86,7 @@ def _circumstances(task: TaskRecord) -> Iterator[str]:
     yield from task.events
 
 
-def _facts(run: RunRecord) -> Iterator[str]:
+def _run_lines(run: RunRecord) -> Iterator[str]:
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}"
     arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
     yield from facts(

@@ -11,7 +11,15 @@ import click
 from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 
-OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, REFUSED, DISAGREES, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 7, 130
+OK = 0
+WRONG = 1
+USAGE = 2
+NOT_FOUND = 3
+NOT_READY = 4
+NOT_COMPLETED = 5
+REFUSED = 6
+DISAGREES = 7
+INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit status:
   0    done; a run that was watched is COMPLETED
@@ -24,6 +32,7 @@ Exit status:
   7    database, Temporal and cluster disagree (audit)
   130  interrupted; a started run goes on
 """
+# exit status -> field `error` in the JSON object; with any other status no error is printed
 KINDS = {
     WRONG: "failed",
     USAGE: "bad_input",
@@ -32,13 +41,14 @@ KINDS = {
     REFUSED: "refused",
     INTERRUPTED: "interrupted",
 }
+# error class -> exit status; all other errors exit with WRONG
 EXIT_STATUSES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), (TemporaryError, NOT_READY))
-LONGEST_MESSAGE = 300  # click repeats the refused words, which may be long
-TYPED_COMMAND = "crawlctl.command"  # the key of the typed command in the context
+LONGEST_MESSAGE = 300  # characters; click repeats typed words, and the middle is cut out if the message is longer
+TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is the command that the user typed
 
 
 class Commands(click.Group):
-    """A group of commands whose failures are reported without a traceback."""
+    """A group for commands, which reports their failures without a traceback."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -46,7 +56,7 @@ class Commands(click.Group):
         if os.environ.get("NO_COLOR"):
             extra["color"] = False
         as_json = wants_json(args) if parent is None else parent.meta["as_json"]
-        with _failures_reported(as_json, None):
+        with _reporting_failures(as_json, None):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta["as_json"] = as_json
         return context
@@ -59,7 +69,7 @@ class Commands(click.Group):
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _failures_reported(ctx.meta["as_json"], ctx):
+        with _reporting_failures(ctx.meta["as_json"], ctx):
             return super().invoke(ctx)
 
 
@@ -70,15 +80,16 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 @contextmanager
-def _failures_reported(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
+def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
+    """Print an error in the block and exit with its status. `ctx` is None before the command is known."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:  # click prints the help
         raise
     except click.UsageError as error:
-        more = f" (see `{error.ctx.command_path} --help`)" if error.ctx and not as_json else ""
-        option = _name_of(error.param) if isinstance(error, click.BadParameter) and error.param else None
-        print_failure(_in_a_line(error) + more, error.exit_code, as_json=as_json, option=option)
+        hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx and not as_json else ""
+        option = _option_name(error.param) if isinstance(error, click.BadParameter) and error.param else None
+        print_failure(_one_line(error) + hint, error.exit_code, as_json=as_json, option=option)
         raise click.exceptions.Exit(error.exit_code) from error
     except LifecycleError as error:
         message, option = _with_option_name(error, ctx.meta.get(TYPED_COMMAND) if ctx else None)
@@ -102,8 +113,8 @@ def print_failure(message: str, status: int, *, as_json: bool, option: str | Non
         click.echo(click.style("Error: ", fg="red") + plain(message), err=True)
 
 
-def _in_a_line(error: click.UsageError) -> str:
-    """Return the error in a single line; click itself uses four."""
+def _one_line(error: click.UsageError) -> str:
+    """Return the error's message in a line, cut to about LONGEST_MESSAGE characters."""
     message = " ".join(error.format_message().split()).rstrip(".")
     if len(message) <= LONGEST_MESSAGE:
         return message
@@ -111,19 +122,23 @@ def _in_a_line(error: click.UsageError) -> str:
 
 
 def _with_option_name(error: LifecycleError, command: click.Command | None) -> tuple[str, str | None]:
-    """Return the message with the typed option or argument in place of the request's field."""
+    """Return the error's message, with the typed option in place of the request's field, and the option's name.
+
+    The name is None, and the message unchanged, if no option of the command has the field.
+    """
     if not isinstance(error, BadInput):
         return error.message, None
-    field, _, inside = error.field.partition(".")
+    field, _, inner_field = error.field.partition(".")
     for param in command.params if command else ():
         if field in (param.name, f"{param.name}_seconds"):
-            name = _name_of(param)
+            name = _option_name(param)
+            place = f"{name} {inner_field}" if inner_field else name
             # `--grace 5m` gives the field grace_seconds: the field's limit, as in "greater than 0", is in seconds
             unit = " (in seconds)" if field != param.name and "greater" in error.expected else ""
-            return f"{name}{f' {inside}' if inside else ''}: {error.expected}{unit}", name
+            return f"{place}: {error.expected}{unit}", name
     return error.message, None
 
 
-def _name_of(param: click.Parameter) -> str:
+def _option_name(param: click.Parameter) -> str:
     """Return for example `--max-duration` for an option and `SCHEDULE` for an argument."""
     return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name

@@ -15,8 +15,8 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 if TYPE_CHECKING:
     from crawler_lifecycle.ports import StoredArchive
 
-CHUNK_BYTES = 1 << 20
-SILENCE_SECONDS = 60.0  # without a byte, until the bucket counts as unreachable
+CHUNK_BYTES = 1 << 20  # an archive may be larger than the memory
+SILENCE_SECONDS = 60.0  # longest wait for the next byte from the bucket before the download fails
 
 
 @click.command()
@@ -48,27 +48,26 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
         click.echo(f"  {archive.stored.size} bytes, SHA-256 {sha256} ({checked})")
 
 
-def _download(stored: "StoredArchive", target: Path, expected: str | None) -> str:
-    """Write the archive to the target, compare its SHA-256 with the expected, and return it."""
+def _download(stored: "StoredArchive", target: Path, recorded_sha256: str | None) -> str:
+    """Write the archive to the target and return its SHA-256. LifecycleError if the record has another SHA-256."""
     digest = hashlib.sha256()
-    on_terminal = sys.stderr.isatty()
-    bar = click.progressbar(length=stored.size, label=stored.name, file=sys.stderr, hidden=not on_terminal)
-    with _draft_of(target) as draft, draft.open("wb") as file, _chunks(stored) as chunks, bar as shown:
+    bar = click.progressbar(length=stored.size, label=stored.name, file=sys.stderr, hidden=not sys.stderr.isatty())
+    with _draft_for(target) as draft, draft.open("wb") as file, _open_chunks(stored) as chunks, bar:
         for chunk in chunks:
             digest.update(chunk)
             file.write(chunk)
-            shown.update(len(chunk))
+            bar.update(len(chunk))
         if file.tell() != stored.size:
             raise TemporaryError(f"{stored.name} broke off after {file.tell()} of {stored.size} bytes: try again")
-        if expected is not None and digest.hexdigest() != expected:
+        if recorded_sha256 is not None and digest.hexdigest() != recorded_sha256:
             raise LifecycleError(
-                f"{stored.name} is damaged: its SHA-256 is {digest.hexdigest()}, and {expected} is on record"
+                f"{stored.name} is damaged: its SHA-256 is {digest.hexdigest()}, and {recorded_sha256} is on record"
             )
     return digest.hexdigest()
 
 
 @contextmanager
-def _draft_of(target: Path) -> Iterator[Path]:
+def _draft_for(target: Path) -> Iterator[Path]:
     """Yield a file beside the target. The file replaces the target after a success, and is removed after a failure."""
     draft = target.with_name(f".{target.name}.part")
     try:
@@ -81,7 +80,8 @@ def _draft_of(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _chunks(stored: "StoredArchive") -> Iterator[Iterator[bytes]]:
+def _open_chunks(stored: "StoredArchive") -> Iterator[Iterator[bytes]]:
+    """Yield the chunks of the archive, from the local file or from the bucket's address."""
     if stored.path is not None:
         with stored.path.open("rb") as source:
             yield iter(lambda: source.read(CHUNK_BYTES), b"")

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.records import RunSummary
 RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "OUTCOME", "TASKS", "CRAWLED", "TRIGGER", "CREATED", "TOOK", "WHY")
 STATUS = RUN_COLUMNS.index("STATUS")
 CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
-LONGEST_WHY = 80  # characters
+LONGEST_WHY = 80  # characters; the rest of a longer explanation is cut off
 
 
 def list_lines(runs: Sequence[RunSummary], now: datetime) -> Iterator[str]:
@@ -18,11 +18,18 @@ def list_lines(runs: Sequence[RunSummary], now: datetime) -> Iterator[str]:
 
 
 def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
-    took = duration((run.finished_at or now) - run.created_at)
-    state = (run.status, run.outcome or "-", counts(run.tasks), crawled(run.stats) or "-")
     return (
-        str(run.run_id), run.crawler, *state, run.trigger, rfc3339(run.created_at), took, _shortened(why(run) or "")
-    )  # fmt: skip
+        str(run.run_id),
+        run.crawler,
+        run.status,
+        run.outcome or "-",
+        counts(run.tasks),
+        crawled(run.stats) or "-",
+        run.trigger,
+        rfc3339(run.created_at),
+        duration((run.finished_at or now) - run.created_at),
+        _shortened(why(run) or ""),
+    )
 
 
 def why(run: RunSummary) -> str | None:

@@ -12,52 +12,52 @@ from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
 LATE_AFTER = timedelta(seconds=90)  # tolerance for a look after its due time
-REQUESTS = ("stop", "force stop")  # events in the timeline
-PHASES: dict[str, str] = {
+REQUESTS = ("stop", "force stop")  # events in the timeline for requests to stop
+PHASES: dict[str, str] = {  # event in the timeline -> words for the phase
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
     StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
 }  # fmt: skip
 
 
 def stop_lines(details: RunDetails) -> Iterator[str]:
-    """Yield a line for every request of the latest stop, with actor and door, and a line for every phase, with its
-    duration.
+    """Yield a line for every request of the latest stop, with actor and door, and a line for every phase, with the time
+    since the phase before or, for the first phase, since the first request.
     """
-    first_request: LogRecord | None = None
-    last_phase_at: datetime | None = None
-    lines = _latest_stop(details.log)
-    proved = any(line.event == StopPhase.PROVED for line in lines)
-    for line in lines:
+    requested_at: datetime | None = None
+    previous_phase_at: datetime | None = None
+    timeline = _since_last_reopening(details.log)
+    is_proved = any(line.event == StopPhase.PROVED for line in timeline)
+    for line in timeline:
         if line.event in REQUESTS:
             requester = ", ".join(part for part in (line.actor, line.door) if part)
             yield f"{line.event} asked {rfc3339(line.at)} by {requester or 'an unnamed caller'}: {line.message}"
-            first_request = first_request or line
+            requested_at = requested_at or line.at
         elif line.event in PHASES:
-            took = line.at - (last_phase_at or (first_request or line).at)
-            yield f"{PHASES[line.event]} after {took.total_seconds():.1f} s: {line.message}"
-            last_phase_at = line.at
+            time = line.at - (previous_phase_at or requested_at or line.at)
+            yield f"{PHASES[line.event]} after {time.total_seconds():.1f} s: {line.message}"
+            previous_phase_at = line.at
         elif line.event == StopPhase.UNCONFIRMED:
             yield f"not confirmed: {line.message}"
-    if first_request and not proved and not details.run.status.is_over:
+    if requested_at and not is_proved and not details.run.status.is_over:
         yield "not proved yet: a job of the run may still be running"
 
 
-def _latest_stop(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
-    """Return the timeline's lines after the last reopening: earlier stops belong to an earlier end."""
+def _since_last_reopening(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
+    """Return the timeline's lines from the last reopening on: earlier stops belong to an earlier end."""
     reopenings = [number for number, line in enumerate(log) if line.event == "reopened"]
     return log[reopenings[-1] :] if reopenings else log
 
 
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
-    """Yield the run at a glance, in a limited number of lines."""
+    """Yield the run's present state, with at most `most_tasks` tasks."""
     run = details.run
     took = duration((run.finished_at or now) - run.created_at)
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}  {took}"
     yield f"  stage     {stage(details)}"
-    if reason := why(run):
-        yield f"  why       {reason}"
-    if cause := waiting(details):
-        yield f"  waits for {cause}"
+    if explanation := why(run):
+        yield f"  why       {explanation}"
+    if event := awaited_event(details):
+        yield f"  waits for {event}"
     if not run.status.is_over:
         yield f"  next look {_next_look(run, now)}"
     for line in stop_lines(details):
@@ -71,26 +71,32 @@ def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Itera
 
 
 def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
-    """Yield a line for every change, for an output in which earlier lines stay."""
+    """Yield a line for every change, for an output in which earlier lines stay. `before` is None at the first call."""
     run = after.run
-    old = before.run if before else None
-    new_state = (run.status, stage(after), run.waiting_cause)
-    if before is None or old is None or new_state != (old.status, stage(before), old.waiting_cause):
-        cause = waiting(after)
-        yield f"run {run.run_id}  {coloured(run.status)}  stage {stage(after)}{f', waits for {cause}' if cause else ''}"
-    if why(run) and (old is None or why(old) != why(run)):
+    old_run = before.run if before else None
+    if before is None or _state(before) != _state(after):
+        event = awaited_event(after)
+        waiting_for = f", waits for {event}" if event else ""
+        yield f"run {run.run_id}  {coloured(run.status)}  stage {stage(after)}{waiting_for}"
+    if why(run) and (old_run is None or why(old_run) != why(run)):
         yield f"run {run.run_id}  why: {why(run)}"
-    known = {task.task: (task.status, task.cause) for task in before.tasks} if before else {}
+    old_tasks = {task.task: (task.status, task.cause) for task in before.tasks} if before else {}
+    unchanged_new_task = (TaskStatus.QUEUED, None)  # a task in the queue gets no line until its first change
     for task in after.tasks:
-        if (task.status, task.cause) != known.get(task.task, (TaskStatus.QUEUED, None)):
+        if (task.status, task.cause) != old_tasks.get(task.task, unchanged_new_task):
             yield f"run {run.run_id}  {task_line(task, after.run.finished_at or datetime.now(UTC))}"
-    due, known_due = rfc3339(next_look_at(run)), rfc3339(next_look_at(old)) if old else "-"
-    if not run.status.is_over and due != known_due:
-        yield f"run {run.run_id}  next look {due}, or as soon as a task changes"
-    known_lines = set(stop_lines(before)) if before else set()
-    yield from (f"run {run.run_id}  {line}" for line in stop_lines(after) if line not in known_lines)
-    if run.look_problem and (old is None or old.look_problem != run.look_problem):
+    next_look = rfc3339(next_look_at(run))
+    old_next_look = rfc3339(next_look_at(old_run)) if old_run else "-"
+    if not run.status.is_over and next_look != old_next_look:
+        yield f"run {run.run_id}  next look {next_look}, or as soon as a task changes"
+    old_stop_lines = set(stop_lines(before)) if before else set()
+    yield from (f"run {run.run_id}  {line}" for line in stop_lines(after) if line not in old_stop_lines)
+    if run.look_problem and (old_run is None or old_run.look_problem != run.look_problem):
         yield f"run {run.run_id}  cluster not seen since {rfc3339(run.last_look_at)}: {run.look_problem}"
+
+
+def _state(details: RunDetails) -> tuple[object, ...]:
+    return details.run.status, stage(details), details.run.waiting_cause
 
 
 def stage(details: RunDetails) -> str:
@@ -106,8 +112,8 @@ def stage(details: RunDetails) -> str:
     return "1/4 initiation" if is_queued else "2/4 deployment"
 
 
-def waiting(details: RunDetails) -> str | None:
-    """Return the event for which the run waits, or its cause; None if the run is over and exported."""
+def awaited_event(details: RunDetails) -> str | None:
+    """Return the event for which the run waits, or the cause of its wait; None if the run is over and exported."""
     run = details.run
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
@@ -116,13 +122,14 @@ def waiting(details: RunDetails) -> str | None:
         return cause_of(run)
     if run.status is RunStatus.INITIALIZING:
         return "the main job"
-    alive = [task for task in details.tasks if not task.status.is_over]
-    if not alive:
+    open_tasks = [task for task in details.tasks if not task.status.is_over]
+    if not open_tasks:
         return "the last look"
-    return f"{len(alive)} of {len(details.tasks)} tasks"
+    return f"{len(open_tasks)} of {len(details.tasks)} tasks"
 
 
 def cause_of(run: RunSummary) -> str | None:
+    """Return why the run waits: the cause, its message and its beginning. None: no cause is on record."""
     if run.waiting_cause is None:
         return None
     message = f": {run.waiting_message}" if run.waiting_message else ""
@@ -136,18 +143,22 @@ def _next_look(run: RunRecord, now: datetime) -> str:
     if now - due > LATE_AFTER:
         remedies = f"check its worker (crawlctl doctor) and its workflow (crawlctl resume {run.run_id})"
         return f"late since {rfc3339(due)}: {remedies}"
-    ahead = f"in {duration(due - now)}" if due > now else "now"
-    return f"{ahead} ({rfc3339(due)}), or as soon as a task changes"
+    time_left = f"in {duration(due - now)}" if due > now else "now"
+    return f"{time_left} ({rfc3339(due)}), or as soon as a task changes"
 
 
 def next_look_at(run: RunRecord) -> datetime | None:
-    """Return the time of the next look. A look records the next time; the first look's time follows from the start."""
+    """Return the time of the next look. Each look records this time; the first look's time follows from the start.
+
+    None: the main job has not started, or the run is over and no look is due.
+    """
     if run.status.is_over or run.next_look_at:
         return run.next_look_at
     return look_time(run.started_at, 1) if run.started_at else None
 
 
 def task_line(task: TaskRecord, now: datetime) -> str:
+    """Return a line with the task's name, status and duration, and its reason or cause."""
     name = "task 0 (main)" if task.task == 0 else f"task {task.task}"
     parts = [f"{name:14}", coloured(task.status, 9)]
     if task.started_at:

@@ -10,7 +10,7 @@ from crawler_lifecycle.cli.common import open_reader, plain, print_answer, print
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.errors import LifecycleError
 
-LEAST_PAUSE_SECONDS = 0.3
+LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
 
 
 @click.command("list")
@@ -37,11 +37,12 @@ def list_runs(
 
     if status is not None and status.upper() not in list(RunStatus):
         raise click.BadParameter(f"{status!r} is none of {', '.join(RunStatus)}", param_hint="--status")
-    wanted = RunStatus(status.upper()) if status else None
-    runs = open_reader(state).list(limit=limit, before=before, status=wanted, crawler=crawler)
+    run_status = RunStatus(status.upper()) if status else None
+    runs = open_reader(state).list(limit=limit, before=before, status=run_status, crawler=crawler)
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC)), as_json=as_json)
     if not runs and not as_json:
-        click.echo("No runs." if not (status or crawler or before) else "No such runs.")
+        has_filter = bool(status or crawler or before)
+        click.echo("No such runs." if has_filter else "No runs.")
 
 
 @click.command()
@@ -64,18 +65,19 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
     from crawler_lifecycle.control.context import Context
 
     if file is not None:
-        _check(file, as_json=as_json)
+        _check_catalogue(file, as_json=as_json)
         return
     scheduler = Context.open(state).parts.deployer
-    offered = scheduler.crawlers()
+    catalogue = scheduler.crawlers()
     try:
         scheduler.check()
     except LifecycleError as error:
         print_to_stderr(f"Warning: {error.message}")
-    print_answer([without_values(crawler) for crawler in offered], crawler_lines, as_json=as_json)
+    print_answer([without_values(crawler) for crawler in catalogue], crawler_lines, as_json=as_json)
 
 
-def _check(file: Path, *, as_json: bool) -> None:
+def _check_catalogue(file: Path, *, as_json: bool) -> None:
+    """Print the problems of the catalogue file, or the names of its crawlers. Exit with USAGE after a problem."""
     from crawler_lifecycle.adapters.catalogue import Catalogue, problems_of
 
     problems = problems_of(file)
@@ -128,27 +130,28 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
     runs = open_reader(state)
     details = runs.show(run)
     tasks = [row.task for row in details.tasks] if task is None else [task]
-    offsets = dict.fromkeys(tasks, 0)
-    no_output = True
+    offsets = dict.fromkeys(tasks, 0)  # the next byte to read; a task is removed at the end of its log
+    has_output = False
     while offsets:
-        fetched = 0
+        bytes_read = 0
         for number, offset in list(offsets.items()):
             chunk = runs.log(details, number, offset)
             _print_log(number, chunk.text, prefixed=len(tasks) > 1, as_json=as_json)
             offsets[number] = chunk.offset
-            fetched += chunk.read
-            no_output = no_output and not chunk.text
-            at_end = not chunk.text
-            if at_end and (chunk.ended or not follow or details.run.status.is_over):
+            bytes_read += chunk.read
+            has_output = has_output or bool(chunk.text)
+            is_final = chunk.ended or not follow or details.run.status.is_over
+            if is_final and not chunk.text:
                 del offsets[number]
         if offsets and follow:
-            time.sleep(log_pause(fetched, LEAST_PAUSE_SECONDS))  # a log tells of no new line: ask again
+            time.sleep(log_pause(bytes_read, LEAST_PAUSE_SECONDS))
             details = runs.show(run)
-    if no_output:
+    if not has_output:
         click.echo(f"There is no output, or no log can be read: crawlctl show {details.run.run_id}", err=True)
 
 
 def _print_log(task: int, text: str, *, prefixed: bool, as_json: bool) -> None:
+    """Print lines from a task's log; `prefixed`: with the task's number before every line."""
     for line in text.splitlines():
         if as_json:
             print_json({"task": task, "line": line})

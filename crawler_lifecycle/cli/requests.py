@@ -1,4 +1,4 @@
-"""Makes requests from the options of a command, and has the options that several commands share for requests."""
+"""Makes the requests for runs, schedules and stops from the options of a command, and defines the shared options."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.schedules import ScheduleRequest
 
 Arguments = tuple[tuple[str, str], ...]
-DURATIONS = ("start_limit", "max_duration", "grace")
-RULES = ("paused", "overlap", "time_zone")
-RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")
+DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
+RULES = ("paused", "overlap", "time_zone")  # options with the names of the request's fields
+RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")  # the fields have these names with `_seconds`
 
 
 def run_options(command: Command) -> Command:
+    """Add the options for a run, which `run` and `schedule create` share."""
     # click's help begins with the option applied last
     for option in reversed((
         click.option("--arg", "arguments", type=KeyValue(), multiple=True, help="Passed to every task; repeatable."),
@@ -32,11 +33,13 @@ def run_options(command: Command) -> Command:
 
 
 def record_options(command: Command) -> Command:
+    """Add the options for the actor and the reason that are put on record."""
     command = click.option("--actor", help="Name for the record; default: your login name.")(command)
     return click.option("--reason", help="Reason for the record.")(command)
 
 
 def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) -> "RunRequest":
+    """Return the request for a run. `options` has the run's options by name; an option without a value is None."""
     from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
     from crawler_lifecycle.contract.states import Trigger
 
@@ -49,6 +52,9 @@ def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) ->
 
 
 def make_schedule(schedule_id: str, crawler: str, arguments: Arguments, options: dict[str, Any]) -> "ScheduleRequest":
+    """Return the request for a schedule. `options` has the options for the schedule, which are removed from `options`,
+    and the options for its runs.
+    """
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
     from crawler_lifecycle.contract.schedules import Overlap, ScheduleRequest
 

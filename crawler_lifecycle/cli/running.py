@@ -39,6 +39,7 @@ def run(crawler: str, arguments: Arguments, detach: bool, state: Path | None, as
 
 
 async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_json: bool) -> int:
+    """Start the run, watch the run unless `detach` is set, and return the exit status."""
     started = await control.runs.start(request)
     if detach:
         if as_json:
@@ -67,6 +68,7 @@ def watch(run: str, state: Path | None, as_json: bool) -> None:
 
 
 async def _watch(runs: "RunReader", run: int | str, *, as_json: bool) -> int:
+    """Show the run until the run is over, and return the exit status."""
     from crawler_lifecycle.cli.screen import follow
     from crawler_lifecycle.contract.states import RunStatus
 
@@ -82,6 +84,7 @@ async def _watch(runs: "RunReader", run: int | str, *, as_json: bool) -> int:
 
 
 async def _print_changes(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
+    """Print every change as a line with JSON. Return the run's last state."""
     last: RunDetails | None = None
     async for details in changes:
         print_json(details)
@@ -98,8 +101,8 @@ def _print_end(details: "RunDetails") -> None:
     details = plain(details)
     run = details.run
     click.echo(f"run {run.run_id} ended {coloured(run.status)} ({run.reason}): {counts(run.tasks)}")
-    if reason := why(run):
-        click.echo(f"  why: {reason}")
+    if explanation := why(run):
+        click.echo(f"  why: {explanation}")
     for export in details.exports:
         click.echo(f"  {export_line(export, run.end_number)}")
 
@@ -114,6 +117,6 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.details_lines import export_line
 
-    details = asyncio.run(open_control(state).runs.export(run))
-    ends = details.run.end_number
-    print_answer(details.exports, lambda exports: (export_line(export, ends) for export in exports), as_json=as_json)
+    overview = asyncio.run(open_control(state).runs.export(run))
+    ends = overview.run.end_number
+    print_answer(overview.exports, lambda exports: (export_line(export, ends) for export in exports), as_json=as_json)

@@ -12,7 +12,7 @@ from crawler_lifecycle.domain.words import counted
 
 COLUMNS = ("SCHEDULE", "CRAWLER", "WHEN", "STATE", "NEXT", "LAST START")
 COLOURS = {Outcome.STARTED: "green", Outcome.SKIPPED: "yellow", Outcome.UNKNOWN: "red", Outcome.QUEUED: "cyan"}
-NEXT_TIMES = 3
+NEXT_TIMES = 3  # next due times that are shown
 
 
 def list_lines(schedules: Sequence[ScheduleSummary]) -> Iterator[str]:
@@ -20,13 +20,18 @@ def list_lines(schedules: Sequence[ScheduleSummary]) -> Iterator[str]:
 
 
 def _row(schedule: ScheduleSummary) -> tuple[str, ...]:
-    state = "paused" if schedule.paused else "going"
-    following = rfc3339(schedule.next_at[0]) if schedule.next_at else "-"
-    last = rfc3339(schedule.last_started_at)
-    return schedule.schedule_id, schedule.crawler or "-", when(schedule), state, following, last
+    return (
+        schedule.schedule_id,
+        schedule.crawler or "-",
+        _times(schedule),
+        "paused" if schedule.paused else "going",
+        rfc3339(schedule.next_at[0] if schedule.next_at else None),
+        rfc3339(schedule.last_started_at),
+    )
 
 
-def when(schedule: ScheduleSummary) -> str:
+def _times(schedule: ScheduleSummary) -> str:
+    """Return when the schedule starts runs, for example `0 3 * * * UTC, jitter 5m00s`."""
     parts = [f"{line} {schedule.time_zone}" for line in schedule.cron]
     if schedule.every_seconds:
         parts.append(f"every {_duration(schedule.every_seconds)}")
@@ -40,24 +45,26 @@ def when(schedule: ScheduleSummary) -> str:
 def details_lines(
     details: ScheduleDetails, *, with_occurrences: bool = True, before: datetime | None = None
 ) -> Iterator[str]:
-    """Yield the schedule and its occurrences, if these were requested; with `before`, only earlier occurrences."""
+    """Yield the schedule and its occurrences; with `before`, the occurrences were due before this time."""
     yield from _facts(details)
-    if not with_occurrences:
-        return
-    yield ""
-    yield click.style("Occurrences", bold=True)
-    for occurrence in details.occurrences:
-        yield f"  {_occurrence(occurrence)}"
-    if details.occurrences:
-        return
+    if with_occurrences:
+        yield ""
+        yield click.style("Occurrences", bold=True)
+        yield from (f"  {_occurrence(occurrence)}" for occurrence in details.occurrences)
+        if not details.occurrences:
+            yield from (f"  {line}" for line in _lines_without_occurrences(details, before))
+
+
+def _lines_without_occurrences(details: ScheduleDetails, before: datetime | None) -> Iterator[str]:
+    """Say that no occurrence was due, and where the runs came from if the schedule has started runs all the same."""
     if before:
-        yield f"  none was due before {rfc3339(before)} by the present rules"
-    else:
-        yield "  none was due by the present rules"
-        if details.counts.started:
-            runs = f"crawlctl list --crawler {shlex.quote(details.crawler)}" if details.crawler else "crawlctl list"
-            starts = counted(details.counts.started, "start")
-            yield f"  the {starts} came by a trigger, a backfill or earlier rules: {runs}"
+        yield f"none was due before {rfc3339(before)} by the present rules"
+        return
+    yield "none was due by the present rules"
+    if details.counts.started:
+        runs = f"crawlctl list --crawler {shlex.quote(details.crawler)}" if details.crawler else "crawlctl list"
+        starts = counted(details.counts.started, "start")
+        yield f"the {starts} came by a trigger, a backfill or earlier rules: {runs}"
 
 
 def _facts(details: ScheduleDetails) -> Iterator[str]:
@@ -69,7 +76,7 @@ def _facts(details: ScheduleDetails) -> Iterator[str]:
     skipped = f"{counts.skipped_overlap} because of overlap, {counts.skipped_missed_window} too late"
     yield from facts(
         [
-            ("when", when(details)),
+            ("when", _times(details)),
             ("overlap", details.overlap or "other"),
             ("missed window", _duration(details.missed_window_seconds)),
             ("arguments", arguments),

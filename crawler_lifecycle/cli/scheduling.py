@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.schedules import Backfilled, ScheduleDetails, Triggered
     from crawler_lifecycle.control.schedules import ScheduleCommands
 
-OVERLAPS = ("skip", "queue", "replace", "allow")
+OVERLAPS = ("skip", "queue", "replace", "allow")  # explained in the help of --overlap
 TIME = click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"])
 schedule_argument = click.argument("schedule_id", metavar="SCHEDULE")
 
@@ -75,7 +75,8 @@ def create(
       crawlctl schedule create weekly bookshop --cron "30 5 * * mon" --replace
     """
     replace = options.pop("replace")
-    request, schedules = make_schedule(schedule_id, crawler, arguments, options), _schedules(state)
+    request = make_schedule(schedule_id, crawler, arguments, options)
+    schedules = _schedules(state)
     change = schedules.replace(request) if replace else schedules.create(request, actor=user_name())
     _print(asyncio.run(change), as_json=as_json)
 
@@ -134,8 +135,8 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
     Example:
       crawlctl schedule pause nightly --reason "the site is being rebuilt"
     """
-    paused = _schedules(state).pause(schedule_id, actor=actor or user_name(), reason=reason)
-    _print(asyncio.run(paused), as_json=as_json)
+    pausing = _schedules(state).pause(schedule_id, actor=actor or user_name(), reason=reason)
+    _print(asyncio.run(pausing), as_json=as_json)
 
 
 @schedule.command()
@@ -144,8 +145,8 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
 @standard_options
 def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
     """Resume SCHEDULE. Occurrences in the pause stay skipped; `backfill` starts them."""
-    resumed = _schedules(state).resume(schedule_id, actor=actor or user_name(), reason=reason)
-    _print(asyncio.run(resumed), as_json=as_json)
+    resuming = _schedules(state).resume(schedule_id, actor=actor or user_name(), reason=reason)
+    _print(asyncio.run(resuming), as_json=as_json)
 
 
 @schedule.command()
@@ -161,13 +162,13 @@ def trigger(schedule_id: str, state: Path | None, as_json: bool) -> None:
 
 
 def _trigger_lines(triggered: "Triggered") -> "Iterator[str]":
-    outcome = {
+    outcome_text = {
         "started": f"started workflow {triggered.workflow_id}",
         "queued": "an earlier run is open: the occurrence starts after the end of that run",
         "skipped": "skipped: an earlier run is still open",
         "asked": "triggered; `crawlctl schedule show` shows the outcome later",
     }[triggered.outcome]
-    yield f"schedule {triggered.schedule_id}: {outcome}"
+    yield f"schedule {triggered.schedule_id}: {outcome_text}"
 
 
 @schedule.command()
@@ -202,6 +203,7 @@ def _backfill_lines(order: str, backfilled: "Backfilled") -> "Iterator[str]":
 
 
 def _in_utc(moment: datetime) -> datetime:
+    """Return the time; a time without a zone is taken as UTC."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -14,14 +14,14 @@ from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines
 from crawler_lifecycle.contract.records import RunDetails
 
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
-REDRAW_SECONDS = 1.0
-LEAST_TASKS = 4  # shown also on a low terminal
-LINES_OF_RUN = 8  # above the tasks; a run with a stop has more
+ANSI = re.compile(r"\x1b\[[0-9;]*m")  # a colour's control sequence, which takes no column
+REDRAW_SECONDS = 1.0  # the shown durations grow even if the run does not change
+LEAST_TASKS = 4  # tasks shown even if the terminal has too few rows
+LINES_OF_RUN = 8  # usual number of lines above the tasks; a stop adds lines
 
 
 async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
-    """Show every change. Return the run at its end."""
+    """Show every change, on a terminal in place, otherwise as plain lines. Return the last state of the run."""
     if sys.stdout.isatty():
         return await _draw(changes)
     last: RunDetails | None = None
@@ -35,27 +35,27 @@ async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
 
 
 async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
-    """Draw the run at every change, and every second for the durations."""
+    """Draw the run at every change and every REDRAW_SECONDS. Return the last state of the run."""
     screen = Screen()
     last: RunDetails | None = None
-    following = asyncio.ensure_future(anext(changes))
+    next_change = asyncio.ensure_future(anext(changes))
     try:
-        with suppress(StopAsyncIteration):
+        with suppress(StopAsyncIteration):  # raised by `result` after the last change
             while True:
-                await asyncio.wait([following], timeout=REDRAW_SECONDS)
-                if following.done():
-                    last = plain(following.result())
-                    following = asyncio.ensure_future(anext(changes))
+                await asyncio.wait([next_change], timeout=REDRAW_SECONDS)
+                if next_change.done():
+                    last = plain(next_change.result())
+                    next_change = asyncio.ensure_future(anext(changes))
                 if last is not None:
                     screen.show(progress_lines(last, datetime.now(UTC), _tasks_that_fit()))
     finally:
-        following.cancel()
+        next_change.cancel()
     assert last is not None, "a watched run is there at least once"
     return last
 
 
 class Screen:
-    """Lines on a terminal. New lines replace the lines that were shown before."""
+    """Lines on a terminal. A further `show` replaces the lines."""
 
     def __init__(self) -> None:
         self._height = 0
@@ -63,8 +63,9 @@ class Screen:
     def show(self, lines: Iterable[str]) -> None:
         width = shutil.get_terminal_size().columns
         shown = [_cut(line, width) for line in lines]
-        up = f"\x1b[{self._height}F" if self._height else ""
-        sys.stdout.write(f"{up}\x1b[J")
+        cursor_up = f"\x1b[{self._height}F" if self._height else ""
+        clear_below = "\x1b[J"
+        sys.stdout.write(cursor_up + clear_below)
         click.echo("\n".join(shown))
         self._height = len(shown)
 
@@ -77,4 +78,5 @@ def _tasks_that_fit() -> int:
 def _cut(line: str, width: int) -> str:
     """Return the line cut to the width. A wrapped line takes more rows, and the next lines would begin too low."""
     line = " ".join(line.splitlines())
-    return line if len(ANSI.sub("", line)) <= width else ANSI.sub("", line)[: width - 1] + "…"
+    visible = ANSI.sub("", line)
+    return line if len(visible) <= width else visible[: width - 1] + "…"

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.contract.requests import StopRequest
     from crawler_lifecycle.control.control import Control
-    from crawler_lifecycle.control.runs import Stopping
+    from crawler_lifecycle.control.stops import Stopping
 
-SECONDS_UNTIL_NOTE = 3.0
+SECONDS_UNTIL_NOTE = 3.0  # a stop that takes longer prints a note
 
 
 @click.command()
@@ -46,6 +46,7 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
 
 
 async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: bool, as_json: bool) -> int:
+    """Stop the run, with `wait` show the stop until its proof, and return the exit status."""
     stopping = await _with_note_about_delay(control.runs.stop(run, request), run)
     if as_json:
         print_json(stopping)
@@ -60,21 +61,22 @@ async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: b
 
 
 def _stop_line(stopping: "Stopping") -> str:
-    how = {
+    """Return whether the stop is on record, and how the run's workflow gets the stop."""
+    effect = {
         "signal": "its workflow is told",
         "cancel": "its workflow took no signal and is cancelled, with the same effect",
         "resume": "its workflow was not open, and is resumed to stop the run",
     }.get(stopping.told, f"its workflow will read the stop at its next look ({stopping.told})")
     if stopping.not_on_record is None:
-        return f"run {stopping.run_id}: {stopping.intent} is on record, {how}"
+        return f"run {stopping.run_id}: {stopping.intent} is on record, {effect}"
     return (
         f"run {stopping.run_id}: {stopping.intent} is not on record yet ({stopping.not_on_record}); "
-        f"{how}, and will put the stop on record when the database takes writes"
+        f"{effect}, and will put the stop on record when the database takes writes"
     )
 
 
 async def _with_note_about_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
-    """Wait for the stop. After some seconds, print on stderr that the stop takes long: a silent command looks dead."""
+    """Wait for the stop. After SECONDS_UNTIL_NOTE print a note on stderr, since a silent command seems to hang."""
     task = asyncio.ensure_future(stopping)
     done, _ = await asyncio.wait([task], timeout=SECONDS_UNTIL_NOTE)
     if not done:
@@ -83,6 +85,7 @@ async def _with_note_about_delay(stopping: "Awaitable[Stopping]", run: str) -> "
 
 
 async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "RunDetails":
+    """Wait until the run is over, which follows from the proof of the stop; without `as_json`, show every change."""
     from crawler_lifecycle.cli.screen import follow
 
     changes = control.runs.watch(run_id)
@@ -114,5 +117,7 @@ def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
         print_json(resumed)
     else:
         record = resumed.run
-        how = "goes on under" if resumed.started else "is under way already, by"
-        click.echo(f"run {record.run_id} {how} workflow {record.workflow_id}, epoch {record.epoch}: {record.status}")
+        state_words = "goes on under" if resumed.started else "is under way already, by"
+        click.echo(
+            f"run {record.run_id} {state_words} workflow {record.workflow_id}, epoch {record.epoch}: {record.status}"
+        )

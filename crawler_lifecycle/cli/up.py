@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.services.embedded.child import Say
     from crawler_lifecycle.services.embedded.stack import Stack
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
 
 
 @click.command()
@@ -52,28 +52,30 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
         print_to_stderr(f"Warning: {line}")
     folder = state_folder(state)
     ports = Ports.free() if free_ports else Ports()
-    chosen = {"temporal": temporal_port, "web_ui": ui_port, "scheduler": scheduler_port, "api": api_port}
-    ports = replace(ports, **{name: port for name, port in chosen.items() if port})
+    requested_ports = {"temporal": temporal_port, "web_ui": ui_port, "scheduler": scheduler_port, "api": api_port}
+    ports = replace(ports, **{name: port for name, port in requested_ports.items() if port})
     with owned(folder):
         ports.refuse_taken()
-        tell = print_to_stderr if as_json else print_line
-        stack = Stack(make_plan(folder, ports, _catalogue(catalogue)), tell)
-        asyncio.run(_serve(stack, tell, stop_jobs=stop_jobs, as_json=as_json))
+        say = print_to_stderr if as_json else print_line
+        stack = Stack(make_plan(folder, ports, _catalogue(catalogue)), say)
+        asyncio.run(_serve(stack, say, stop_jobs=stop_jobs, as_json=as_json))
 
 
-def _catalogue(given: Path | None) -> Path:
+def _catalogue(option: Path | None) -> Path:
+    """Return the catalogue file: the option, else the environment's setting, else the example. The file is checked."""
     from crawler_lifecycle.adapters.catalogue import Catalogue
 
     setting = os.environ.get("CRAWLER_SCHEDULER__CATALOGUE")
-    named = given or (Path(setting) if setting else None)
-    path = named or EXAMPLES / "catalogue.toml"
-    if named is None and not path.exists():
+    configured_path = option or (Path(setting) if setting else None)
+    path = configured_path or EXAMPLES / "catalogue.toml"
+    if configured_path is None and not path.exists():
         raise NotReady("no crawler catalogue: name one with --catalogue FILE")
     Catalogue.load(path)  # reports a mistake in the file now: the scheduler service would not start
     return path
 
 
-async def _serve(stack: "Stack", tell: "Say", *, stop_jobs: bool, as_json: bool) -> None:
+async def _serve(stack: "Stack", say: "Say", *, stop_jobs: bool, as_json: bool) -> None:
+    """Run the stack until Ctrl-C or a signal, then report the jobs that go on. A second Ctrl-C kills the stack."""
     from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 
     control = stack.control
@@ -86,10 +88,11 @@ async def _serve(stack: "Stack", tell: "Say", *, stop_jobs: bool, as_json: bool)
     try:
         await until_interrupted(serve(), stack.kill)
     except Interrupted:
-        await asyncio.to_thread(_tell_jobs, control, tell, stop_jobs=stop_jobs)
+        await asyncio.to_thread(_report_jobs, control, say, stop_jobs=stop_jobs)
 
 
 def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
+    """Print the addresses of the stack's parts and, for people, commands to try."""
     plan = stack.plan
     if as_json:
         return print_json(
@@ -125,19 +128,20 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
     return None
 
 
-def _tell_jobs(control: "Control", tell: "Say", *, stop_jobs: bool) -> None:
+def _report_jobs(control: "Control", say: "Say", *, stop_jobs: bool) -> None:
+    """End the open jobs if `stop_jobs` is set. Print the jobs that still run, and the runs that may have more jobs."""
     from crawler_lifecycle.services.embedded.jobs import end_jobs, open_jobs
 
     try:
         jobs = end_jobs(control) if stop_jobs else open_jobs(control)
     except LifecycleError as error:
-        return tell(f"jobs may go on: {error.message}")
+        return say(f"jobs may go on: {error.message}")
     if jobs.seen:
-        tell(f"{counted(len(jobs.seen), 'job')} left running; the next `crawlctl up` takes them over:")
+        say(f"{counted(len(jobs.seen), 'job')} left running; the next `crawlctl up` takes them over:")
         for job in jobs.seen:
-            tell(f"  {job.line}")
+            say(f"  {job.line}")
     for line in jobs.unseen:
-        tell(f"jobs may go on in {line}")
+        say(f"jobs may go on in {line}")
     if not jobs:
-        tell("The stack has ended; no job is left running.")
+        say("The stack has ended; no job is left running.")
     return None

@@ -28,15 +28,17 @@ CAUSES = {
 
 
 def waiting_words(cause: str) -> str:
-    """Return why a task waits, or its present trouble."""
+    """Return words for the cause of a task; a cause outside of CAUSES is a trouble and is shown by its own name."""
     return f"waits for {CAUSES[cause]}" if cause in CAUSES else f"waits: {cause.replace('_', ' ')}"
 
 
 def rfc3339(moment: datetime | None) -> str:
+    """Return for example `2026-11-20T03:00:00Z`; `-` without a time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "-"
 
 
 def duration(time: timedelta) -> str:
+    """Return for example `45s`, `12m05s` or `3h20m`."""
     seconds = max(0, int(time.total_seconds()))
     hours, minutes = seconds // 3600, seconds // 60 % 60
     if hours:
@@ -49,6 +51,7 @@ def coloured(status: str, width: int = 0) -> str:
 
 
 def counts(tasks: Mapping[TaskStatus, int]) -> str:
+    """Return for example `2 RUNNING, 1 FAILED`, in the order of TaskStatus."""
     return ", ".join(f"{tasks[status]} {status}" for status in TaskStatus if tasks.get(status)) or "none"
 
 
@@ -68,17 +71,18 @@ def size(number: Number) -> str:
 
 
 def facts(rows: Sequence[tuple[str, object]]) -> Iterator[str]:
-    """Yield a line for every name with a value."""
+    """Yield a line with name and value for every row; rows without a value are left out."""
     for name, value in rows:
         if value:
             yield f"  {name:13} {value}"
 
 
 def table(rows: Sequence[Sequence[str]], status_column: int | None = None) -> Iterator[str]:
-    """Yield aligned lines. The first row has the titles."""
+    """Yield a line for every row, with aligned columns. The first row has the titles; one column may have statuses."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        if number and status_column is not None:
+        is_title = number == 0
+        if status_column is not None and not is_title:
             cells[status_column] = coloured(row[status_column], widths[status_column])
         yield "  ".join(cells).rstrip()

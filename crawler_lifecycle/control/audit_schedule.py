@@ -1,4 +1,4 @@
-"""The schedule in Temporal that starts the audit. Every worker makes and keeps the schedule of its installation."""
+"""The schedule in Temporal that starts the audits of an installation. Every worker makes and keeps the schedule."""
 
 from datetime import timedelta
 
@@ -12,11 +12,11 @@ from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound
 
 LONGEST_AUDIT = timedelta(hours=3)  # an audit that hangs must not keep all later audits from starting
-CATCH_UP = timedelta(minutes=1)  # a missed audit needs no repetition: the next audit finds the same
+CATCH_UP = timedelta(minutes=1)  # an audit that is later is skipped: the next audit finds the same disagreements
 
 
 def schedule_id(installation: str) -> str:
-    """Return the schedule's id in Temporal; several installations may share a server."""
+    """Return the schedule's id in Temporal. It differs by installation, since several may share a server."""
     return f"crawler-audit-{installation}"
 
 
@@ -27,14 +27,17 @@ class AuditSchedule:
         self._every = timedelta(seconds=every_seconds)
 
     async def keep(self) -> None:
-        """Make or change the schedule; delete the schedule if the period is 0. A paused schedule stays paused."""
+        """Make the schedule, or change an outdated schedule; delete the schedule if the period is 0.
+
+        A paused schedule stays paused.
+        """
         if not self._every:
             return await self._delete()
         async with self._engine.calls() as client:
             try:
-                await client.create_schedule(self._id, self._wanted(), rpc_timeout=RPC_TIMEOUT)
+                await client.create_schedule(self._id, self._schedule(), rpc_timeout=RPC_TIMEOUT)
             except temporal.ScheduleAlreadyRunningError:
-                await self._change(client)
+                await self._update(client)
 
     async def describe(self) -> temporal.ScheduleDescription:
         async with self._engine.calls() as client:
@@ -47,7 +50,7 @@ class AuditSchedule:
         except NotFound:
             return
 
-    def _wanted(self) -> temporal.Schedule:
+    def _schedule(self) -> temporal.Schedule:
         return temporal.Schedule(
             action=temporal.ScheduleActionStartWorkflow(
                 AUDIT_WORKFLOW,
@@ -61,18 +64,20 @@ class AuditSchedule:
             policy=temporal.SchedulePolicy(overlap=temporal.ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
         )
 
-    async def _change(self, client: temporal.Client) -> None:
-        wanted, handle = self._wanted(), client.get_schedule_handle(self._id)
+    async def _update(self, client: temporal.Client) -> None:
+        """Change the existing schedule if its settings differ, for example after a change of the period."""
+        schedule, handle = self._schedule(), client.get_schedule_handle(self._id)
 
-        def is_as_wanted(schedule: temporal.Schedule) -> bool:
-            return _settings_of(schedule) == _settings_of(wanted)
+        def is_up_to_date(present: temporal.Schedule) -> bool:
+            return _settings_of(present) == _settings_of(schedule)
 
-        present = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-        if not is_as_wanted(present.schedule):
-            await replacement.replace(client, handle, present, wanted, is_as_wanted)
+        description = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        if not is_up_to_date(description.schedule):
+            await replacement.replace(client, handle, description, schedule, is_up_to_date)
 
 
 def _settings_of(schedule: temporal.Schedule) -> tuple[object, ...]:
+    """Return the settings that another version or configuration may have set to other values."""
     action, policy = schedule.action, schedule.policy
     assert isinstance(action, temporal.ScheduleActionStartWorkflow)
     every = [interval.every for interval in schedule.spec.intervals]

@@ -1,4 +1,4 @@
-"""Commands for audits: run an audit now, and show findings."""
+"""Commands for audits: start or run an audit now, show findings, and check the scheduled audits for `doctor`."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -13,12 +13,12 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
 
-AUDIT_PATIENCE = 120.0  # seconds
-PERIODS_UNTIL_LATE = 3
+AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
+PERIODS_UNTIL_LATE = 3  # audits are late after so many periods without a complete audit
 
 
 class AuditStarted(Message):
-    """An audit under way, by its workflow's id."""
+    """An audit under way. `audit` is its workflow's id."""
 
     audit: str
 
@@ -33,24 +33,25 @@ class AuditCommands:
         return self._context.store.findings.overview(audits=audits, findings=findings)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
+        """Start an audit and do not wait for its report."""
         installation = await self._context.database(lambda store: store.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
         await self._engine.start(AUDIT_WORKFLOW, request, workflow_id, "audit by a command")
         return AuditStarted(audit=workflow_id)
 
     async def result(self, audit: str) -> AuditReport | None:
-        """Return the audit's report; None while the audit is under way. NotFound: no such audit is ours."""
+        """Return the audit's report; None while the audit is under way. NotFound: there is no such audit of ours."""
         installation = await self._context.database(lambda store: store.records.installation())
-        missing = NotFound(f"there is no audit {audit[:100]!r}")
+        not_found = NotFound(f"there is no audit {audit[:100]!r}")
         if not audit.startswith(schedule_id(installation)):
-            raise missing
+            raise not_found
         workflow = await self._engine.describe(audit)
         if workflow == MISSING:
-            raise missing
+            raise not_found
         return None if workflow.is_open else await self._wait(audit)
 
     async def run(self, request: AuditRequest) -> AuditReport:
-        """Run an audit now and return its report."""
+        """Start an audit and return its report. TemporaryError if the report takes longer than AUDIT_PATIENCE."""
         started = await self.start(request)
         try:
             async with asyncio.timeout(AUDIT_PATIENCE):
@@ -62,24 +63,27 @@ class AuditCommands:
             ) from error
 
     async def check(self) -> str:
-        """Return one line about the scheduled audit, or raise an error with the remedy."""
-        every = self._context.installation.settings.audit.every_seconds
-        if not every:
+        """Return one line about the scheduled audits. NotReady if the schedule does not work, with the remedy."""
+        period = self._context.installation.settings.audit.every_seconds
+        if not period:
             return "switched off (CRAWLER_AUDIT__EVERY_SECONDS=0): a terminated workflow is not resumed"
-        made_at = await self._schedule_made_at(every)
+        schedule_made_at = await self._schedule_made_at(period)
         overview = await self._context.calls.run(self.overview, audits=1, findings=0)
-        late = timedelta(seconds=PERIODS_UNTIL_LATE * every)
-        last = overview.last_complete_at
-        if datetime.now(UTC) - (last or made_at) > late:
-            since = f"since {last:%Y-%m-%dT%H:%M:%SZ}" if last else "yet"
+        longest_gap = timedelta(seconds=PERIODS_UNTIL_LATE * period)
+        completed_at = overview.last_complete_at
+        if datetime.now(UTC) - (completed_at or schedule_made_at) > longest_gap:
+            since = f"since {completed_at:%Y-%m-%dT%H:%M:%SZ}" if completed_at else "yet"
             raise NotReady(f"no audit was complete {since}: `crawlctl audit` tells why")
-        done = f"the last complete one at {last:%Y-%m-%dT%H:%M:%SZ}" if last else "none was due yet"
-        return f"every {every} s, {done}, {sum(overview.open.values())} findings open"
+        last_audit = (
+            f"the last complete one at {completed_at:%Y-%m-%dT%H:%M:%SZ}" if completed_at else "none was due yet"
+        )
+        return f"every {period} s, {last_audit}, {sum(overview.open.values())} findings open"
 
-    async def _schedule_made_at(self, every: int) -> datetime:
+    async def _schedule_made_at(self, period: int) -> datetime:
+        """Return when the schedule was made. NotReady if the schedule does not exist or is paused."""
         installation = await self._context.database(lambda store: store.records.installation())
         try:
-            schedule = await AuditSchedule(self._engine, installation, every).describe()
+            schedule = await AuditSchedule(self._engine, installation, period).describe()
         except NotFound as error:
             raise NotReady(
                 f"there is no schedule {schedule_id(installation)}: start a worker, which makes it"

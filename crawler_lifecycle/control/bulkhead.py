@@ -1,4 +1,4 @@
-"""Runs blocking calls in threads, so that the event loop stays free and kinds of calls do not hold up one another."""
+"""Runs blocking calls in threads. Every kind has its own threads, so a slow database holds up no other kind."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """Threads for a kind of blocking call. Many calls in a bulkhead hold up no call in another bulkhead.
+    """Threads for a kind of blocking call. `name` is the slow part in the message about a refusal.
 
-    A call waits `patience` seconds for a free thread and is then refused; without `patience`, a call waits as long as
-    its caller. The default of `threads` is the number that asyncio takes for its own threads.
+    A call waits `patience` seconds for a free thread and is then refused; without `patience`, a call waits until its
+    caller is cancelled. Without `threads`, the number of threads is Python's default for a thread pool.
     """
 
     def __init__(self, name: str, threads: int | None = None, *, patience: float | None = None) -> None:
@@ -29,8 +29,8 @@ class Bulkhead:
         result = asyncio.wrap_future(queued)
         try:
             done, _ = await asyncio.wait([result], timeout=self._patience)
-            if not done and queued.cancel():  # False if the call has begun: the call is awaited then
+            if not done and queued.cancel():  # `cancel` is false for a call that has a thread: such a call is awaited
                 raise TemporaryError(f"{self._name} is too slow for all present callers: try again later")
             return await result
         finally:
-            queued.cancel()  # the caller may be gone: its call must not take a thread later
+            queued.cancel()  # after a cancellation of the caller, the queued call must not take a thread later

@@ -22,18 +22,20 @@ from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.ports import Cluster
 
-MOST_FINDINGS = 1000
-MOST_NAMED = 10  # runs in a message
+MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
+MOST_NAMED = 10  # runs named in a message; further runs are shown as "..."
 
 
 class Check(Message):
+    """The result for a part. `line` describes the part or, unless `ok`, its fault and the remedy."""
+
     part: str
     ok: bool
     line: str
 
 
 async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> list[Check]:
-    """Run every check. A part without an answer does not hide the rest, and takes no thread that the rest needs."""
+    """Run all checks at the same time: a part that hangs must not delay the checks for other parts."""
     parts, settings = context.parts, context.installation.settings
 
     def blocking(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
@@ -79,18 +81,20 @@ def _database(context: Context) -> str:
 
 
 def _stack(state: Path) -> str:
-    """Return the names of the embedded stack's processes. NotReady if a process has ended."""
+    """Return the names of the stack's processes, or say that there is no stack. NotReady if a process has ended."""
     stack = stack_file.read(state)
     if stack is None:
         return "none on this state folder: its parts are looked after elsewhere"
-    dead = [process.name for process in stack.processes if not psutil.pid_exists(process.pid)]
-    if dead:
-        raise NotReady(f"{', '.join(dead)} of the stack have ended: `crawlctl up` starts them again, or is not running")
+    ended = [process.name for process in stack.processes if not psutil.pid_exists(process.pid)]
+    if ended:
+        raise NotReady(
+            f"{', '.join(ended)} of the stack have ended: `crawlctl up` starts them again, or is not running"
+        )
     return ", ".join(process.name for process in stack.processes)
 
 
 async def _installation(context: Context) -> str:
-    """Check that the scheduler service serves our installation: it would refuse every deployment for another."""
+    """Raise NotReady if the scheduler service serves only another installation: it would refuse our deployments."""
     served = await context.scheduler(lambda scheduler: scheduler.only_installation())
     own = await context.database(lambda store: store.records.installation())
     if served not in (None, own):
@@ -102,21 +106,21 @@ async def _installation(context: Context) -> str:
 
 
 def _failing_runs(audits: AuditCommands) -> str:
-    """Raise NotReady for open findings about failing workflows. Workers keep them up to date between audits."""
+    """Raise NotReady for open findings about failing workflows. Workers update these findings also between audits."""
     findings = audits.overview(audits=0, findings=MOST_FINDINGS).findings
-    failing = [finding for finding in findings if finding.kind is FindingKind.WORKFLOW_FAILING]
-    still_failing = [finding for finding in failing if finding.closed_at is None]
-    if not still_failing:
+    failures = [finding for finding in findings if finding.kind is FindingKind.WORKFLOW_FAILING]
+    open_failures = [finding for finding in failures if finding.closed_at is None]
+    if not open_failures:
         return "no workflow of a run fails its workflow tasks"
-    runs = ", ".join(str(finding.run_id) for finding in still_failing[:MOST_NAMED])
-    more = ", ..." if len(still_failing) > MOST_NAMED else ""
-    first = f"run {still_failing[0].run_id}: {still_failing[0].message}"
-    raise NotReady(f"{counted(len(still_failing), 'run')} cannot go on ({runs}{more}). The first, {first}")
+    runs = ", ".join(str(finding.run_id) for finding in open_failures[:MOST_NAMED])
+    more = ", ..." if len(open_failures) > MOST_NAMED else ""
+    first = f"run {open_failures[0].run_id}: {open_failures[0].message}"
+    raise NotReady(f"{counted(len(open_failures), 'run')} cannot go on ({runs}{more}). The first, {first}")
 
 
 @runtime_checkable
 class GrantsRights(Protocol):
-    """A cluster whose administrator has to grant rights, such as Kubernetes."""
+    """A cluster whose administrator has to grant rights, such as Kubernetes. NotReady names the missing rights."""
 
     def check_rights(self) -> str: ...
 

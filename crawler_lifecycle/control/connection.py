@@ -1,6 +1,6 @@
-"""The connection to a Temporal server, questions about the server (health, search attributes, pollers), and its errors.
+"""The connection to a Temporal server: its client, checks of the server, and the translation of its errors.
 
-`translated` turns the errors of Temporal's client into our own errors.
+`translated` and `failure_of` turn the errors of Temporal's client into our own errors.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
-RPC_TIMEOUT = timedelta(seconds=10)
-CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless the server sends no byte at all
-# With these errors the request itself is wrong. After any other error a retry may help, also after CANCELLED
-# (the SDK had no answer in time).
+RPC_TIMEOUT = timedelta(seconds=10)  # longest wait for the answer to a request
+CONNECT_SECONDS = 40.0  # limit for a silent server; in all other cases the SDK gives up sooner
+# After a permanent error the same request fails again. After an error in neither list a retry may help, also after
+# CANCELLED, which the SDK raises if the answer did not come in time.
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 @asynccontextmanager
 async def translated(address: str) -> AsyncIterator[None]:
-    """Raise the SDK's errors as our own errors, with the server's address."""
+    """Raise the SDK's errors in the block as our own errors, with the server's address."""
     try:
         yield
     except RPCError as error:
@@ -44,29 +44,33 @@ async def translated(address: str) -> AsyncIterator[None]:
 
 
 def _error_class(error: RPCError) -> type[LifecycleError]:
+    """Return our class for the error. NotReady: an operator has to mend the namespace or the credentials."""
     if error.status is RPCStatusCode.NOT_FOUND:
-        return NotReady if _misses_its_namespace(error) else NotFound
+        return NotReady if _is_namespace_unknown(error) else NotFound
     if error.status in FORBIDDEN:
         return NotReady
     return PermanentError if error.status in PERMANENT else TemporaryError
 
 
-def _misses_its_namespace(error: RPCError) -> bool:
-    """Return whether the server does not know the namespace.
+def _is_namespace_unknown(error: RPCError) -> bool:
+    """Return whether the error says that the namespace does not exist.
 
-    Such an answer does not prove a workflow missing, since a busy server may deny an existing namespace.
+    Such an error proves nothing about a workflow, since a busy server may deny an existing namespace.
     """
     return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
 
 
 def failure_of(error: WorkflowFailureError) -> LifecycleError:
-    """Return the workflow's failure as our own error."""
+    """Return the workflow's failure as our own error: BadInput if the input was refused, otherwise PermanentError.
+
+    The message comes from the first ApplicationError among the causes: our own code raised this error.
+    """
     cause: BaseException = error.cause
     while cause.__cause__ is not None and not isinstance(cause, ApplicationError):
         cause = cause.__cause__
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     if isinstance(cause, ApplicationError) and cause.type == BadInput.__name__:
-        field, _, expected = message.partition(": ")
+        field, _, expected = message.partition(": ")  # the reverse of BadInput's own message
         return BadInput(field, expected)
     return PermanentError(message)
 
@@ -74,8 +78,8 @@ def failure_of(error: WorkflowFailureError) -> LifecycleError:
 class TemporalConnection:
     """A connection to the Temporal server, opened at its first use.
 
-    Temporal's own variables and configuration file name the server.
-    A worker passes its `runtime`, which has metrics. Without a runtime, the SDK's library writes no log.
+    Temporal's own variables in `environment`, and Temporal's own configuration file, name the server. A worker passes
+    its `runtime`, which has metrics; without a runtime, a silent runtime is used.
     """
 
     def __init__(self, environment: Mapping[str, str], task_queue: str, runtime: Runtime | None = None) -> None:
@@ -156,7 +160,7 @@ def _silent_runtime() -> Runtime:
     """Return a runtime whose Rust library writes no log.
 
     The library would write its log, with colour codes, to stdout, among the answers of `crawlctl --json`. The errors
-    that the SDK raises say the same.
+    that the SDK raises say the same as the log.
     """
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
 

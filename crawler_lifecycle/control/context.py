@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SCHEDULER_THREADS = 6
-SCHEDULER_PATIENCE = 10.0
-CHECK_THREADS = 8  # a thread for every blocking check: none waits for a part that hangs
+SCHEDULER_PATIENCE = 10.0  # seconds that a call waits for a free thread before the call is refused
+CHECK_THREADS = 8  # a thread for every blocking check: no check waits for a part that hangs
 
 
-def _scheduler_calls() -> Bulkhead:
-    """Return a separate bulkhead: a stop must not wait for calls to a scheduler service that hangs."""
+def _scheduler_bulkhead() -> Bulkhead:
+    """Return a bulkhead beside the database's: a stop must not wait for calls to a scheduler service that hangs."""
     return Bulkhead("the scheduler service", SCHEDULER_THREADS, patience=SCHEDULER_PATIENCE)
 
 
 @dataclass(frozen=True)
 class Context:
-    """An installation with its adapters. A command opens and imports only its own adapters."""
+    """An installation with its adapters. An adapter is imported and opened at its first use."""
 
     installation: Installation
     parts: Parts
-    calls: Bulkhead = field(default_factory=lambda: Bulkhead("the database"))
-    scheduler_calls: Bulkhead = field(default_factory=_scheduler_calls)
+    calls: Bulkhead = field(default_factory=lambda: Bulkhead("the database"))  # for all calls without an own bulkhead
+    scheduler_calls: Bulkhead = field(default_factory=_scheduler_bulkhead)
     checks: Bulkhead = field(default_factory=lambda: Bulkhead("the checks of doctor", CHECK_THREADS))
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
@@ -47,12 +47,12 @@ class Context:
 
     @property
     def store(self) -> "SqlStore":
-        """The database. The lock keeps the first calls of several threads from opening several databases."""
+        """Return the database. The lock keeps the first calls of several threads from opening several databases."""
         with self._opening:
             return self.parts.store
 
     async def database(self, call: Callable[["SqlStore"], T]) -> T:
-        """Run the call in a thread. The store is opened in the thread too, since opening a database may block."""
+        """Return the call's result from a thread. The thread also opens the store, since opening may block."""
         return await self.calls.run(lambda: call(self.store))
 
     async def scheduler(self, call: Callable[["Deployer"], T]) -> T:

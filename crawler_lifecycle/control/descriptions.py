@@ -1,7 +1,6 @@
 """Translates Temporal's answers about a workflow into our terms.
 
-The answers are read without the SDK's own description, which fails at a status that the SDK does not know, such as the
-status of a paused workflow.
+The SDK's own description is not used, because the SDK fails at an unknown status, such as a paused workflow's status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,14 +15,14 @@ from temporalio.client import WorkflowExecutionStatus
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-MISSING = WorkflowInfo(is_open=False, end="missing")
+MISSING = WorkflowInfo(is_open=False, end="missing")  # there is no workflow with the id
 CLOSED = {status.value: status.name.lower() for status in WorkflowExecutionStatus if status.name != "RUNNING"}
-LONGEST_FAILURE = 300
+LONGEST_FAILURE = 300  # characters
 CAUSE_PREFIX = "WORKFLOW_TASK_FAILED_CAUSE_"
 
 
 def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
-    """Return the workflow's description. A workflow is open unless the server says that the workflow is closed."""
+    """Return the workflow's description. Any status outside of CLOSED means open, also a status unknown to the SDK."""
     info, task = answer.workflow_execution_info, answer.pending_workflow_task
     return WorkflowInfo(
         is_open=info.status not in CLOSED,
@@ -39,7 +38,8 @@ def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
 def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
     """Return why the last workflow task failed, in a line. None: the last workflow task succeeded.
 
-    Only the first failure in a row has an event, so the search goes back to the last success.
+    `latest_first` has the end of the workflow's history. When a task fails again and again, only its first failure is
+    an event, so newer events of other kinds are passed over.
     """
     for event in latest_first:
         if event.HasField("workflow_task_failed_event_attributes"):
@@ -52,16 +52,17 @@ def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
 
 
 def _in_one_line(failed: WorkflowTaskFailedEventAttributes) -> str:
+    """Return the type of the exception, or Temporal's cause if no exception was raised, with the message."""
     kind = failed.failure.application_failure_info.type
     if not kind:
         kind = WorkflowTaskFailedCause.Name(failed.cause).removeprefix(CAUSE_PREFIX).replace("_", " ").lower()
     return " ".join(f"{kind}: {failed.failure.message}".split())[:LONGEST_FAILURE]
 
 
-def run_of(inputs: Sequence[Any]) -> int | None:
-    """Return the RunID in the input of a run's workflow (a request or a continuation).
+def run_id_in(inputs: Sequence[Any]) -> int | None:
+    """Return the RunID in the input of a run's workflow: a request, or the continuation of an earlier execution.
 
-    0: a request for a new run. None: the input is neither a request nor a continuation.
+    0: the request is for a new run. None: the input is neither a request nor a continuation.
     """
     match inputs:
         case [{"carried": {"plan": {"run": {"run_id": int(run_id)}}}}] | [{"run_id": int(run_id)}]:

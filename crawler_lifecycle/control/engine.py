@@ -1,7 +1,7 @@
-"""Commands to Temporal's workflows, and questions about workflows. Only schedules use Temporal's client elsewhere.
+"""`Engine` starts, signals, cancels and describes workflows. Schedules are in other modules.
 
-The client's errors are raised as our own errors: a server that does not answer is a TemporaryError, a workflow that
-refused its input is BadInput.
+The client's errors are raised as our own errors: TemporaryError if the server does not answer, BadInput if a workflow
+refused its input.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,26 +17,27 @@ from temporalio.service import RPCError, RPCStatusCode
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.control.connection import RPC_TIMEOUT, TemporalConnection, failure_of
-from crawler_lifecycle.control.descriptions import MISSING, run_of, task_failure, workflow_info
+from crawler_lifecycle.control.descriptions import MISSING, run_id_in, task_failure, workflow_info
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
 from crawler_lifecycle.errors import Conflict, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Nudge
 
+# Start a workflow under a used id unless the last workflow with this id has completed.
 UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-IDS_IN_A_QUERY = 100
-LATEST_EVENTS = 20
-# The list leaves out other types: a foreign workflow with a run's id must not count as the run's open workflow.
-# The audit describes such a workflow.
-TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"
-QUOTES = set("'\"\\`")
-# refusals of a signal, in this order: too many signals wait; the workflow is about to close; the workflow already got
-# as many signals as the server allows
+# The server refuses a signal with these errors, in this order: too many signals wait; the workflow is about to close;
+# the workflow already got as many signals as the server allows.
 SIGNAL_REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
+LATEST_EVENTS = 20  # largest number of events to search for the last failure
+IDS_IN_A_QUERY = 100  # workflow ids in a query for open workflows; a further query has the next ids
+# A query for open workflows leaves out other types: a foreign workflow with a run's id must not count as the run's open
+# workflow. The audit describes such a workflow by its id.
+TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"
+QUOTES = set("'\"\\`")  # characters with a meaning in a query
 
 
 class Engine(TemporalConnection):
-    """Temporal, as commands, workers and the watcher use it."""
+    """The connection to Temporal with all operations on workflows, for commands, workers and the watcher."""
 
     async def start(
         self,
@@ -48,8 +49,9 @@ class Engine(TemporalConnection):
         join: bool = False,
         once: bool = False,
     ) -> WorkflowHandle[Any, Any]:
-        """Start a workflow. `join`: return the open workflow with this id, if there is one. `once`: raise Conflict if a
-        workflow with this id has completed.
+        """Start a workflow. Conflict if a workflow with the id is open; with `join`, return the open workflow instead.
+
+        With `once`, raise Conflict also if the last workflow with the id has completed.
         """
         try:
             async with self.calls() as client:
@@ -68,8 +70,8 @@ class Engine(TemporalConnection):
 
     @staticmethod
     def has_joined(handle: WorkflowHandle[Any, Any]) -> bool:
-        """Return whether the workflow was open before its start; only Temporal's answer to the start has this fact."""
-        answer = getattr(handle, "_start_workflow_response", None)
+        """Return whether `start` with `join` returned an open workflow and started none."""
+        answer = getattr(handle, "_start_workflow_response", None)  # the SDK's public fields do not have the answer
         return answer is not None and not answer.started
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
@@ -77,7 +79,7 @@ class Engine(TemporalConnection):
         await self.start(RUN_WORKFLOW, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
 
     async def nudge(self, nudge: Nudge) -> None:
-        """Signal that the run has changed in the cluster. NotFound if its workflow is not open."""
+        """Signal that the run has changed in the cluster. NotFound if the run's workflow is not open."""
         async with self.calls() as client:
             await client.get_workflow_handle(nudge.workflow_id).signal("nudge", nudge.number, rpc_timeout=RPC_TIMEOUT)
 
@@ -108,18 +110,19 @@ class Engine(TemporalConnection):
                 raise failure_of(error) from error
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
-        """Return the workflows that the server lists as open. The server's list lags behind."""
+        """Return the ids with an open run or export, by the server's list, which lags behind."""
         open_ids = set[str]()
         for query in _queries_for_open(workflow_ids):
             try:
                 async with self.calls() as client:
                     async for execution in client.list_workflows(query, rpc_timeout=RPC_TIMEOUT):
                         open_ids.add(execution.id)
-            except NotFound as error:  # a missing namespace does not mean that its workflows are gone
+            except NotFound as error:  # an answer about the namespace, which does not prove the workflows closed
                 raise TemporaryError(error.message) from error
         return open_ids
 
     async def describe(self, workflow_id: str) -> WorkflowInfo:
+        """Return the latest workflow with this id, or MISSING."""
         try:
             async with self.calls() as client:
                 description = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
@@ -128,20 +131,21 @@ class Engine(TemporalConnection):
         return workflow_info(description.raw_description)
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
-        """Return the RunID in the workflow's input, as `run_of` does; None also if there is no such workflow."""
+        """Return the RunID in the workflow's input, as `run_id_in` does; None also if there is no such workflow."""
         try:
             async with self.calls() as client:
                 handle = client.get_workflow_handle(workflow_id)
                 first = await anext(handle.fetch_history_events(page_size=1, rpc_timeout=RPC_TIMEOUT))
         except NotFound:
             return None
-        began = first.workflow_execution_started_event_attributes
+        payloads = first.workflow_execution_started_event_attributes.input.payloads
         try:
-            return run_of(await client.data_converter.decode(began.input.payloads))
+            return run_id_in(await client.data_converter.decode(payloads))
         except (RuntimeError, ValueError, KeyError) as error:  # wrong bytes, or an unknown encoding
             raise PermanentError(f"the input of workflow {workflow_id} cannot be read: {error}") from error
 
     async def task_failure(self, workflow_id: str) -> str | None:
+        """Return why the last workflow task failed. None: the last workflow task succeeded."""
         async with self.calls() as client:
             answer = await client.workflow_service.get_workflow_execution_history_reverse(
                 GetWorkflowExecutionHistoryReverseRequest(
@@ -156,7 +160,7 @@ class Engine(TemporalConnection):
 
 
 def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:
-    """Yield queries for the list. Ids that need quoting are left out: their workflows are described instead."""
+    """Yield queries for open workflows. Ids with characters in QUOTES are left out; the audit describes them."""
     plain_ids = [workflow_id for workflow_id in workflow_ids if not set(workflow_id) & QUOTES]
     for start in range(0, len(plain_ids), IDS_IN_A_QUERY):
         ids = ", ".join(f"'{workflow_id}'" for workflow_id in plain_ids[start : start + IDS_IN_A_QUERY])

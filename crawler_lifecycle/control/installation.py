@@ -1,6 +1,6 @@
 """Finds the installation for a command: its settings, and its Temporal server.
 
-The environment has precedence. Settings missing there come from the embedded stack on the state folder.
+`locate` reads the environment. Variables that the environment lacks come from the embedded stack on the state folder.
 """
 
 import os
@@ -14,30 +14,27 @@ from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings import PREFIX, Settings, default_state
 
-TEMPORAL = "TEMPORAL_"
+TEMPORAL = "TEMPORAL_"  # prefix for variables with Temporal's own configuration
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
     settings: Settings
-    temporal: Mapping[str, str]  # variables for Temporal's own configuration
+    temporal: Mapping[str, str]  # an environment from which Temporal's client reads its own variables
 
     @classmethod
     def with_variables(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
-        """Return the installation for these variables and the environment. These variables have precedence here.
-
-        `locate` passes only variables missing in the environment.
-        """
+        """Return the installation for the environment and further variables, which override the environment."""
         return cls(configuration.load(**_nested(variables) | {"state": folder}), _temporal_environment(variables))
 
     @property
     def database_name(self) -> str:
-        """The address of the database, without user, password and options."""
+        """Return the address of the database, without user, password and options."""
         return without_credentials(self.settings.database_url).partition("?")[0]
 
 
 def locate(state: Path | None = None) -> Installation:
-    """Return the installation by the environment and by the stack on this state folder."""
+    """Return the installation by the environment and, for missing variables, by the stack on this state folder."""
     folder = state_folder(state)
     stack = stack_file.read(folder)
     stack_variables = stack.environment if stack else {}
@@ -46,20 +43,22 @@ def locate(state: Path | None = None) -> Installation:
 
 
 def state_folder(state: Path | None = None) -> Path:
+    """Return this folder as an absolute path; without a folder, the folder by the environment or the default."""
     return (state or Path(os.environ.get("CRAWLER_STATE") or default_state())).expanduser().absolute()
 
 
 def _is_in_environment(name: str) -> bool:
-    """Return whether the environment decides about the variable.
+    """Return whether the variable is taken from the environment, and not from the stack.
 
-    With TEMPORAL_ADDRESS the environment decides about all of Temporal's variables: the credentials of the stack's
-    server must not go to another server.
+    With TEMPORAL_ADDRESS in the environment, no Temporal variable is taken from the stack: the credentials of the
+    stack's server must not go to another server.
     """
-    return ("TEMPORAL_ADDRESS" if name.startswith(TEMPORAL) else name) in os.environ
+    deciding_name = "TEMPORAL_ADDRESS" if name.startswith(TEMPORAL) else name
+    return deciding_name in os.environ
 
 
 def _temporal_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment. Temporal variables among `variables` replace all Temporal variables there."""
+    """Return the environment. If `variables` has Temporal's variables, the environment's own are left out."""
     replacements = {name: value for name, value in variables.items() if name.startswith(TEMPORAL)}
     if not replacements:
         return dict(os.environ)
@@ -67,7 +66,7 @@ def _temporal_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nested(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Return `CRAWLER_A__B=c` as `{"a": {"b": "c"}}`."""
+    """Return the settings in the variables as a tree: `CRAWLER_A__B=c` becomes `{"a": {"b": "c"}}`."""
     tree: dict[str, Any] = {}
     for name, value in variables.items():
         if name.startswith(PREFIX):

@@ -1,4 +1,4 @@
-"""Idempotency keys for starts. A second request with the same key starts no second run."""
+"""Idempotency keys for starts of runs. A second request with the same key starts no second run."""
 
 import hashlib
 import re
@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.errors import Conflict
 
-NOT_COMPARED = {"requested_by"}
+NOT_COMPARED = {"requested_by"}  # another person may repeat the request with the same key
 
 
 def workflow_id_of(crawler: str, installation: str, key: str | None) -> str:
@@ -22,16 +22,17 @@ def workflow_id_of(crawler: str, installation: str, key: str | None) -> str:
     return f"crawl-key-{hashlib.sha256(f'{installation}:{key}'.encode()).hexdigest()[:32]}"
 
 
-def refuse_another_request(known: RunRecord, request: RunRequest) -> None:
-    """Raise Conflict if the key's first request was different.
+def refuse_another_request(run: RunRecord, request: RunRequest) -> None:
+    """Raise Conflict if the request differs from the first request with the same key, which made the run.
 
-    Fields that the first request left open were filled in since, so a repetition may leave the same fields open.
+    The fields that the first request left open were filled in later, so a repetition may leave the same fields open.
     """
-    first, left_open = known.request.model_dump(), known.request.left_open
-    different = [
-        name
-        for name, value in request.model_dump(exclude=NOT_COMPARED).items()
-        if value != first[name] and not (value is None and name in left_open)
-    ]
+    first_request = run.request.model_dump()
+
+    def is_equal(name: str, value: object) -> bool:
+        return value == first_request[name] or (value is None and name in run.request.left_open)
+
+    fields = request.model_dump(exclude=NOT_COMPARED)
+    different = [name for name, value in fields.items() if not is_equal(name, value)]
     if different:
-        raise Conflict(f"the key was used for run {known.run_id}, with another {', '.join(different)}")
+        raise Conflict(f"the key was used for run {run.run_id}, with another {', '.join(different)}")

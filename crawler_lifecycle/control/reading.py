@@ -1,4 +1,4 @@
-"""Answers questions about an installation's runs from database, cluster and archives, without Temporal.
+"""`RunReader` reads runs, tasks, logs and archives from database, cluster and archives, without Temporal.
 
 The module does not import Temporal's client: a command that only reads starts in half the time.
 """
@@ -19,7 +19,7 @@ from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
 from crawler_lifecycle.ports import LogChunk, StoredArchive
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
-EXPORT_PATIENCE = 30.0  # seconds to wait for the exports of a run that is over
+EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +33,32 @@ class RunArchive:
 
 
 def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], end: int | None) -> RunArchive:
-    """Return an end's archive, by default the last."""
+    """Return an end's archive, by default the archive of the last end."""
     number = run.end_number if end is None else end
     if run.end_number == 0:
         raise Conflict(f"run {run.run_id} is {run.status}: its archive is made when it is over")
     if not 1 <= number <= run.end_number:
         raise NotFound(f"run {run.run_id} has no end {number}: its ends are 1 to {run.end_number}")
     archive_event = event_id(run.run_uid, ExportKind.FILES_READY, number)
-    _refuse_without_archive(run, next((export for export in exports if export.event_id == archive_event), None))
+    export = next((export for export in exports if export.event_id == archive_event), None)
+    _refuse_without_archive(run, export)
     event = parts.store.runs.export_event(archive_event)
     stored = parts.archiver.stored(run.run_uid, number)
     return RunArchive(run.run_id, number, stored, event.sha256 if event else None)
 
 
 def _refuse_without_archive(run: RunRecord, export: ExportRecord | None) -> None:
-    if export is None or (export.state is ExportState.PENDING and export.location is None):
+    """Raise an error unless the archive exists, that is unless its export has a location."""
+    if export is not None and export.location is not None:
+        return
+    if export is None or export.state is ExportState.PENDING:
         raise TemporaryError(f"the archive of run {run.run_id} is not made yet")
-    if export.location is None and export.state is ExportState.DONE:
+    if export.state is ExportState.DONE:
         raise NotFound(f"run {run.run_id} has left no files, so it has no archive")
-    if export.location is None:
-        raise Conflict(
-            f"the archive of run {run.run_id} could not be made: {export.problem}; "
-            f"`crawlctl export {run.run_id}` tries again"
-        )
+    raise Conflict(
+        f"the archive of run {run.run_id} could not be made: {export.problem}; "
+        f"`crawlctl export {run.run_id}` tries again"
+    )
 
 
 class RunReader:
@@ -86,7 +89,7 @@ class RunReader:
     def tasks(
         self, run: int | str, *, first: int = 0, limit: int = 100, status: TaskStatus | None = None
     ) -> Sequence[TaskRecord]:
-        """Return the tasks of a run by number, from `first` on."""
+        """Return a run's tasks in the order of their numbers, from the number `first` on."""
         run_id, records = self.run_id(run), self._context.store.records
         tasks = records.tasks(run_id, first=first, limit=limit, status=status)
         if not tasks:
@@ -94,39 +97,43 @@ class RunReader:
         return tasks
 
     def archive(self, run: int | str, end: int | None = None) -> RunArchive:
-        """Return the archive of an end, by default of the last end."""
+        """Return an end's archive, by default the archive of the last end."""
         overview = self.overview(run)
         return archive_of(self._context.parts, overview.run, overview.exports, end)
 
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
-        """Yield the run at every change, until the run is over and its exports are made or take too long."""
-        run_id, last, export_patience = await self._context.calls.run(self.run_id, run), None, EXPORT_PATIENCE
+        """Yield the run at every change, until the run is over and its exports are done or exceed EXPORT_PATIENCE."""
+        run_id = await self._context.calls.run(self.run_id, run)
+        last_details: RunDetails | None = None
+        seconds_for_exports = EXPORT_PATIENCE
         while True:
             details = await self._context.database(lambda store: store.records.details(run_id))
-            if details != last:
+            if details != last_details:
                 yield details
-                last = details
+                last_details = details
             if details.run.status.is_over:
-                export_patience -= POLL_PAUSE
-                if export_patience <= 0 or is_handed_over(details):
+                seconds_for_exports -= POLL_PAUSE
+                if is_handed_over(details) or seconds_for_exports <= 0:
                     return
             await asyncio.sleep(POLL_PAUSE)
 
     def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
-        """Return the log from this byte on, for the task's last attempt."""
+        """Return the log of the task's last attempt, from the byte `offset` on."""
         for row in details.tasks:
             if row.task == task:
                 return self.task_log(details.run.run_uid, row, offset)
         raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
 
     def task_log(self, run_uid: str, task: TaskRecord, offset: int = 0) -> LogChunk:
+        """Return the log from the byte `offset` on. A task that never had a job has an empty log."""
         if task.job_name is None:
             return LogChunk(text="", offset=max(0, offset), ended=task.status.is_over)
         return self._context.parts.cluster.log(run_uid, task.task, task.attempt, offset)
 
     def run_id(self, run: int | str) -> int:
+        """Return the RunID for a RunID or a run_uid. NotFound for a run_uid without a run, and for any other text."""
         text = str(run).strip()
-        if re.fullmatch(r"[0-9]{1,18}", text):
+        if re.fullmatch(r"[0-9]{1,18}", text):  # at most 18 digits: a longer number does not fit into the database
             return int(text)
         try:
             return self._context.store.records.run_id(str(uuid.UUID(text)))
@@ -135,6 +142,7 @@ class RunReader:
 
 
 def is_handed_over(details: RunDetails) -> bool:
-    """Return whether every export of the run, for all of its ends, is made or has failed."""
+    """Return whether every export is recorded as done or failed, for all ends."""
+    expected = details.run.end_number * len(ExportKind)
     finished = sum(export.state is not ExportState.PENDING for export in details.exports)
-    return finished >= details.run.end_number * len(ExportKind)
+    return finished >= expected

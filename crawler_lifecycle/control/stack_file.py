@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.errors import NotReady
 
 STACK_FILE = "stack.json"
-TOKEN_FILE = "scheduler.token"
+TOKEN_FILE = "scheduler.token"  # requests to the scheduler service carry the token
 
 
 class Process(Message):
@@ -22,7 +22,7 @@ class Process(Message):
 
     name: str
     pid: int
-    created: float
+    created: float  # start time in seconds since 1970
 
 
 class StackFile(Message):
@@ -33,6 +33,7 @@ class StackFile(Message):
 
 
 def read(state: Path) -> StackFile | None:
+    """Return the description; None if there is no stack on the state folder."""
     path = state / STACK_FILE
     try:
         return StackFile.model_validate_json(path.read_bytes())
@@ -53,7 +54,7 @@ def remove(state: Path) -> None:
 
 
 def make_token(state: Path, name: str = TOKEN_FILE) -> str:
-    """Return the token in the file; make the token if there is no file. Only the file's owner can read the token."""
+    """Return the token in the file `name`. If there is no file, make a token that only the file's owner can read."""
     path = state / name
     if not path.exists():
         write_private(path, secrets.token_urlsafe(32))
@@ -61,7 +62,7 @@ def make_token(state: Path, name: str = TOKEN_FILE) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write the whole text or nothing, readable by its owner only. NotReady for example on a full disk."""
+    """Write the whole text or nothing, to a file that only its owner can read. NotReady for example on a full disk."""
     new = path.with_name(path.name + ".new")
     try:
         new.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 @asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the work until the block ends, and wait for the cancelled work. Errors of the work are not raised."""
+    """Run the work during the block, then cancel the work and wait for its end. Errors of the work are not raised."""
     task = asyncio.create_task(work)
     try:
         yield task

@@ -17,20 +17,21 @@ PAUSE = 15.0  # seconds between two checks
 class DiskWatch:
     folders: Sequence[Path]
     pause: float = PAUSE
-    _problem: str | None = field(default=None, init=False)
+    _problem: str | None = field(default=None, init=False)  # found by the last check
 
     @property
     def has_problem(self) -> bool:
-        """Whether the last check found a full disk. A full disk makes no process unready: reading and stops go on."""
+        """Whether the last check found a full disk. Processes stay ready on a full disk: reading and stops go on."""
         return self._problem is not None
 
     async def run(self) -> None:
         """Check for ever. Only a new problem is logged: the log may be on the same disk."""
         while True:
-            before, self._problem = self._problem, await asyncio.to_thread(self._find_problem)
-            if self._problem is not None and before is None:
+            had_problem = self.has_problem
+            self._problem = await asyncio.to_thread(self._find_problem)
+            if self._problem is not None and not had_problem:
                 log.error("%s", self._problem)
-            elif self._problem is None and before is not None:
+            elif self._problem is None and had_problem:
                 log.info("the disk can be written to again")
             await asyncio.sleep(self.pause)
 

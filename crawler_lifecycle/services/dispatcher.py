@@ -1,7 +1,7 @@
 """Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy these tasks.
 
-A claim expires by itself. After the death of a dispatcher the next dispatcher claims its tasks. If a job was already
-made, the service answers with this job, since the key is the same.
+A claim expires by itself, so another dispatcher claims the tasks of a dispatcher that died. If such a task already has
+a job, the service answers with this job: the key of the request is the same.
 """
 
 import logging
@@ -22,22 +22,26 @@ from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
 
-LONGEST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(seconds=5)  # after many failures in a row
 
 
 @dataclass
 class Dispatcher:
     claims: Claims
     claim_deployer: ClaimDeployer
-    most_in_cluster: int
-    claim_for: timedelta
-    threads: int
+    most_in_cluster: int  # limit for the installation: tasks with a job
+    claim_duration: timedelta
+    threads: int  # number of the pool's threads
     pool: ThreadPoolExecutor
-    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")
+    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")  # marks the claims of this dispatcher
     pulses: Pulses = field(default_factory=Pulses)
     _passes: int = 0
 
     def run(self, stopped: threading.Event, interval: timedelta) -> None:
+        """Make passes until the event is set. A pass that deployed a task is followed by the next pass at once.
+
+        After an idle pass the pause is the interval, and after failures in a row the pause grows.
+        """
         failures, backoff = 0, Backoff(interval, LONGEST_PAUSE)
         while not stopped.is_set():
             try:
@@ -57,22 +61,42 @@ class Dispatcher:
         backlogs = self.claims.backlogs(self.token)  # including tasks whose request failed in an earlier pass
         if not backlogs:
             return 0
-        demands = [_demand(backlog) for backlog in self._in_turn(backlogs)]
-        granted = admitted(demands, self.most_in_cluster - self.claims.in_cluster(self.token))
+        demands = [_demand(backlog) for backlog in self._rotate(backlogs)]
+        room = self.most_in_cluster - self.claims.in_cluster(self.token)
+        granted = admitted(demands, room)
         for run_id, cause in causes(demands, granted).items():
             self.claims.explain(run_id, cause)
-        return self._deploy_all(list(self._claim(demands, granted)))
+        return self._deploy_all(list(self._claim_granted(demands, granted)))
+
+    def _rotate(self, backlogs: Sequence[Backlog]) -> Sequence[Backlog]:
+        """Let every pass begin with another run, so that no run always comes last."""
+        self._passes += 1
+        first = self._passes % len(backlogs)
+        return [*backlogs[first:], *backlogs[:first]]
+
+    def _claim_granted(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
+        """Claim granted tasks, in one pass at most one task for every thread.
+
+        A claim that waits for a thread could expire before its request.
+        """
+        # the granted numbers respect the limits of the runs already, so these demands have no limit
+        demands_for_threads = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
+        for run_id, share in admitted(demands_for_threads, self.threads).items():
+            if share:
+                yield from self.claims.claim_children(run_id, self.token, self.claim_duration, share)
 
     def _deploy_all(self, claims: Sequence[Claim]) -> int:
-        """Deploy all claims and return the number deployed. A failure stops no other claim.
+        """Deploy all claims at the same time, wait for all answers, and return the number of deployed tasks.
 
-        No request outlives the pass."""
-        under_way = [self.pool.submit(self._deploy, claim) for claim in claims]
-        wait(under_way)
+        A failed claim stops no other claim. If claims failed and no task was deployed, raise the first error, so that
+        the pass counts as failed.
+        """
+        deployments = [self.pool.submit(self._deploy, claim) for claim in claims]
+        wait(deployments)
         deployed, errors = 0, list[LifecycleError]()
-        for claim, answer in zip(claims, under_way, strict=True):
+        for claim, deployment in zip(claims, deployments, strict=True):
             try:
-                deployed += answer.result()
+                deployed += deployment.result()
             except LifecycleError as error:
                 errors.append(error)
                 log.warning("task %s of run %s: %s", claim.task, claim.run_id, error.message)
@@ -80,21 +104,8 @@ class Dispatcher:
             raise errors[0]
         return deployed
 
-    def _in_turn(self, backlogs: Sequence[Backlog]) -> Sequence[Backlog]:
-        """Let every pass begin with another run, so that no run always comes last."""
-        self._passes += 1
-        first = self._passes % len(backlogs)
-        return [*backlogs[first:], *backlogs[:first]]
-
-    def _claim(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
-        """Claim as many tasks as there are threads: a claim waiting for a thread could expire before its request."""
-        # `granted` respects the runs' own limits already, so `most` is dropped
-        wanted = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
-        for run_id, most in admitted(wanted, self.threads).items():
-            if most:
-                yield from self.claims.claim_children(run_id, self.token, self.claim_for, most)
-
     def _deploy(self, claim: Claim) -> bool:
+        """Deploy one task. Return whether the task has a job now; otherwise the log has the cause."""
         with logs.about(run_id=claim.run_id, task=claim.task, attempt=claim.request.attempt):
             outcome = self.claim_deployer.deploy(claim)
             if outcome.cause:
@@ -103,4 +114,9 @@ class Dispatcher:
 
 
 def _demand(backlog: Backlog) -> Demand:
-    return Demand(backlog.run_id, backlog.waiting, backlog.in_cluster, backlog.max_parallel)
+    return Demand(
+        run_id=backlog.run_id,
+        waiting=backlog.waiting,
+        in_cluster=backlog.in_cluster,
+        most=backlog.max_parallel,
+    )

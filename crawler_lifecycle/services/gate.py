@@ -1,4 +1,4 @@
-"""Gate of an HTTP service: refuses strangers and large bodies before an endpoint sees the request."""
+"""Gate of an HTTP service: refuses strangers, and compressed or large bodies, before an endpoint sees the request."""
 
 import hmac
 from collections.abc import Callable, Collection
@@ -10,16 +10,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crawler_lifecycle.services.problems import problem
 
-# takes the request's bearer token ("" without a token) and the request; returns the refusal, or None to admit
+# A check takes the request's bearer token ("" without a token) and the request, and returns the refusal, or None to
+# admit the request.
 CallerCheck = Callable[[str, Scope], Response | None]
 
 
 def require_token(token: str) -> CallerCheck:
     """Return a check that refuses every caller without exactly this token."""
 
-    def check(given: str, _: Scope) -> Response | None:
-        # Starlette decodes headers as latin-1; the comparison takes strings in ASCII only, so it gets bytes
-        return None if hmac.compare_digest(given.encode("latin-1"), token.encode()) else no_token()
+    def check(sent_token: str, _: Scope) -> Response | None:
+        # bytes, since the comparison refuses strings with other characters than ASCII; Starlette decodes as latin-1
+        is_valid = hmac.compare_digest(sent_token.encode("latin-1"), token.encode())
+        return None if is_valid else no_token()
 
     return check
 
@@ -29,7 +31,7 @@ def no_token() -> Response:
 
 
 class Gate:
-    """Middleware that checks callers and limits bodies. Paths in `open_paths` need no token."""
+    """Middleware that checks callers and refuses compressed or large bodies. Paths in `open_paths` need no token."""
 
     def __init__(self, app: ASGIApp, check_caller: CallerCheck, open_paths: Collection[str], largest_body: int) -> None:
         self.app = app
@@ -41,23 +43,30 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        if scope["path"] not in self.open_paths and (refusal := self.check_caller(_bearer(headers), scope)):
+        refusal = self._refusal(scope)
+        if refusal is not None:
             await refusal(scope, receive, send)
-        elif (packed := headers.get("content-encoding", "identity").lower()) != "identity":
-            await problem(415, f"expected a body that is not packed, not {packed[:40]}", "Content-Encoding")(
-                scope, receive, send
-            )
-        elif int(headers.get("content-length", "0")) > self.largest_body:
-            await problem(413, self._too_large())(scope, receive, send)
         else:
             await self.app(scope, self._limited(receive), send)
 
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return the refusal of a request by its headers, or None to admit the request."""
+        headers = Headers(scope=scope)
+        refusal = None if scope["path"] in self.open_paths else self.check_caller(_bearer_token(headers), scope)
+        if refusal is not None:
+            return refusal
+        encoding = headers.get("content-encoding", "identity").lower()
+        if encoding != "identity":
+            return problem(415, f"expected a body that is not packed, not {encoding[:40]}", "Content-Encoding")
+        if int(headers.get("content-length", "0")) > self.largest_body:
+            return problem(413, self._too_large())
+        return None
+
     def _limited(self, receive: Receive) -> Receive:
-        """Count the bytes received: a body may come without an announced size."""
+        """Return a `receive` that counts the bytes, since a body may come without an announced size."""
         received = 0
 
-        async def counted() -> Message:
+        async def receive_and_count() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
@@ -65,12 +74,13 @@ class Gate:
                 raise HTTPException(413, self._too_large())
             return message
 
-        return counted
+        return receive_and_count
 
     def _too_large(self) -> str:
         return f"the body is larger than {self.largest_body} bytes"
 
 
-def _bearer(headers: Headers) -> str:
+def _bearer_token(headers: Headers) -> str:
+    """Return the token, or "" without a token."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else ""

@@ -1,7 +1,7 @@
 """Serves the health of a process: liveness, readiness and metrics, on a port of its own.
 
 A process is alive while its loop turns. A failed pass counts as a turn, since a restart mends no outage of other
-services. A process is ready while all its needs have answered lately.
+services. A process is ready while all its needs, such as database and Temporal, have answered lately.
 """
 
 import asyncio
@@ -25,38 +25,38 @@ from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
 
 logger = logging.getLogger(__name__)
-TRIES = 4  # in the time until a silence counts: a single slow answer makes no process unready
+TRIES = 4  # a need is asked so often before its silence makes the process unready
 CLIENT_SECONDS = 10.0  # time limit for a client to send its request
 
-Need = Callable[[], Awaitable[object]]  # asks a need; an error means that the need does not answer
+Need = Callable[[], Awaitable[object]]  # asks a service that the process needs; raises an error without an answer
 
 
 @dataclass
 class Pulse:
     """The last time when a loop or a need worked. A single thread writes, the health server's threads read."""
 
-    problem: str | None = None
-    _at: float | None = None
-    _since: float = field(default_factory=time.monotonic)
+    problem: str | None = None  # the last failure, until the next beat
+    _last_beat: float | None = None
+    _began_at: float = field(default_factory=time.monotonic)
 
     def beat(self) -> None:
-        self.problem, self._at = None, time.monotonic()
+        self.problem, self._last_beat = None, time.monotonic()
 
-    def missed(self, problem: str) -> None:
+    def fail(self, problem: str) -> None:
         self.problem = problem
 
     @property
     def age(self) -> float:
         """The seconds since the last beat, or since the start if there was no beat."""
-        return time.monotonic() - (self._since if self._at is None else self._at)
+        return time.monotonic() - (self._began_at if self._last_beat is None else self._last_beat)
 
-    def seen_within(self, seconds: float) -> bool:
-        return self._at is not None and self.age <= seconds
+    def has_beaten_within(self, seconds: float) -> bool:
+        return self._last_beat is not None and self.age <= seconds
 
 
 @dataclass
 class Pulses:
-    """Pulses for a loop. A failed pass is a turn without a success."""
+    """The two pulses of a loop: every pass beats in `turned`, and a pass without a failure also in `succeeded`."""
 
     turned: Pulse = field(default_factory=Pulse)
     succeeded: Pulse = field(default_factory=Pulse)
@@ -67,26 +67,29 @@ class Pulses:
 
     def failed(self, problem: str) -> None:
         self.turned.beat()
-        self.succeeded.missed(problem)
+        self.succeeded.fail(problem)
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessHealth(Collector):
-    """The health of a process, as its health server shows it."""
+    """The health of a process, for its health server."""
 
     limits: HealthSettings
-    turned: Pulse
-    answered: Mapping[str, Pulse]
+    turned: Pulse  # of the loop
+    answered: Mapping[str, Pulse]  # by need
 
     def liveness_problems(self) -> list[str]:
+        """Return a line if the loop stands still."""
         age = self.turned.age
         return [f"its loop has not turned for {age:.0f} s"] if age > self.limits.stuck_seconds else []
 
     def readiness_problems(self) -> list[str]:
         """Return a line for a loop that stands still, and for every need without a recent answer."""
-        silent = [name for name, pulse in self.answered.items() if not pulse.seen_within(self.limits.ready_seconds)]
-        problems = [f"{name}: {self.answered[name].problem or 'no answer'}" for name in silent]
-        return self.liveness_problems() + [without_paths(problem) for problem in problems]
+        problems = self.liveness_problems()
+        for name, pulse in self.answered.items():
+            if not pulse.has_beaten_within(self.limits.ready_seconds):
+                problems.append(without_paths(f"{name}: {pulse.problem or 'no answer'}"))
+        return problems
 
     def collect(self) -> Iterable[Metric]:
         ages = GaugeMetricFamily("process_pulse_age_seconds", "Since the loop or the need worked", labels=["of"])
@@ -139,7 +142,7 @@ class _HealthRequest(BaseHTTPRequestHandler):
 
 
 def needs_of(parts: Parts, **more: Need) -> dict[str, Need]:
-    """Return the needs of every process with a database, and more needs by their names."""
+    """Return the needs of every process with a database, together with `more` needs by their names."""
     return {
         "database": lambda: asyncio.to_thread(parts.store.records.installation),
         "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
@@ -151,23 +154,25 @@ def needs_of(parts: Parts, **more: Need) -> dict[str, Need]:
 async def served(
     limits: HealthSettings, needs: Mapping[str, Need], pulses: Pulses | None = None
 ) -> AsyncIterator[HealthServer | None]:
-    """Serve the health during the block, if a port is set.
+    """Serve the health during the block. Without a port in the settings, serve nothing and yield None.
 
     `pulses` belong to the process's own loop. Without `pulses` the process is alive while the event loop turns.
     """
     if limits.port is None:
         yield None
         return
-    passes = {"passes": pulses.succeeded} if pulses else {}
-    health = ProcessHealth(limits, (pulses or Pulses()).turned, passes | {name: Pulse() for name in needs})
+    turned = pulses.turned if pulses else Pulse()
+    answered = {name: Pulse() for name in needs}
+    passes = {"passes": pulses.succeeded} if pulses else {}  # a loop is ready only after a pass without a failure
+    health = ProcessHealth(limits, turned, passes | answered)
     tasks = [
-        asyncio.create_task(_keep_asking(name, need, health.answered[name], limits.ready_seconds / TRIES))
+        asyncio.create_task(_keep_asking(name, need, answered[name], limits.ready_seconds / TRIES))
         for name, need in needs.items()
     ]
     if pulses is None:
-        tasks.append(asyncio.create_task(_keep_turning(health.turned, limits.stuck_seconds / TRIES)))
+        tasks.append(asyncio.create_task(_keep_turning(turned, limits.stuck_seconds / TRIES)))
     try:
-        with _opened(limits, limits.port, health) as server:
+        with _open_server(limits, limits.port, health) as server:
             Thread(target=server.serve_forever, name="health", daemon=True).start()
             try:
                 yield server
@@ -179,7 +184,7 @@ async def served(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _opened(limits: HealthSettings, port: int, health: ProcessHealth) -> HealthServer:
+def _open_server(limits: HealthSettings, port: int, health: ProcessHealth) -> HealthServer:
     try:
         return HealthServer((limits.host, port), health)
     except OSError as error:
@@ -197,14 +202,15 @@ async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> 
         except LifecycleError as error:
             if error.message != answered.problem:
                 logger.warning("not ready: %s: %s", name, error.message)
-            answered.missed(error.message)
+            answered.fail(error.message)
         except Exception as error:  # if this task ended, the process would stay unready for ever
             logger.exception("not ready: %s", name)
-            answered.missed(f"unexpected {type(error).__name__}; the log tells more")
+            answered.fail(f"unexpected {type(error).__name__}; the log tells more")
         await asyncio.sleep(pause)
 
 
 async def _keep_turning(turned: Pulse, pause: float) -> None:
+    """Beat as long as the event loop turns."""
     while True:
         turned.beat()
         await asyncio.sleep(pause)

@@ -12,11 +12,11 @@ import uvicorn
 
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
-DRAIN_SECONDS = 20
+DRAIN_SECONDS = 20  # time for open requests when the process ends
 
 
 def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str, object]]) -> int:
-    """Serve, or print the OpenAPI document after `--openapi`. Return the exit status."""
+    """Serve, or print the OpenAPI document if the process has the argument `--openapi`. Return the exit status."""
     if sys.argv[1:] == ["--openapi"]:
         sys.stdout.write(json.dumps(document(), indent=2) + "\n")
         return 0
@@ -29,10 +29,9 @@ def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str
 
 
 def listen(url: str, variable: str, *, loopback_only: bool = False) -> socket.socket:
-    """Return a socket on the URL's address, or raise NotReady with the setting's name.
+    """Return a socket on the URL's address, or raise NotReady with the name of the setting, `variable`.
 
-    With a local cluster the holder of the scheduler's token may run commands on this machine, so that service listens
-    on loopback only.
+    `loopback_only` is for the scheduler service of a local cluster, whose callers may run commands on this machine.
     """
     try:
         parts = urlsplit(url)

@@ -8,20 +8,21 @@ from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_SECONDS = 1.0
+INTERVAL_SECONDS = 1.0  # a waiting job waits so much longer than necessary, at most
 
 
 @runtime_checkable
 class PlacesJobs(Protocol):
     """A cluster whose waiting jobs start only on request."""
 
-    def place_waiting(self) -> object: ...
+    def place_waiting(self) -> object:
+        """Start waiting jobs while the cluster has free places."""
 
 
 class PlacingLoop:
     def __init__(self, cluster: PlacesJobs) -> None:
         self._cluster = cluster
-        self.problem: str | None = None
+        self.problem: str | None = None  # None: the last try succeeded
 
     async def run(self) -> None:
         while True:
@@ -33,7 +34,7 @@ class PlacingLoop:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     def report_end(self, task: asyncio.Task[None]) -> None:
-        """Report an unexpected end: deployments go on, but the service is not ready any more."""
+        """Report the end of the loop's task by an unexpected error. Deployments go on, but the service is not ready."""
         if not task.cancelled() and (error := task.exception()):
             self.problem = f"waiting jobs are not placed any more ({type(error).__name__}); restart the service"
             logger.error(self.problem, exc_info=error)

@@ -1,4 +1,7 @@
-"""Starts and ends a process without HTTP endpoints: settings, log, signals, and a single line if the start fails."""
+"""Starts and ends a process of `workers/` without HTTP endpoints: settings, log, signals and disk watch.
+
+If the start fails, the process prints a single line.
+"""
 
 import asyncio
 import logging
@@ -14,13 +17,13 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 
-Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]
+Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]  # the event is set when the process has to end
 logger = logging.getLogger(__name__)
-ENDING = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(main: Main) -> NoReturn:
-    """Run `main` until it returns. SIGTERM and SIGINT set the event given to `main`."""
+    """Run `main` until `main` returns, then end the process. SIGTERM and SIGINT set the event given to `main`."""
     try:
         settings = configuration.load()
         logs.configure(settings.log.format, settings.log.level)
@@ -36,7 +39,7 @@ def run(main: Main) -> NoReturn:
 async def _run_until_signal(main: Main, parts: Parts) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in ENDING:
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stopped.set)
     async with in_background(DiskWatch(parts.settings.local_folders).run()):
         await main(parts, stopped)

@@ -1,4 +1,4 @@
-"""Removes paths from problems for strangers: `/readyz` needs no token, so its answers must not show local paths."""
+"""Removes local paths from error messages that strangers may read: `/readyz` needs no token."""
 
 import logging
 import re
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 logger = logging.getLogger(__name__)
-# A slash after a letter, a digit, a colon or another slash is part of an address, such as http://host/name. The end of
-# a sentence or a bracket is no part of the path.
+# A slash after a letter, a digit, a colon or another slash is part of an address, such as http://host/name. A bracket
+# or the full stop at the end of a sentence is no part of the path.
 PATH = re.compile(r"(?<![\w/.:~-])/[^\s'\"`),;]*[^\s'\"`),;:.]")
 
 
@@ -18,14 +18,14 @@ def without_paths(message: str) -> str:
 
 
 class PublicProblems:
-    """Shows problems without their paths. The log gets the whole message if the problem is new."""
+    """Hides paths from clients. The log gets the whole message, but a repeated problem only once."""
 
     def __init__(self) -> None:
-        self._logged: str | None = None
+        self._logged: str | None = None  # the last logged message; None: the last block raised no error
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Raise the block's error as a TemporaryError without paths."""
+    def hide_paths(self) -> Iterator[None]:
+        """Raise an error from the block again as a TemporaryError without paths."""
         try:
             yield
         except LifecycleError as error:

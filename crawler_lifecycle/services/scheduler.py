@@ -1,6 +1,7 @@
-"""Reference scheduler service. The service runs a single job per key, also for repeated requests, and keeps no state.
+"""Reference scheduler service, which creates jobs in the cluster for workers and dispatcher.
 
-Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for a company's own service.
+The service runs a single job per key, also for repeated requests, and keeps no state. The OpenAPI document
+(`docs/scheduler-openapi.json`) is the contract for a company's own service.
 """
 
 import logging
@@ -20,23 +21,24 @@ from crawler_lifecycle.domain.reasons import CLUSTER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.services.applications import Health, new_app
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, require_token
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
-from crawler_lifecycle.services.problems import Health, new_app, problem, problems, status_of
+from crawler_lifecycle.services.problems import problem, problems, status_of
 from crawler_lifecycle.services.public_problems import PublicProblems, without_paths
 from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
 
 logger = logging.getLogger(__name__)
 
-LARGEST_BODY = 1 << 20
+LARGEST_BODY = 1 << 20  # bytes
 OPEN_PATHS = ("/healthz", "/readyz")
-OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
+OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}  # labels in the metrics, by the error's status
 
 
 class SchedulerService:
-    """The shared state for all endpoints."""
+    """The shared state of all endpoints. `deploy` runs a job and counts the outcome in the metrics."""
 
     def __init__(
         self, cluster: Cluster, catalogue: Catalogue, installation: str | None = None, folders: Sequence[Path] = ()
@@ -45,6 +47,7 @@ class SchedulerService:
         self.catalogue = catalogue
         self.installation = installation
         self.disks = DiskWatch(folders)
+        # None: waiting jobs of the cluster start without the service
         self.placing = PlacingLoop(cluster) if isinstance(cluster, PlacesJobs) else None
         self.metrics = CollectorRegistry()
         self.outcomes = Counter(
@@ -72,8 +75,8 @@ class SchedulerService:
     def _refuse_unknown_crawler(self, request: DeploymentRequest) -> None:
         """Refuse a crawler that is not in the catalogue, unless the request's job exists.
 
-        So a repeated request gets the same answer after any change of the catalogue. The job itself is made from the
-        request's copy of the entry.
+        So a repeated request gets the same answer after the crawler was removed from the catalogue. A job is made from
+        the request's copy of the entry.
         """
         try:
             self.catalogue.entry(request.crawler.name)
@@ -86,12 +89,12 @@ class SchedulerService:
             raise BadInput("crawler", error.message) from error
 
 
-def _service(request: Request) -> SchedulerService:
+def _current_service(request: Request) -> SchedulerService:
     service: SchedulerService = request.app.state.service
     return service
 
 
-CurrentService = Annotated[SchedulerService, Depends(_service)]
+CurrentService = Annotated[SchedulerService, Depends(_current_service)]
 Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
 
 # The gate has checked the token already; the dependency only declares the token in the OpenAPI document.
@@ -156,7 +159,7 @@ async def healthz() -> Health:
 @health_router.get("/readyz", responses={503: COMMON[503]})
 def readyz(service: CurrentService) -> Health:
     """Deployments can be made: the cluster answers. Needs no token."""
-    with service.public_problems.shown():
+    with service.public_problems.hide_paths():
         if service.placing and service.placing.problem:
             raise TemporaryError(service.placing.problem)
         return Health(status=without_paths(service.cluster.check()))
@@ -175,16 +178,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if service.placing is None:
             yield
             return
-        async with in_background(service.placing.run()) as placing:
-            placing.add_done_callback(service.placing.report_end)
+        async with in_background(service.placing.run()) as placing_task:
+            placing_task.add_done_callback(service.placing.report_end)
             yield
 
 
 def make_app(
     cluster: Cluster, catalogue: Catalogue, token: str, *, installation: str | None = None, folders: Sequence[Path] = ()
 ) -> FastAPI:
-    """Make the service. `folders`: local folders of the cluster. `installation`: the only installation served."""
-    app = _routes()
+    """Make the service. The disks of `folders` are watched. Without `installation`, the service deploys for any."""
+    app = _app_with_endpoints()
     app.state.service = SchedulerService(cluster, catalogue, installation, folders)
     app.add_middleware(
         Gate, check_caller=require_token(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY
@@ -193,10 +196,10 @@ def make_app(
 
 
 def openapi_document() -> dict[str, object]:
-    return _routes().openapi()
+    return _app_with_endpoints().openapi()
 
 
-def _routes() -> FastAPI:
+def _app_with_endpoints() -> FastAPI:
     app = new_app("Crawler scheduler", DESCRIPTION, _lifespan)
     app.include_router(v1)
     app.include_router(health_router)

@@ -1,7 +1,12 @@
 """Watcher: a loop that follows the cluster's changes and nudges the workflows of the changed runs.
 
 The watcher may miss a change, and may die at any time: without nudges, looks are as correct and only come later. During
-an outage of Temporal or of the cluster the loop goes on, and unsent nudges wait here.
+an outage of Temporal or of the cluster the loop goes on, and keeps unsent nudges in memory.
+
+A nudge is claimed in the database, then sent. A run is not nudged again before a look has answered its last nudge. If a
+watcher dies between claim and send, or the answer to the claim is lost, the claimed nudge would block its run. So the
+watcher sends an unanswered nudge once more: at its start, and later if the run has changed and still does not answer. A
+watcher repeats a nudge only once, so that signals do not pile up while no worker runs.
 """
 
 import asyncio
@@ -16,9 +21,9 @@ from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
 
-SENT_AT_ONCE = 16
-REPEAT_SECONDS = 15.0
-PAUSE = 1.0  # between two tries to reach Temporal
+LARGEST_BATCH = 16  # number of nudges sent at the same time
+REPEAT_SECONDS = 15.0  # shortest time between two searches for nudges to repeat
+CONNECT_PAUSE = 1.0  # seconds between two tries to reach Temporal
 
 
 @dataclass
@@ -30,14 +35,16 @@ class Watcher:
     _changed: set[str] = field(default_factory=set)  # run_uids; a run whose last nudge is unanswered waits here
     # claimed nudges by RunID, until they are sent: a dropped nudge cannot be claimed again
     _unsent: dict[int, Nudge] = field(default_factory=dict)
-    _repeated: dict[int, int] = field(default_factory=dict)  # nudges' numbers by RunID: a nudge is repeated once
-    _repeated_at: float | None = None
+    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of repeated nudges by RunID
+    _last_search: float | None = None  # when nudges to repeat were searched last; None: never
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Watch for ever. No nudge is claimed before `connect` has succeeded. Raise NotReady where `connect` can
-        never succeed."""
+        """Watch for ever. No nudge is claimed before `connect`, if given, has succeeded.
+
+        NotReady: `connect` can never succeed.
+        """
         while connect and not await self._try_to_connect(connect):
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(CONNECT_PAUSE)
         changes = self.cluster.changes()
         while True:
             try:
@@ -47,7 +54,7 @@ class Watcher:
                     raise problem
                 self.pulses.passed()
             except LifecycleError as error:
-                self._failed(error)
+                self._report_failure(error)
 
     async def _try_to_connect(self, connect: Callable[[], Awaitable[object]]) -> bool:
         try:
@@ -55,12 +62,12 @@ class Watcher:
         except NotReady:
             raise
         except TemporaryError as error:
-            self._failed(error)
+            self._report_failure(error)
             return False
         return True
 
-    def _failed(self, error: LifecycleError) -> None:
-        if error.message != self.pulses.succeeded.problem:  # an unchanged problem was logged before
+    def _report_failure(self, error: LifecycleError) -> None:
+        if error.message != self.pulses.succeeded.problem:  # an unchanged problem is in the log already
             log.warning("no nudges for now: %s", error.message)
         self.pulses.failed(error.message)
 
@@ -76,22 +83,46 @@ class Watcher:
         return None
 
     async def _nudge(self) -> None:
-        """Send all nudges. An unreachable workflow must not delay the remaining nudges."""
-        if self._repeat_is_due():
-            await asyncio.to_thread(self._repeat)
+        """Send the nudges of changed runs, unsent nudges and nudges to repeat. Raise an error if every send failed."""
+        if self._is_search_due():
+            await asyncio.to_thread(self._take_nudges_to_repeat)
         if self._changed:
-            await asyncio.to_thread(self._claim)
-        slots = asyncio.Semaphore(SENT_AT_ONCE)
+            await asyncio.to_thread(self._claim_nudges)
+        slots = asyncio.Semaphore(LARGEST_BATCH)
         pending = list(self._unsent.values())
-        errors = await asyncio.gather(*(self._try_to_send(nudge, slots) for nudge in pending))
-        if errors and all(errors):
-            raise next(filter(None, errors))
+        answers = await asyncio.gather(*(self._try_to_send(nudge, slots) for nudge in pending))
+        errors = [error for error in answers if error is not None]
+        if errors and len(errors) == len(pending):  # a single unreachable workflow is no failure of the pass
+            raise errors[0]
+
+    def _is_search_due(self) -> bool:
+        """Return whether to search for nudges to repeat: at the start, then at intervals while changed runs wait."""
+        if self._last_search is None:
+            return True
+        return bool(self._changed) and time.monotonic() - self._last_search >= REPEAT_SECONDS
+
+    def _take_nudges_to_repeat(self) -> None:
+        """Take the unanswered nudges, except repeated nudges: at the start for all runs, later for changed runs."""
+        unanswered = self.claims.unanswered_nudges()
+        is_start = self._last_search is None
+        self._last_search = time.monotonic()
+        nudges = [nudge for nudge in unanswered if is_start or nudge.run_uid in self._changed]
+        self._unsent |= {nudge.run_id: nudge for nudge in nudges if self._repeated.get(nudge.run_id) != nudge.number}
+        self._repeated = {nudge.run_id: nudge.number for nudge in nudges}
+
+    def _claim_nudges(self) -> None:
+        """Claim a nudge for every changed run that has answered its last nudge, and forget runs that are over."""
+        changed = frozenset(self._changed)
+        claimed = self.claims.claim_nudges(changed)
+        self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # first, so that a failure below loses no nudge
+        self._changed -= {nudge.run_uid for nudge in claimed}
+        self._changed &= self.claims.open_among(changed)
 
     async def _try_to_send(self, nudge: Nudge, slots: asyncio.Semaphore) -> LifecycleError | None:
-        """Send a nudge; return the error if the nudge has to be sent again.
+        """Send a nudge. Return None if the nudge is done, and the error if the nudge has to be sent again.
 
-        A send may take Temporal's whole time-out. So every send counts as a turn of the loop, or `/healthz` would call
-        a watcher with many unsent nudges stuck.
+        A nudge for a closed workflow is done, too. A send may take Temporal's whole time-out. So every send counts as a
+        turn of the loop, or `/healthz` would call a watcher with many unsent nudges stuck.
         """
         async with slots:
             try:
@@ -105,24 +136,3 @@ class Watcher:
                 self.pulses.turned.beat()
         del self._unsent[nudge.run_id]
         return None
-
-    def _repeat_is_due(self) -> bool:
-        """Unanswered nudges are repeated at the start, and regularly while runs with an unanswered nudge change."""
-        last = self._repeated_at
-        return last is None or (bool(self._changed) and time.monotonic() - last >= REPEAT_SECONDS)
-
-    def _repeat(self) -> None:
-        """Repeat nudges that were claimed but perhaps never sent, by a dead watcher or after a lost answer."""
-        unanswered = self.claims.unanswered_nudges()
-        is_first = self._repeated_at is None
-        self._repeated_at = time.monotonic()
-        again = [nudge for nudge in unanswered if is_first or nudge.run_uid in self._changed]
-        self._unsent |= {nudge.run_id: nudge for nudge in again if self._repeated.get(nudge.run_id) != nudge.number}
-        self._repeated = {nudge.run_id: nudge.number for nudge in again}
-
-    def _claim(self) -> None:
-        changed = frozenset(self._changed)
-        claimed = self.claims.claim_nudges(changed)
-        self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # first, so that a failure below loses no nudge
-        self._changed -= {nudge.run_uid for nudge in claimed}
-        self._changed &= self.claims.open_among(changed)

@@ -24,9 +24,9 @@ from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.logs import evidence, store
 from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
-from crawler_lifecycle.adapters.kubernetes.logs.mirrors import WORTH_IT, Mirrors
+from crawler_lifecycle.adapters.kubernetes.logs.mirrors import SHORTEST_MIRRORED, Mirrors
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
-from crawler_lifecycle.adapters.kubernetes.observe.failure import OF_A_DELETION
+from crawler_lifecycle.adapters.kubernetes.observe.failure import DELETION_EXIT_CODES
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.reasons import JOB_LEAVING, LABELS_REMOVED
@@ -69,7 +69,7 @@ def test_a_job_says_whose_it_is_and_runs_once(acting: Acting) -> None:
     assert disruption["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert exit_code["onExitCodes"]["containerName"] == template["spec"]["containers"][0]["name"]
     # a suspension deletes the pod, and the rules are asked about it
-    assert {0, *OF_A_DELETION} == set(exit_code["onExitCodes"]["values"])
+    assert {0, *DELETION_EXIT_CODES} == set(exit_code["onExitCodes"]["values"])
     assert (spec["activeDeadlineSeconds"], template["spec"]["terminationGracePeriodSeconds"]) == (60, 9)
     assert spec["ttlSecondsAfterFinished"] == 7 * 24 * 3600
     assert template["spec"]["automountServiceAccountToken"] is False
@@ -724,7 +724,7 @@ def prints(acting: Acting, tasks: int) -> dict[int, str]:
 def test_of_a_stop_of_many_all_are_listened_to_while_places_become_free(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST", 2)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST_LISTENERS", 2)
     names = prints(acting, 7)
     keys = [(task, 1) for task in names]
     stop = threading.Thread(target=acting.stopping.ask, args=[acting.run_uid, keys])
@@ -747,7 +747,7 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:
     """The first are listened to, the main job among them."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST", 2)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST_LISTENERS", 2)
     monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.STALLED_SECONDS", 1.0)
     monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.act.stopping.LISTEN_SECONDS", 60.0)
     names, began = prints(acting, 12), time.monotonic()
@@ -764,7 +764,7 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
 @pytest.fixture
 def trickle(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, str]]:
     """Jobs of which one can be listened to at a time, and one ends every now and then."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST", 1)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST_LISTENERS", 1)
     names, is_over = prints(acting, 60), threading.Event()
 
     def end() -> None:
@@ -1125,7 +1125,7 @@ def test_evidence_is_bounded(acting: Acting) -> None:
 @pytest.mark.parametrize("slow", ["/log", "events"])
 def test_whatever_is_slow_evidence_is_there_in_time(acting: Acting, monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
     """A last line that is long is asked for three times. Each had a time of its own, and the step around theirs."""
-    monkeypatch.setattr(evidence, "SECONDS", 2.0)
+    monkeypatch.setattr(evidence, "LOGS_AND_EVENTS_SECONDS", 2.0)
     pod = acting.pod(acting.deploy(), "Failed", **ended_with(9, "Error"))
     acting.server.logs[pod["metadata"]["name"]] = b"y" * 100_000
     acting.server.end(acting.name(), "Failed")
@@ -1203,7 +1203,7 @@ def test_evidence_that_cannot_be_had_is_said_and_in_nobodys_way(acting: Acting) 
 def test_a_long_log_is_followed_without_fetching_all_of_it_again(acting: Acting) -> None:
     """It was, for every line."""
     name = acting.pod(acting.deploy())["metadata"]["name"]
-    acting.server.logs[name] = b"x" * 79 + b"\n" + b"ab\n" * WORTH_IT
+    acting.server.logs[name] = b"x" * 79 + b"\n" + b"ab\n" * SHORTEST_MIRRORED
     [read] = acting.jobs.pods(acting.run_uid, [(0, 1)])[0, 1]
     logs = replace(acting.logs, most_bytes=64 << 20)
     whole = len(acting.server.logs[name])
@@ -1234,7 +1234,7 @@ def test_a_long_log_is_followed_without_fetching_all_of_it_again(acting: Acting)
 def test_nothing_of_a_log_is_missed_when_its_node_begins_a_new_file(acting: Acting) -> None:
     """A stream goes on through that; who fetched the log counted the bytes of one file, and met the other's end."""
     name = acting.pod(acting.deploy())["metadata"]["name"]
-    acting.server.logs[name] = b"ab\n" * WORTH_IT
+    acting.server.logs[name] = b"ab\n" * SHORTEST_MIRRORED
     [read] = acting.jobs.pods(acting.run_uid, [(0, 1)])[0, 1]
     mine, elsewhere = (replace(acting.logs, most_bytes=64 << 20, mirrors=Mirrors()) for _ in range(2))
     whole = len(acting.server.logs[name])
@@ -1247,7 +1247,7 @@ def test_nothing_of_a_log_is_missed_when_its_node_begins_a_new_file(acting: Acti
 
     acting.server.print(name, b"last of the old\n")
     before = next_of(mine, whole)
-    acting.server.begin_file(name, b"first of the new\n" * (WORTH_IT // 8))
+    acting.server.begin_file(name, b"first of the new\n" * (SHORTEST_MIRRORED // 8))
     followed = next_of(mine, before.offset)
     assert followed.text.startswith("first of the new\n")
     again = next_of(elsewhere, before.offset)

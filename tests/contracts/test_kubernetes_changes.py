@@ -205,4 +205,4 @@ def test_a_reader_that_died_is_replaced(
 
 def test_a_version_of_thousands_of_digits_is_no_version() -> None:
     """Python refuses to read so many, and the thread that follows changes would die of it."""
-    assert changes._order("9" * 5_000) == changes._order("nonsense") < changes._order("1")
+    assert changes._version_number("9" * 5_000) == changes._version_number("nonsense") < changes._version_number("1")

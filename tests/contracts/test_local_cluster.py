@@ -202,7 +202,9 @@ def test_a_stop_reaches_detached_processes_and_says_it_once(local: LocalBench) -
 def test_a_program_that_has_just_begun_is_seen_with_its_mark() -> None:
     for _ in range(30):
         uid = str(uuid4())
-        with subprocess.Popen(["sleep", "1000"], env={"PATH": os.environ["PATH"], processes.MARK: uid}) as begun:
+        with subprocess.Popen(
+            ["sleep", "1000"], env={"PATH": os.environ["PATH"], processes.UID_VARIABLE: uid}
+        ) as begun:
             found = [process.pid for process in processes.of_job(processes.survey(), uid, None)]
             begun.kill()
         assert found == [begun.pid]

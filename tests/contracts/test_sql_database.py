@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select, update
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.failures import Contended
 from crawler_lifecycle.adapters.sql.schema import histories, installation
-from crawler_lifecycle.adapters.sql.transactions import hold
+from crawler_lifecycle.adapters.sql.transactions import lock_run
 from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
 from tests.databases import MakeRun
 
@@ -85,10 +85,10 @@ def test_a_hurried_transaction_is_tried_once_and_waits_for_moments(
 
     def work(connection: Connection) -> None:
         tries.append(1)
-        hold(connection, run.run_id)
+        lock_run(connection, run.run_id)
 
     with ThreadPoolExecutor(1) as thread, another.transaction() as holder:
-        hold(holder, run.run_id)
+        lock_run(holder, run.run_id)
         began = time.monotonic()
         with pytest.raises(Contended):
             thread.submit(database.transact, work, hurried=True).result()

@@ -32,7 +32,7 @@ from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
 from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.audits import FailingWorkflows
+from crawler_lifecycle.services.failing_workflows import FailingWorkflows
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
 from tests.databases import ref_to

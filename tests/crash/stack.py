@@ -266,7 +266,7 @@ async def crashing(
         replace(child, notes=str(folder / "notes" / child.name), environment=_own(child, new_database))
         for child in children
     ]
-    write(folder / "children.json", plan.inherited, state / "logs", placed)
+    write(folder / "children.json", plan.child_environment, state / "logs", placed)
     try:
         with serving(receiver), ExitStack() as logs:
             temporal = await _started(

@@ -44,7 +44,7 @@ def test_an_archive_is_written_down_piece_by_piece(tmp_path: Path, monkeypatch: 
     run = tmp_path / "files" / RUN
     run.mkdir(parents=True)
     (run / "items").write_bytes(os.urandom(5 << 20))
-    monkeypatch.setattr(folders, "FLUSHED_AT_ONCE", 1 << 20)
+    monkeypatch.setattr(folders, "FLUSH_BYTES", 1 << 20)
     flushed, fsync = list[int](), os.fsync
 
     def counted(descriptor: int) -> Any:

@@ -17,7 +17,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
-from crawler_lifecycle.services.embedded.stack import _serves_its_catalogue
+from crawler_lifecycle.services.embedded.stack import _probe_scheduler
 from crawler_lifecycle.services.health import served as health_served
 from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
@@ -114,7 +114,7 @@ async def test_the_stack_waits_for_no_room(full: None, tmp_path: Path) -> None:
     with scheduler_served(cluster, a_catalogue(tmp_path), folders=[tmp_path]) as url:
         variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
         control = Control(Installation.with_variables(tmp_path, variables))
-        await _serves_its_catalogue(control)
+        await _probe_scheduler(control)
         with pytest.raises(TemporaryError, match="the disk is full"):
             control.parts.deployer.check()
 

@@ -34,7 +34,7 @@ async def pauses_of(reads: Sequence[tuple[str, int]], monkeypatch: pytest.Monkey
         return False
 
     monkeypatch.setattr(following, "_read", lambda *_: next(coming))
-    monkeypatch.setattr(following, "closes_within", wait)
+    monkeypatch.setattr(following, "wait_for_closing", wait)
     control: Any = None  # nothing asks it
     api = ApiState(control, ApiSettings(), Tokens(Path("none")))
     told = [each async for each in following.Follower(api, "uid", 0, 1, 0).events()]

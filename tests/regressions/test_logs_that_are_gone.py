@@ -42,7 +42,7 @@ async def told(monkeypatch: pytest.MonkeyPatch, *reads: LogPart | LifecycleError
         return False
 
     monkeypatch.setattr(following, "_read", reading(*reads))
-    monkeypatch.setattr(following, "closes_within", wait)
+    monkeypatch.setattr(following, "wait_for_closing", wait)
     control: Any = None  # nothing asks it
     api = ApiState(control, ApiSettings(), Tokens(Path("none")))
     follower = Follower(api, "uid", 0, 1, 0)
@@ -85,7 +85,7 @@ async def test_a_stream_that_begins_between_two_places_goes_on(
     monkeypatch.setattr(following, "_read", reading(*reads))
     monkeypatch.setattr(following, "_new_follower", lambda *_: follower)
     if there:
-        assert (await following.begin(api, "7", 0, (1, 0))).read == (NOTHING_NEW, 0)
+        assert (await following.begin(api, "7", 0, (1, 0))).first_read == (NOTHING_NEW, 0)
         return
     with pytest.raises(NotFound):
         await following.begin(api, "7", 0, (1, 0))

@@ -10,7 +10,7 @@ import pytest
 
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.transactions import hold
+from crawler_lifecycle.adapters.sql.transactions import lock_run
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
@@ -58,7 +58,7 @@ def test_locked_rows_delay_no_request_to_end(
     stopping, cluster = informed(house)
     another = Database(database_url)
     with another.transaction() as holder:
-        hold(holder, plan.run.run_id)
+        lock_run(holder, plan.run.run_id)
         began = time.monotonic()
         house.do(stopping.k8_stop_pod if forced else stopping.k8_stop_task, StopTasks(run=plan.run))
         took = time.monotonic() - began

@@ -19,8 +19,8 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.cli import stopping as cli_stopping
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.control import runs
-from crawler_lifecycle.control.runs import Stopping
+from crawler_lifecycle.control import stops as stops_module
+from crawler_lifecycle.control.stops import Stopping
 from tests.commands import Crawlctl
 
 
@@ -68,7 +68,7 @@ def locked(run: RunRecord, state: Path) -> Iterator[sqlite3.Connection]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes give up after a moment, and so before a signal would be sent early."""
     monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.LOCK_SECONDS", 0)
-    monkeypatch.setattr(runs, "RECORD_SECONDS", 60)
+    monkeypatch.setattr(stops_module, "RECORD_SECONDS", 60)
 
 
 @pytest.fixture

@@ -38,4 +38,4 @@ async def test_no_more_begin_than_there_may_be(tmp_path: Path) -> None:
     api.closing.set()
     await going
     assert sent[0]["type"] == "http.response.start"
-    assert api.streams.open == 0
+    assert api.streams.open_count == 0

@@ -68,7 +68,7 @@ def test_those_before_a_page_that_fails_are_kept_and_it_is_said(failed: Acting) 
 
 
 def test_whatever_they_cost_the_last_lines_are_read(failed: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "SECONDS", 4.0)
+    monkeypatch.setattr(evidence, "LOGS_AND_EVENTS_SECONDS", 4.0)
     failed.server.faults = [Fault("GET", "events", after=10)]
     began = monotonic()
     for told in collected(failed).values():
@@ -86,7 +86,8 @@ def test_events_that_hang_keep_no_thread_from_those_who_read_last_lines(failed: 
     until = monotonic() + 20
     collecting = failed.collecting
     begun = [
-        evidence.begin_reading_warnings(failed.api, collecting.readers, [str(task)], until) for task in range(TASKS)
+        evidence.begin_reading_warnings(failed.api, collecting.event_readers, [str(task)], until)
+        for task in range(TASKS)
     ]
     try:
         tails = collecting.jobs.for_each(lambda key: collecting.logs.tail(found[key][0], until), keys, "no log")

@@ -93,8 +93,8 @@ async def test_a_nudge_that_waits_keeps_no_other_and_is_a_turn(database: Databas
     watcher = Watcher(SqlStore(database).claims, changed, temporal.send)
     async with running(watcher):
         await eventually(lambda: temporal.sent == [fine.run_id])
-        assert watcher.pulses.turned.seen_within(600), "in the middle of its first pass"
-        assert not watcher.pulses.succeeded.seen_within(600)
+        assert watcher.pulses.turned.has_beaten_within(600), "in the middle of its first pass"
+        assert not watcher.pulses.succeeded.has_beaten_within(600)
         temporal.answers.set()
         await eventually(lambda: sorted(temporal.sent) == [silent.run_id, refused.run_id, fine.run_id])
 
@@ -140,7 +140,7 @@ def test_those_of_earlier_pages_are_told(
 async def test_nothing_is_claimed_before_temporal_was_there(
     database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "PAUSE", 0.01)
+    monkeypatch.setattr(watching, "CONNECT_PAUSE", 0.01)
     run, temporal, tries = make_run(), Temporal(), list[int]()
 
     async def connect() -> None:

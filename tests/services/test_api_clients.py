@@ -79,18 +79,18 @@ def is_closed(connection: socket.socket) -> bool:
 def test_a_stream_that_nobody_reads_ends(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
     streams = impatient.app.state.api.streams
     with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)):
-        until(lambda: streams.open == 1)
-        until(lambda: streams.open == 0)
+        until(lambda: streams.open_count == 1)
+        until(lambda: streams.open_count == 0)
 
 
 def test_a_stream_that_is_read_slowly_goes_on(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
     streams = impatient.app.state.api.streams
     with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)) as slow:
-        until(lambda: streams.open == 1)
+        until(lambda: streams.open_count == 1)
         for _ in range(30):  # three times as long as one that is not read may last
             assert slow.recv(1 << 20)
             time.sleep(0.1)
-        assert streams.open == 1
+        assert streams.open_count == 1
 
 
 def test_a_stream_that_nobody_reads_ends_with_its_token(
@@ -99,11 +99,11 @@ def test_a_stream_that_nobody_reads_ends_with_its_token(
     streams = api.app.state.api.streams
     token = api.tokens.make("guest", [Scope.READ])
     with unread_stream(api, make_run().run_id, token):
-        until(lambda: streams.open == 1)
+        until(lambda: streams.open_count == 1)
         time.sleep(0.5)  # until its send is blocked
         api.tokens.revoke("guest")
         revoked = time.monotonic()
-        until(lambda: streams.open == 0)
+        until(lambda: streams.open_count == 0)
         assert time.monotonic() - revoked < 15, "that is half of the time for a client that does not read"
 
 
@@ -165,7 +165,7 @@ def test_a_connection_is_kept_between_requests_and_during_long_answers(impatient
             assert kept.getresponse().status == 200
             assert kept.sock is connection, "a connection that was closed is opened anew"
         time.sleep(2)  # longer than a client may take
-        assert impatient.app.state.api.streams.open == 1
+        assert impatient.app.state.api.streams.open_count == 1
 
 
 def test_all_methods_of_a_path_are_named(http: httpx.Client) -> None:

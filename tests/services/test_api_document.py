@@ -5,7 +5,7 @@ from typing import Any
 
 from crawler_lifecycle.services.api.app import openapi_document
 from crawler_lifecycle.services.api.audits import AuditBody
-from crawler_lifecycle.services.api.document import ADDING, AUDITING, RESUMING, STARTING, STOPPING
+from crawler_lifecycle.services.api.document import ADD_TASKS_BODY, AUDIT_BODY, RESUME_BODY, START_BODY, STOP_BODY
 from crawler_lifecycle.services.api.messages import MoreTasks, ResumeBody, StartRequest, StopBody
 from tests.apis import DOCUMENT
 
@@ -33,8 +33,13 @@ def test_every_operation_has_an_example_and_tells_its_errors() -> None:
 
 
 def test_the_examples_are_accepted() -> None:
-    for example in (STARTING.openapi_examples or {}).values():
+    for example in (START_BODY.openapi_examples or {}).values():
         StartRequest.model_validate(example["value"])
-    for body, message in ((STOPPING, StopBody), (ADDING, MoreTasks), (RESUMING, ResumeBody), (AUDITING, AuditBody)):
+    for body, message in (
+        (STOP_BODY, StopBody),
+        (ADD_TASKS_BODY, MoreTasks),
+        (RESUME_BODY, ResumeBody),
+        (AUDIT_BODY, AuditBody),
+    ):
         for example in (body.openapi_examples or {}).values():
             message.model_validate(example["value"])

@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.contract.schedules import Outcome, Triggered
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api.document import BACKFILLING, PAUSING, SCHEDULING
+from crawler_lifecycle.services.api.document import BACKFILL_BODY, PAUSE_BODY, SCHEDULE_BODY
 from crawler_lifecycle.services.api.messages import BackfillBody, PauseBody, ScheduleBody
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served
@@ -159,6 +159,6 @@ def test_who_may_only_read_changes_nothing(api: Api, http: httpx.Client) -> None
 
 
 def test_the_examples_are_accepted() -> None:
-    for body, examples in ((ScheduleBody, SCHEDULING), (PauseBody, PAUSING), (BackfillBody, BACKFILLING)):
+    for body, examples in ((ScheduleBody, SCHEDULE_BODY), (PauseBody, PAUSE_BODY), (BackfillBody, BACKFILL_BODY)):
         for example in (examples.openapi_examples or {}).values():
             body.model_validate(example["value"])

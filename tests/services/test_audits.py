@@ -40,7 +40,7 @@ def test_the_age_grows_from_the_last_complete_audit() -> None:
 
 @pytest.mark.parametrize("known", [None, overview()])
 def test_before_the_first_it_grows_from_the_start_of_the_process(known: AuditOverview | None) -> None:
-    assert told(AuditMetrics(600, known, since=AN_HOUR_AGO))["crawler_audit_age_seconds"] >= 3600
+    assert told(AuditMetrics(600, known, started_at=AN_HOUR_AGO))["crawler_audit_age_seconds"] >= 3600
 
 
 async def test_the_schedule_is_kept_until_it_is_there_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

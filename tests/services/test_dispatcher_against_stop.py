@@ -152,6 +152,7 @@ def dispatching(dispatcher: Dispatcher) -> Iterator[None]:
             loop.result(timeout=PATIENCE)
 
 
+@pytest.mark.system
 @pytest.mark.timeout(240)
 def test_thousands_of_races(database_url: str, database: Database, make_run: MakeRun) -> None:
     """Runs of many child tasks are stopped at any moment of their deployment, until so many were caught in it."""

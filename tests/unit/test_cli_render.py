@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crawler_lifecycle.cli import screen
 from crawler_lifecycle.cli.details_lines import details_lines
 from crawler_lifecycle.cli.list_lines import list_lines
-from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines, stage, stop_lines, waiting
+from crawler_lifecycle.cli.progress_lines import awaited_event, change_lines, progress_lines, stage, stop_lines
 from crawler_lifecycle.cli.words import CAUSES, crawled, duration
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunDetails
@@ -50,7 +50,7 @@ def test_the_stage_follows_from_the_record(details: RunDetails, expected: str) -
     ],
 )
 def test_what_is_waited_for(details: RunDetails, expected: str | None) -> None:
-    assert waiting(details) == expected
+    assert awaited_event(details) == expected
 
 
 def test_progress_is_of_bounded_height_and_tells_the_next_look() -> None:
@@ -134,6 +134,21 @@ def test_the_end_of_an_export_is_named_where_there_are_several() -> None:
     twice = "\n".join(details_lines(a_run(RunStatus.COMPLETED, exports=ends, end_number=2), NOW))
     assert "end 1" not in once
     assert twice.index("end 1  files_ready") < twice.index("end 2  files_ready")
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (RunStatus.PROCESSING, "  none yet"),
+        (RunStatus.STOPPING, "  none yet"),
+        (RunStatus.COMPLETED, "  none"),
+        (RunStatus.FAILED, "  none"),
+    ],
+)
+def test_a_run_that_is_over_promises_no_export(status: RunStatus, line: str) -> None:
+    """`show` told `none yet` of a FAILED run without exports, as if an export would follow."""
+    lines = [click.unstyle(shown) for shown in details_lines(a_run(status, TaskStatus.FAILED), NOW)]
+    assert lines[lines.index("Exports") + 1] == line
 
 
 def test_a_list_lines_up_whatever_the_colours() -> None:

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.control.runs import Stopping
+from crawler_lifecycle.control.stops import Stopping
 from tests.commands import Crawlctl
 from tests.databases import give_away, ref_to
 from tests.embedded import CRAWLCTL

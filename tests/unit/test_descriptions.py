@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.lifecycle import Carried, Continuation
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
-from crawler_lifecycle.control.descriptions import run_of, workflow_info
+from crawler_lifecycle.control.descriptions import run_id_in, workflow_info
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -62,4 +62,4 @@ CONTINUATION = Continuation(carried=Carried(plan=PLAN))
     ],
 )
 def test_which_run_a_workflow_was_given(given: list[Any], expected: int | None) -> None:
-    assert run_of(given) == expected
+    assert run_id_in(given) == expected

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.logs.evidence import _unusable_result
+from crawler_lifecycle.adapters.kubernetes.logs.evidence import _lines_about_result
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.contract.crawl_result import CrawlResult
@@ -78,11 +78,11 @@ def test_an_account_never_replaces_the_message_of_a_failure() -> None:
 def test_an_account_that_cannot_be_used_is_a_line_among_the_events(
     code: int, message: str | None, is_a_problem: bool
 ) -> None:
-    lines = _unusable_result(decoded(pod("Succeeded", ended(code, message=message))))
+    lines = _lines_about_result(decoded(pod("Succeeded", ended(code, message=message))))
     assert [line.startswith("CRAWL_RESULT not used: ") for line in lines] == [True] * is_a_problem
 
 
 def test_a_pod_that_runs_or_is_deleted_has_no_account_yet() -> None:
-    assert _unusable_result(decoded(pod("Running", running()))) == []
-    assert _unusable_result(decoded(deleted(pod("Pending", container())))) == []
-    assert _unusable_result(None) == []
+    assert _lines_about_result(decoded(pod("Running", running()))) == []
+    assert _lines_about_result(decoded(deleted(pod("Pending", container())))) == []
+    assert _lines_about_result(None) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.logs.mirrors import MOST, Mirrors, Position
+from crawler_lifecycle.adapters.kubernetes.logs.mirrors import MOST_MIRRORS, Mirrors, Position
 from crawler_lifecycle.ports import LogChunk
 from tests.waiting import until
 
@@ -86,7 +86,7 @@ def test_one_that_does_not_catch_up_is_waited_for_only_so_long(monkeypatch: pyte
 
 
 def test_places_that_nobody_comes_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.mirrors.MOST_PLACES", 2)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.mirrors.MOST_OFFSETS", 2)
     mirrors, end = Mirrors(), threading.Event()
 
     def stream() -> Generator[bytes]:
@@ -128,10 +128,10 @@ def test_there_are_not_too_many() -> None:
         yield b"here"
         end.wait(60)
 
-    for number in range(MOST + 3):
+    for number in range(MOST_MIRRORS + 3):
         mirrors.begin(str(number), BEGINNING, stream)
-    until(lambda: len(begun) == MOST)
-    assert mirrors.read(str(MOST), 0) is None
+    until(lambda: len(begun) == MOST_MIRRORS)
+    assert mirrors.read(str(MOST_MIRRORS), 0) is None
     end.set()
 
 

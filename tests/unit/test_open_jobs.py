@@ -62,7 +62,7 @@ def test_all_are_ended_if_that_is_asked_for() -> None:
 
 def test_what_cannot_be_seen_is_not_called_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     here, lines = cast("Control", Installation(2, problem="its folder is not there")), list[str]()
-    up._tell_jobs(here, lines.append, stop_jobs=False)
+    up._report_jobs(here, lines.append, stop_jobs=False)
     assert lines == [f"jobs may go on in run {number} (books): its folder is not there" for number in (2, 1)]
     monkeypatch.setattr(jobs, "GRACE_SECONDS", 0)
     assert len(end_jobs(here, grace=0).unseen) == 2

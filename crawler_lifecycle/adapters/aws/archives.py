@@ -16,15 +16,15 @@ from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 from crawler_lifecycle.settings.outside import ExportSettings
 
 MIB = 1024 * 1024
-TRIES = 3  # a request that fails is sent at most this many times
+TRIES = 3  # a failing request is sent at most so many times
 SIGNED_SECONDS = 900  # a signed address expires after this time; a download under way goes on
-MEND_READING = (
+MEND_READING = (  # advice to an operator, in messages
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials (s3:GetObject, s3:ListBucket) right?"
 )
 
 
 class S3Archiver:
-    """S3Archiver writes the archives of runs to a bucket, and reads them there."""
+    """Archiver that keeps runs' archives in a bucket."""
 
     def __init__(self, files: Path, bucket: str, settings: ExportSettings) -> None:
         self._files = files.absolute()
@@ -45,13 +45,13 @@ class S3Archiver:
 
         Return None without an upload if the run left no files.
         """
-        target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
         folder = files_of(self._files, run_uid)
         if folder is None:
             return None
+        target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
         repeated = _RepeatedProgress(progress)
         try:
-            with Upload(self._client, target, self._options, self._first_part, repeated.again) as upload:
+            with Upload(self._client, target, self._options, self._first_part, repeated.report_again) as upload:
                 with archive_writer(upload, repeated) as archive:
                     archive.add_folder(folder)
                 if not archive.files:
@@ -87,7 +87,7 @@ class S3Archiver:
 
 @dataclass
 class _RepeatedProgress:
-    """Progress of the archive, repeated while the upload waits for the server, to continue the heartbeats."""
+    """The archive's progress. The upload repeats the last progress while it waits for the server, as a heartbeat."""
 
     progress: Progress
     files: int = 0
@@ -95,14 +95,14 @@ class _RepeatedProgress:
 
     def __call__(self, files: int, bytes_done: int) -> None:
         self.files, self.bytes_done = files, bytes_done
-        self.again()
+        self.report_again()
 
-    def again(self) -> None:
+    def report_again(self) -> None:
         self.progress(self.files, self.bytes_done)
 
 
 def _options(settings: ExportSettings) -> dict[str, str]:
-    """Return the object's options. `default` leaves encryption to the bucket."""
+    """Return the options for new objects. With the setting `default` the bucket decides about encryption."""
     options = {"ContentType": "application/zip"}
     if settings.encryption != "default":
         options["ServerSideEncryption"] = settings.encryption

@@ -1,4 +1,4 @@
-"""AWS clients and their errors. Credentials come from AWS's own variables, files and roles."""
+"""AWS clients, and the translation of their errors. Credentials come from AWS's variables, files and roles."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +20,8 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy
-# Only an operator can mend an error with such a status or code: credentials, rights or a name are wrong. EventBridge
-# answers the errors with these codes with status 400.
+# Only an operator can mend an error with one of these statuses or codes: credentials, rights or a name are wrong.
+# EventBridge answers with these codes and status 400.
 OPERATOR_STATUSES = (401, 403, 404)
 OPERATOR_CODES = (
     "ResourceNotFoundException",
@@ -33,9 +33,10 @@ WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetriev
 
 
 def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str, tries: int) -> Any:
-    """Return a client for many threads, or raise NotReady for unusable settings.
+    """Return a client for many threads. Raise NotReady for unusable settings.
 
-    `variable` names the endpoint's setting. A request that fails is sent at most `tries` times.
+    `endpoint` is None for AWS's own servers; `variable` names the endpoint's setting in messages. A failing request is
+    sent at most `tries` times.
     """
     config = Config(
         connect_timeout=min(3.0, settings.timeout_seconds),
@@ -63,7 +64,7 @@ def make_client(service: str, settings: ExportSettings, endpoint: str | None, va
 def translated_errors(service: str, remedy: str) -> Iterator[None]:
     """Turn AWS errors in the block into NotReady if an operator has to act, and else into TemporaryError.
 
-    `remedy` says what to check if the server refuses us.
+    `remedy` tells the operator what to check if the server refuses a request.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Events on EventBridge: a run is over, or its files are ready."""
+"""Announcer for runs' ends on an EventBridge bus: a run is over, or a run's files are archived."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 
-PASSING_CODES = (  # errors that may be gone at the next try
+PASSING_CODES = (  # error codes that may not occur at the next try
     "ThrottlingException",
     "InternalException",
     "InternalFailure",
     "ServiceUnavailable",
 )
-MEND = "are CRAWLER_EXPORT__EVENT_BUS, the region and the rights of these credentials (events:PutEvents) right?"
+MEND_EVENTS = "are CRAWLER_EXPORT__EVENT_BUS, the region and the rights of these credentials (events:PutEvents) right?"
 
 
 class EventBridge:
-    """EventBridge announces the ends of runs on an event bus."""
+    """Announcer on one event bus."""
 
     def __init__(self, bus: str, settings: ExportSettings) -> None:
         self._bus = bus
@@ -39,23 +39,23 @@ class EventBridge:
             "Time": event.at,
             "Detail": event.model_dump_json(),
         }
-        with translated_errors(f"event bus {self._bus}", MEND):
+        with translated_errors(f"event bus {self._bus}", MEND_EVENTS):
             answer = self._client.put_events(Entries=[entry])
         self._raise_if_refused(answer)
 
     def check_events(self) -> str:
-        with translated_errors(f"event bus {self._bus}", MEND):
+        with translated_errors(f"event bus {self._bus}", MEND_EVENTS):
             self._client.describe_event_bus(Name=self._bus)
         return f"events on bus {self._bus}, source {self._source}"
 
     def _raise_if_refused(self, answer: dict[str, Any]) -> None:
-        """Raise if EventBridge refused the entry, as it does in an answer with status 200.
+        """Raise if EventBridge refused the entry. A refusal comes in an answer with status 200, as acceptance does.
 
-        The error is temporary for one of PASSING_CODES, and else Refused.
+        Raise TemporaryError for a code in PASSING_CODES, and Refused for any other code.
         """
         if not answer.get("FailedEntryCount"):
             return
         entry: dict[str, str] = next(iter(answer.get("Entries", [])), {})
         code = entry.get("ErrorCode", "no reason")
         message = f"event bus {self._bus} did not take the event: {code}: {entry.get('ErrorMessage', '')}".rstrip(": ")
-        raise TemporaryError(message) if code in PASSING_CODES else Refused(f"{message}; {MEND}")
+        raise TemporaryError(message) if code in PASSING_CODES else Refused(f"{message}; {MEND_EVENTS}")

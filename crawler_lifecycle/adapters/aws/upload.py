@@ -1,9 +1,10 @@
-"""Upload of an S3 object while its bytes are created, with at most one part in memory.
+"""Multipart upload of an S3 object while its bytes are created, with at most one part in memory.
 
-The object exists when `complete` has returned, and not before. An upload without `complete` is aborted.
+The object exists when `complete` has returned, and not before. An upload without `complete` is aborted. A try that
+crashes leaves its upload open; the next try finds and aborts this abandoned upload.
 
-The total size is unknown, and S3 takes 10,000 parts. Parts have the same size for as long as possible, because a part
-is held in memory and some servers want equal parts; the last parts grow, so that 10,000 are enough.
+The total size is unknown, and S3 takes at most 10,000 parts. The first half of the parts have the same size, because a
+part is held in memory and some servers want equal parts. The later parts grow, so that 10,000 parts are enough.
 """
 
 import logging
@@ -22,20 +23,20 @@ from crawler_lifecycle.errors import LifecycleError, PermanentError
 logger = logging.getLogger(__name__)
 
 MOST_PARTS = 10_000
-EQUAL_PARTS = 5_000  # so many parts have the first size
-PARTS_UNTIL_DOUBLED = 500  # after the equal parts, the size doubles every so many parts
-LARGEST = 1024**3  # a part has at most so many bytes, since a part is held in memory
-BEAT = 5.0  # while the server is silent, the heartbeat is repeated after so many seconds
-APART = timedelta(seconds=5)  # an upload that began at least so long before ours is abandoned: see `_abandoned`
+EQUAL_PARTS = 5_000  # the first parts, all with the same size
+PARTS_UNTIL_DOUBLED = 500  # after the equal parts, the size doubles with every 500 parts
+LARGEST = 1024**3  # bytes in the largest part: a part has to fit into memory
+BEAT = 5.0  # seconds between two heartbeats while the server is silent
+APART = timedelta(seconds=5)  # an upload begun at least so much earlier than ours is abandoned: see `_abandoned`
 ANSWER_LOST = (ConnectionClosedError, ReadTimeoutError, ResponseStreamingError)
-MEND_WRITING = (
+MEND_WRITING = (  # advice to an operator, in messages
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
     "(s3:PutObject, s3:AbortMultipartUpload, s3:ListBucketMultipartUploads) right?"
 )
 
 
 def part_size(number: int, first: int) -> int:
-    """Return the size in bytes of the part with this number, if the part with number 1 has the size `first`."""
+    """Return the size in bytes of a part; numbers begin with 1, and part 1 has the size `first`."""
     if number <= EQUAL_PARTS:
         return first
     doublings = (number - EQUAL_PARTS - 1) // PARTS_UNTIL_DOUBLED + 1
@@ -45,7 +46,8 @@ def part_size(number: int, first: int) -> int:
 def wait_after_lost_answer(client: Any, tries: int) -> None:
     """Make the client wait before it creates an upload again after a lost answer.
 
-    Without the wait both uploads would be as old, and the first would not be recognised as abandoned.
+    The request with the lost answer may have created an upload. Without the wait both uploads would have the same age,
+    and `_abandoned` would not recognise the first upload.
     """
 
     def pause(attempts: int, caught_exception: Exception | None = None, **_: object) -> float | None:
@@ -57,7 +59,10 @@ def wait_after_lost_answer(client: Any, tries: int) -> None:
 
 
 class Upload:
-    """A multipart upload. `target` is bucket and key. `beat` is called while the upload waits for the server."""
+    """A multipart upload, created with its first part. All requests run in a thread of the upload's own.
+
+    `target` has the bucket and key of the object. `beat` is called while the upload waits for the server.
+    """
 
     def __init__(
         self, client: Any, target: dict[str, str], options: dict[str, str], first_part: int, beat: Callable[[], None]
@@ -69,15 +74,15 @@ class Upload:
         self._beat = beat
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upload")
         self._buffer = bytearray()
-        self._creation: Future[Any] | None = None  # the request, which may still create an upload after an error here
-        self._upload_id: dict[str, str] | None = None  # as an argument for requests, from the answer to the creation
+        self._creation: Future[Any] | None = None  # the request that creates the upload, if an abort is still needed
+        self._upload_id: dict[str, str] | None = None  # the id from the answer, as an argument for requests
         self._parts: list[dict[str, Any]] = []
-        self._part_is_missing = False
+        self._part_is_missing = False  # a part was sent and has not arrived
 
     def write(self, data: bytes, /) -> int:
-        """Buffer the bytes, and send every full part. After a part that did not arrive, drop all bytes."""
+        """Buffer the bytes, and send every full part. Drop the bytes if an earlier part did not arrive."""
         if self._part_is_missing:
-            return len(data)  # a zip still writes its end after an error
+            return len(data)  # after the error, `zipfile` still writes the zip's end
         self._buffer += data
         while len(self._buffer) >= (size := part_size(len(self._parts) + 1, self._first_part)):
             with memoryview(self._buffer) as view:
@@ -92,8 +97,8 @@ class Upload:
     def complete(self) -> None:
         """Complete the object, then abort abandoned uploads to the same key.
 
-        The abort comes last. An upload aborted by mistake is tried again, and two living tries that aborted each other
-        first would never complete.
+        The abort comes last, because a living try's upload may be taken for abandoned: two tries that aborted each
+        other before their own end would never complete.
         """
         if self._buffer:  # a zip is never empty, but may end with a full part
             self._send(bytes(self._buffer))
@@ -111,9 +116,9 @@ class Upload:
     ) -> None:
         """Abort the upload if it was created and not completed. Errors of the abort are logged only."""
         with self._thread:  # wait for the part under way: a part that arrives after the abort would stay for ever
-            self._beat = lambda: None  # the heartbeat's error may have caused the abort
+            self._beat = lambda: None  # a heartbeat may raise, and an error would prevent the abort
             if self._creation is not None:
-                with suppress(LifecycleError):  # no upload was created then
+                with suppress(LifecycleError):  # the creation has failed, so there is no upload to abort
                     self._abort({"UploadId": self._wait_for_answer(self._creation)["UploadId"]})
 
     def _create_once(self) -> dict[str, str]:
@@ -124,6 +129,7 @@ class Upload:
         return self._upload_id
 
     def _send(self, part: bytes) -> None:
+        """Send the next part. Raise PermanentError if the object needs more than MOST_PARTS."""
         number = len(self._parts) + 1
         self._part_is_missing = True  # until the part has arrived
         if number > MOST_PARTS:
@@ -139,8 +145,8 @@ class Upload:
         """Return the ids of uploads to the same key that a crashed try left open.
 
         Temporal notices a crash by missing heartbeats, so the next try begins later by more than APART. An upload that
-        began in the same moment as ours belongs to a living try. If the uploads cannot be listed, return nothing: the
-        object is complete without the search.
+        began less than APART before ours belongs to a living try. If the uploads cannot be listed, return no ids: the
+        object does not depend on the search.
         """
         bucket, key = self._target["Bucket"], self._target["Key"]
         try:
@@ -156,7 +162,7 @@ class Upload:
         return [{"UploadId": upload} for upload, at in begun_at.items() if at <= ours_began_at - APART]
 
     def _abort(self, upload_id: dict[str, str]) -> None:
-        """Abort the upload. If the abort fails, the next try sees the upload again, and no object results from it."""
+        """Abort the upload. If the abort fails, log the error: an open upload is no object."""
         try:
             self._request("abort_multipart_upload", **self._target, **upload_id)
         except LifecycleError as error:

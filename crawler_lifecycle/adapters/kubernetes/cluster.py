@@ -1,4 +1,7 @@
-"""KubernetesCluster fulfils the Cluster port for a Kubernetes namespace."""
+"""KubernetesCluster fulfils the port `Cluster`, and its part `KnowsItsPlace`, for a Kubernetes namespace.
+
+Each method hands its work to a class of `act`, `observe` or `logs`. `ports/cluster.py` says what the methods promise.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,46 +37,51 @@ from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Place, Places,
 
 @dataclass(frozen=True, slots=True)
 class LogStorage:
-    """Folder for the logs of jobs that leave the cluster, and the most bytes per log."""
+    """Storage for the logs of jobs that leave the cluster."""
 
-    files: Path
-    most_bytes: int = 64 << 20
+    files: Path  # the folder with a folder of files for each run
+    most_bytes: int = 64 << 20  # per log; the rest of a longer log is not kept
 
 
 class KubernetesCluster:
-    """`installation` limits the cluster to the jobs of an installation; None: all installations of the namespace."""
+    """Jobs of an installation in a Kubernetes namespace; without `installation` the jobs of all installations.
+
+    `places` records the installation's namespace. None: this process has no database, as the scheduler service.
+    """
 
     def __init__(
         self,
         access: Access,
         installation: str | None,
         pods: Pods,
-        keeping: LogStorage,
+        log_storage: LogStorage,
         patience: JobPatience = PATIENT,
         places: Places | None = None,
     ) -> None:
         self._api = Api(access)
         self._installation = installation
-        # every Jobs has its own threads, so that nodes with slow logs delay no stop, and a stop delays no force
-        jobs = partial(Jobs, self._api, installation)
-        self._jobs = jobs()
-        self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
+        # every part gets a `Jobs` with threads of its own: slow logs of nodes delay no stop, and a stop delays no kill
+        new_jobs = partial(Jobs, self._api, installation)
+        self._jobs = new_jobs()
+        self._logs = Logs(self._api, log_storage.files.absolute(), log_storage.most_bytes)
         self._deploying = Deploying(self._api, pods)
         self._places = places
-        known = places or PlacesInMemory()
-        self._namespace = NamespaceCheck(self._api, known)
+        # without a database, looks are compared with the namespace that this process saw first
+        places_for_looks = places or PlacesInMemory()
+        self._namespace = NamespaceCheck(self._api, places_for_looks)
         self._confirmed = ConfirmedPlaces(self._api)
-        self._observer = Observer(self._api, installation, patience, known)
+        self._observer = Observer(self._api, installation, patience, places_for_looks)
         listening = Listening(self._logs)
-        self._stopping, self._killing = Stopping(jobs(), listening), Stopping(jobs(), listening)
-        self._reaching = Reaching(jobs(), self._logs)
-        self._removing = Removing(jobs(), self._logs, listening)
-        self._collecting = Collecting(jobs(), self._logs, listening)
-        self._collecting_in_a_hurry = Collecting(jobs(), self._logs, listening)
+        self._stopping, self._killing = Stopping(new_jobs(), listening), Stopping(new_jobs(), listening)
+        self._reaching = Reaching(new_jobs(), self._logs)
+        self._removing = Removing(new_jobs(), self._logs, listening)
+        self._collecting = Collecting(new_jobs(), self._logs, listening)
+        self._collecting_hurried = Collecting(new_jobs(), self._logs, listening)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
+        # the scheduler service compares with the request's namespace, all other processes with the namespace on record
         expected = _place_of(request.namespace) if request.namespace else self.confirm()
         if expected is not None:
             self._confirmed.must_be_present(expected)
@@ -82,19 +90,19 @@ class KubernetesCluster:
     def confirm(self) -> Place | None:
         """Return the place on record; None without a database.
 
-        Raise TemporaryError if the present namespace is another. A namespace that cannot be read is not confirmed: the
-        deployment compares again.
+        Raise TemporaryError if the present namespace differs from the place on record. If the namespace cannot be read,
+        return the place unconfirmed: `deploy` compares again. The first namespace read becomes the place on record.
         """
         if self._places is None:
             return None
-        known = self._places.known()
-        if known is not None and known in self._confirmed:
-            return known
+        place = self._places.known()
+        if place is not None and place in self._confirmed:
+            return place
         is_confirmed = self._namespace.is_confirmed()
-        known = self._places.known()
-        if is_confirmed and known is not None:
-            self._confirmed.add(known)
-        return known
+        place = self._places.known()  # again: the comparison may have recorded the first place
+        if is_confirmed and place is not None:
+            self._confirmed.add(place)
+        return place
 
     def accept_place(self) -> tuple[Place | None, Place]:
         """Record the present namespace for this installation. Return the previous and the present namespace."""
@@ -114,7 +122,7 @@ class KubernetesCluster:
         return inventory(self._api, self._installation)
 
     def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
-        collecting = self._collecting_in_a_hurry if hurried else self._collecting
+        collecting = self._collecting_hurried if hurried else self._collecting
         return collecting.evidence(run_uid, jobs, hurried=hurried)
 
     def stop(
@@ -143,26 +151,28 @@ class KubernetesCluster:
         key = (task, attempt)
         if kept := self._logs.read_kept(run_uid, task, attempt, offset):
             return kept
-        # the end is read before the log: an end in between costs a reader another call, and no lines
-        job, pods = self._jobs.read_job(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
+        # The Job is read before the log. If the job ends in between, the chunk does not count as the log's end, and the
+        # reader calls once more; in the other order the reader would miss the last lines.
+        job = self._jobs.read_job(run_uid, key)
+        pods = self._jobs.pods(run_uid, [key]).get(key, [])  # newest first
         if job is None and not pods:
             raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
-        ended = (job is not None and end_of(job.status) is not None) or any(has_ended(pod) for pod in pods[:1])
+        job_has_ended = job is not None and end_of(job.status) is not None
         if not pods:
-            return LogChunk("", max(offset, 0), ended)
-        return self._logs.chunk(pods[0], offset, ended=ended)
+            return LogChunk("", max(offset, 0), job_has_ended)
+        return self._logs.chunk(pods[0], offset, ended=job_has_ended or has_ended(pods[0]))
 
     def changes(self) -> Iterator[set[str]]:
         return Changes(self._api, self._installation)
 
     def check(self) -> str:
-        """Read a small list: the API server answers, knows our credentials, and lists jobs.
+        """Return a line about the cluster after reading a small list: the API server answers, and lets us list jobs.
 
-        With a database, the namespace has to be the namespace on record. A process without a database compares each
-        request alone: a single wrong request must not take the service from all callers.
+        With a database, raise TemporaryError if the namespace differs from the place on record. Without a database,
+        `deploy` compares each request alone: a single wrong request must not take the service from all callers.
         """
         if self._places is not None:
-            self._namespace.is_confirmed(keep=False)
+            self._namespace.is_confirmed(record=False)
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.jobs_path(), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"
@@ -170,13 +180,13 @@ class KubernetesCluster:
         return f"Kubernetes at {self._api.host}, {version}, namespace {self._api.namespace}, {jobs}, {clocks}"
 
     def check_rights(self) -> str:
-        """Raise NotReady with the missing rights, their purposes, and the command that grants the rights."""
+        """Return a line if no right is missing. Otherwise raise NotReady with the missing rights and the remedy."""
         missing = missing_rights(self._api, self._jobs.pool)
         if not missing:
             return f"all that is needed in namespace {self._api.namespace}"
-        named = ", ".join(f"{right} ({right.purpose})" for right in missing)
-        mend = "apply your overlay of deploy/kubernetes again: `kubectl apply --server-side -k ...`"
-        raise NotReady(f"missing in namespace {self._api.namespace}: {named}; {mend}")
+        rights = ", ".join(f"{right} ({right.purpose})" for right in missing)
+        remedy = "apply your overlay of deploy/kubernetes again: `kubectl apply --server-side -k ...`"
+        raise NotReady(f"missing in namespace {self._api.namespace}: {rights}; {remedy}")
 
 
 def _place_of(namespace: JobNamespace) -> Place:

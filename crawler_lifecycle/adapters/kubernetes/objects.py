@@ -1,7 +1,8 @@
-"""Objects of the API server, with only the fields that the adapter reads; all other fields are skipped, not built.
+"""Kubernetes objects as the API server sends them, with only the fields that the adapter reads.
 
-Every field may be missing or null: a field that a newer or older server leaves out is unknown and raises no error. A
-time outside of 1970 to 2200, or an absurd number, is unknown too: computing with them would end in an OverflowError.
+The decoder (`http/decoding.py`) skips all other fields. Every field may be missing or null: a field that a newer or
+older server leaves out is None and raises no error. A time outside of 1970 to 2200 and an absurd number become None
+too: computing with such values would end in an OverflowError.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -9,29 +10,36 @@ from typing import Annotated
 
 import msgspec
 
+# types of fields that may be missing
 Moment = Annotated[datetime, msgspec.Meta(tz=True)] | None
 Counter = int | None
 Words = str | None
+
 FIRST_MOMENT, LAST_MOMENT = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-USUAL_GRACE = timedelta(seconds=30)  # the grace if a pod's specification names no grace
-LONGEST_SECONDS = 366 * 24 * 3600  # the longest grace
-LARGEST = 2**31 - 1  # the largest number that a database keeps
+# The grace is the time that a pod has to end after a request to end.
+USUAL_GRACE = timedelta(seconds=30)  # if the pod's specification names no grace
+LONGEST_GRACE = 366 * 24 * 3600  # seconds; a longer grace is absurd
+LARGEST = 2**31 - 1  # the largest number that a database column keeps
 LARGEST_COUNT = LARGEST >> 8  # keeps the sum of restarts over a pod's containers below LARGEST
-LABELS = {
+LABELS = {  # the label's key by the field in `Labels`
     "installation": "crawler-lifecycle/installation",
     "run_uid": "crawler-lifecycle/run-uid",
     "task": "crawler-lifecycle/task",
     "attempt": "crawler-lifecycle/attempt",
     "spec_hash": "crawler-lifecycle/spec-hash",
-    "controller_uid": "batch.kubernetes.io/controller-uid",  # stays on an orphaned pod; the owner reference goes
+    "controller_uid": "batch.kubernetes.io/controller-uid",  # stays on an orphan pod, whose owner reference is lost
 }
 
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Base class. Objects hold no cycles, so gc=False spares the collector a walk through a million objects."""
+    """Base class of objects and their parts.
+
+    Objects hold no cycles, so `gc=False` spares Python's garbage collector a walk through a million objects.
+    """
 
 
 def forget_absurd_times(struct: msgspec.Struct, *names: str) -> None:
+    """Set these fields of a new, frozen struct to None if their time is before FIRST_MOMENT or after LAST_MOMENT."""
     for name in names:
         at = getattr(struct, name)
         if at is not None and not FIRST_MOMENT <= at < LAST_MOMENT:
@@ -39,6 +47,7 @@ def forget_absurd_times(struct: msgspec.Struct, *names: str) -> None:
 
 
 def forget_absurd_number(struct: msgspec.Struct, name: str, least: int, most: int) -> None:
+    """Set this field of a new, frozen struct to None if its number is not within `least` to `most`."""
     number = getattr(struct, name)
     if number is not None and not least <= number <= most:
         msgspec.structs.force_setattr(struct, name, None)
@@ -70,14 +79,14 @@ class Metadata(Object, frozen=True):
     uid: str = ""
     labels: Labels | None = None
     creation_timestamp: Moment = None
-    deletion_timestamp: Moment = None
-    deletion_grace_period_seconds: Counter = None  # included in deletion_timestamp, the grace's end
+    deletion_timestamp: Moment = None  # the end of the grace after a deletion; None: the object was not deleted
+    deletion_grace_period_seconds: Counter = None  # from the deletion's request until deletion_timestamp
     resource_version: Words = None
     owner_references: list[Owner] | None = None
 
     def __post_init__(self) -> None:
         if self.deletion_timestamp is not None:
-            forget_absurd_number(self, "deletion_grace_period_seconds", 0, LONGEST_SECONDS)
+            forget_absurd_number(self, "deletion_grace_period_seconds", 0, LONGEST_GRACE)
             forget_absurd_times(self, "deletion_timestamp")
         forget_absurd_times(self, "creation_timestamp")
 
@@ -87,7 +96,7 @@ class Condition(Object, frozen=True):
     status: Words = None
     reason: Words = None
     message: Words = None
-    last_transition_time: Moment = None
+    last_transition_time: Moment = None  # when `status` changed last
 
     def __post_init__(self) -> None:
         forget_absurd_times(self, "last_transition_time")
@@ -98,14 +107,14 @@ class Condition(Object, frozen=True):
 
 
 class PodFailurePolicy(Object, frozen=True):
-    """The policy's presence is enough; its rules are not read."""
+    """A Job's rules for failed pods. Only the presence of the policy matters; the rules are not read."""
 
 
 class TemplateSpec(Object, frozen=True):
     termination_grace_period_seconds: Counter = None
 
     def __post_init__(self) -> None:
-        forget_absurd_number(self, "termination_grace_period_seconds", 0, LONGEST_SECONDS)
+        forget_absurd_number(self, "termination_grace_period_seconds", 0, LONGEST_GRACE)
 
 
 class TemplateMetadata(Object, frozen=True):
@@ -127,6 +136,7 @@ class JobStatus(Object, frozen=True):
     conditions: list[Condition] | None = None
     start_time: Moment = None
     completion_time: Moment = None
+    # numbers of pods
     active: Counter = None
     ready: Counter = None
     terminating: Counter = None
@@ -148,7 +158,7 @@ class Job(Object, frozen=True):
 
     @property
     def grace(self) -> timedelta:
-        """Time that the Job's pods have to end after a request to end."""
+        """Return the grace of the Job's pods."""
         template = self.spec.template.spec if self.spec and self.spec.template else None
         seconds = template.termination_grace_period_seconds if template else None
         return USUAL_GRACE if seconds is None else timedelta(seconds=seconds)
@@ -222,6 +232,8 @@ class Pod(Object, frozen=True):
 
 
 class Series(Object, frozen=True):
+    """Repetitions of an event."""
+
     last_observed_time: Moment = None
 
     def __post_init__(self) -> None:
@@ -229,11 +241,13 @@ class Series(Object, frozen=True):
 
 
 class Involved(Object, frozen=True):
+    """The object that an event is about."""
+
     uid: Words = None
 
 
 class Event(Object, frozen=True):
-    """An event in either notation: counters and times of its own, or a series."""
+    """An event in the old notation, with counters and times of its own, or in the new notation, with a series."""
 
     metadata: Metadata
     involved_object: Involved | None = None
@@ -250,6 +264,7 @@ class Event(Object, frozen=True):
 
     @property
     def seen_at(self) -> datetime | None:
+        """Return when the event happened last."""
         series = self.series.last_observed_time if self.series else None
         return series or self.last_timestamp or self.event_time or self.first_timestamp
 

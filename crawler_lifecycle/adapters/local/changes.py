@@ -1,6 +1,6 @@
 """Watch for changes to local jobs, including changes made while no watcher ran.
 
-Every change touches a file named by its run. The file stays until a watcher has passed the change on.
+Every change to a job touches the file `changed/<run_uid>`. The file stays until a watcher has passed the change on.
 """
 
 import logging
@@ -24,22 +24,23 @@ def watch_runs(layout: Layout) -> Iterator[set[str]]:
 
     While the folder cannot be watched, log each new problem once, yield empty sets and try again.
     """
-    logged = ""
+    last_logged = ""
     while True:
         try:
             yield from _watch_once(layout)
         except OSError as error:
             # looks go on without a watcher, and the obstacle may go away
-            if str(error) != logged:
-                logged = str(error)
-                logger.warning("changes of local jobs cannot be watched: %s", logged)
+            if str(error) != last_logged:
+                last_logged = str(error)
+                logger.warning("changes of local jobs cannot be watched: %s", last_logged)
             time.sleep(LONGEST_SILENCE_MS / 1000)  # no event tells when the folder can be watched again
             yield set()
 
 
 def _watch_once(layout: Layout) -> Iterator[set[str]]:
-    """Yield the touched run_uids and remove their files. Return when the folder was replaced: the watch sees the old
-    folder only.
+    """Yield the touched run_uids (none after a silence), then remove their files.
+
+    Return when the folder was replaced, because the watch sees the old folder only.
     """
     layout.make()
     folder = layout.changed
@@ -52,8 +53,8 @@ def _watch_once(layout: Layout) -> Iterator[set[str]]:
         yield_on_timeout=True,
         recursive=False,
     ):
-        # Events and the folder's content are both needed: files from before the watch give no event, and a file touched
-        # again just before its removal is in no listing.
+        # The listing adds files from before the watch: such files give no event. The events add files touched again
+        # just before their removal: such files are in no listing.
         touched = {Path(path).name for _, path in changes} | set(names(folder))
         yield {name for name in touched if _is_run_uid(name)}
         for name in touched:

@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.local.stopping import Stopper
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import JobKey, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_facts
@@ -75,9 +75,8 @@ class LocalCluster:
         hurried: bool = False,  # noqa: ARG002 (local files are read at once)
     ) -> list[TaskEvidence]:
         with _errors_are_temporary("collect evidence"):
-            items = []
-            for key, job in self._observer.look_at_jobs(run_uid, jobs).items():
-                items.append(evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, *key)))
+            looks = self._observer.look_at_jobs(run_uid, jobs)
+            items = (self._evidence_of(run_uid, job) for job in looks.values())
             return [item for item in items if item]
 
     def stop(
@@ -90,7 +89,7 @@ class LocalCluster:
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
     ) -> None:
         with _errors_are_temporary("stop jobs"):
-            self._stopper.ask(self._folders(run_uid, jobs))
+            self._stopper.ask_to_end(self._folders(run_uid, jobs))
 
     def kill(
         self,
@@ -133,8 +132,13 @@ class LocalCluster:
         places = f"{running} of {self._placing.capacity} places taken, {waiting} waiting"
         return f"local cluster in {self._layout.root}: {places}"
 
+    def _evidence_of(self, run_uid: str, job: JobLook) -> TaskEvidence | None:
+        return evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, job.task, job.attempt))
+
     def _folders(self, run_uid: str, jobs: Sequence[JobKey]) -> list[JobFolder]:
-        return [folder for job in jobs if (folder := self._observer.folder(run_uid, *job))]
+        """Return these jobs' folders; absent jobs and foreign installations' jobs are left out."""
+        folders = (self._observer.folder(run_uid, task, attempt) for task, attempt in jobs)
+        return [folder for folder in folders if folder]
 
     def _log_file(self, run_uid: str, task: int, attempt: int) -> Path:
         return self._files / checked_uid(run_uid) / log_files.log_name(task, attempt)
@@ -142,7 +146,7 @@ class LocalCluster:
 
 @contextmanager
 def _errors_are_temporary(action: str) -> Iterator[None]:
-    """Turn errors of the file system and unreadable records into TemporaryError. `action` says what failed."""
+    """Turn file system errors and unreadable records into TemporaryError. `action` says what failed."""
     try:
         yield
     except (OSError, Unreadable) as error:

@@ -1,4 +1,4 @@
-"""Create the local job for a deployment request once, however often the request with its key comes."""
+"""Create the local job for a deployment request: one job for a key, however often the request is repeated."""
 
 import shutil
 import tempfile
@@ -9,7 +9,7 @@ from uuid import uuid4
 from crawler_lifecycle.adapters import job_request
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing, place_name
-from crawler_lifecycle.adapters.local.processes import MARK, NAME
+from crawler_lifecycle.adapters.local.processes import NAME_VARIABLE, UID_VARIABLE
 from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
 from crawler_lifecycle.adapters.log_files import log_name
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
@@ -18,10 +18,10 @@ from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 
 
 def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing: Placing) -> Deployment:
-    """Return the job for the request's key. Create and queue the job unless it exists.
+    """Return the job for the request's key. Create the job, with a place in the queue, unless the job exists.
 
-    Raise Conflict if the existing job is from another request, TemporaryError if its record cannot be read or the
-    request's claim has expired. Callers hold `placing.exclusive`.
+    Raise Conflict if the existing job is from another request or installation, and TemporaryError if its record cannot
+    be read or the request's claim has expired. Callers hold `placing.exclusive`.
     """
     spec = new_spec(request, files, layout)
     folder = JobFolder(layout.job(spec.name))
@@ -30,8 +30,8 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
     except Unreadable as error:
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if existing is None:
-        # The place comes first. A place without a job is cleared later, but a job without a place would wait for ever.
-        # The place also warns a look between the check of `not_after` and the creation: a job may still come.
+        # The place comes before the job. A place without a job is cleared later, but a job without a place would wait
+        # for ever. The place also tells looks that a job may come after the check for the claim's expiry.
         placing.enqueue(spec)
         try:
             job_request.refuse_if_late(request)
@@ -45,7 +45,7 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
     if existing.request_hash != spec.request_hash:
         raise Conflict(f"{request.key} was deployed already, for another request")
     if not folder.has_started and not folder.has_ended and not folder.has_runner:
-        placing.enqueue(existing)  # in case its place was lost: without a place the job would wait for ever
+        placing.enqueue(existing)  # a no-op unless the place was lost: without a place the job would wait for ever
     return Deployment(key=existing.key, job_name=existing.name, job_uid=existing.uid, created=False)
 
 
@@ -66,7 +66,8 @@ def new_spec(request: DeploymentRequest, files: Path, layout: Layout) -> Spec:
         claimed_at=now / 1e9,
         place=place_name(now, name),
         command=_command(request),
-        environment=job_request.environment_of(request, str(folder), str(result)) | {MARK: uid, NAME: name},
+        environment=job_request.environment_of(request, str(folder), str(result))
+        | {UID_VARIABLE: uid, NAME_VARIABLE: name},
         files=str(folder),
         log=str(folder / log_name(request.task, request.attempt)),
         deadline_seconds=request.deadline_seconds,
@@ -84,7 +85,7 @@ def _command(request: DeploymentRequest) -> list[str]:
 
 
 def _make(folder: JobFolder, spec: Spec, layout: Layout) -> None:
-    """Create the job atomically: rename the finished folder, which fails if the name exists."""
+    """Create the job's folder atomically: write a draft, then rename the draft, which fails if the job exists."""
     Path(spec.files).mkdir(parents=True, exist_ok=True)
     folder.path.parent.mkdir(exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=layout.new))

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 
 from crawler_lifecycle.adapters import log_files
-from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable, moment
+from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable, utc_time
 from crawler_lifecycle.adapters.local.results import result_of
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
@@ -25,17 +25,20 @@ def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
 
 
 def _events(folder: JobFolder) -> list[str]:
-    """Return the job's recorded steps with their times. An unreadable record gives the problem instead."""
+    """Return a line for every recorded step of the job, with its time. For an unreadable record, return the problem."""
     try:
         spec, started, stop, ended = folder.spec(), folder.started(), folder.stop(), folder.ended()
     except Unreadable as error:
         return [str(error)]
-    recorded = [
-        (spec and spec.claimed_at, "deployed"),
-        (started and started.at, f"started, process {started.pid or 'unknown'}" if started else ""),
-        (stop and stop.at, "asked to end"),
-        (ended and ended.at, f"ended: {ended.reason or 'succeeded'}" if ended else ""),
-    ]
+    steps: list[tuple[float, str]] = []
+    if spec:
+        steps.append((spec.claimed_at, "deployed"))
+    if started:
+        steps.append((started.at, f"started, process {started.pid or 'unknown'}"))
+    if stop:
+        steps.append((stop.at, "asked to end"))
+    if ended:
+        steps.append((ended.at, f"ended: {ended.reason or 'succeeded'}"))
     _, problem = result_of(folder) if ended else (None, None)
-    events = [f"{moment(at).isoformat(timespec='milliseconds')} {event}" for at, event in recorded if at]
-    return [*events, problem] if problem else events
+    lines = [f"{utc_time(seconds).isoformat(timespec='milliseconds')} {step}" for seconds, step in steps]
+    return [*lines, problem] if problem else lines

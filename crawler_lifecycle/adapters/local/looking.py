@@ -1,11 +1,14 @@
-"""Looks at the local cluster: a listing of the run's folder, and one or two small files for every job."""
+"""Looks at the local cluster: list the run's folder, and read one or two small files for every job.
+
+Where the files do not tell whether a job lives, the look makes a survey of the machine's processes.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable, moment
+from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, job_name_of, names
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable, utc_time
 from crawler_lifecycle.adapters.local.results import facts_of
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import job_name
@@ -15,6 +18,8 @@ from crawler_lifecycle.errors import BadInput, TemporaryError
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
+    """A job's key and folder; the folder may be absent."""
+
     task: int
     attempt: int
     folder: JobFolder
@@ -25,36 +30,43 @@ class LocalJob:
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
-    """A job whose records do not tell whether it lives: a survey of the machine's processes decides."""
+class _DoubtfulJob:
+    """A job whose records do not tell whether it lives. `look` describes the job by its records alone."""
 
     look: JobLook
     folder: JobFolder
 
 
 class Observer:
+    """Observer for one installation's jobs; with None, for all jobs."""
+
     def __init__(self, layout: Layout, installation: str | None) -> None:
         self._layout = layout
         self._installation = installation
 
     def look(self, run_uid: str, tasks: Collection[int] | None = None) -> Look:
-        """Look at the run. `tasks` limits the look to these tasks."""
-        wanted = None if tasks is None else frozenset(tasks)
+        """Look at the run. `tasks` limits the look to these tasks. A problem makes the look incomplete."""
+        wanted_tasks = None if tasks is None else frozenset(tasks)
+
+        def is_wanted(task: int) -> bool:
+            return wanted_tasks is None or task in wanted_tasks
+
         try:
-            coming = self._coming(run_uid)  # read first: a job created from now on is in the list below
-            listed = [job for job in self._list(run_uid) if wanted is None or job.task in wanted]
+            # read first: a job whose folder is created from now on is in the list below
+            in_creation = self._jobs_in_creation(run_uid)
+            listed = [job for job in self._listed_jobs(run_uid) if is_wanted(job.task)]
             jobs = self._look_at_all(listed)
             self._refuse_if_away()
         except (TemporaryError, BadInput) as error:
             return Look(complete=False, problem=error.message)
-        existing = {(job.task, job.attempt) for job in listed}
-        for key, job in coming.items():
-            if key not in existing and (wanted is None or key[0] in wanted):
+        listed_keys = {(job.task, job.attempt) for job in listed}
+        for key, job in in_creation.items():
+            if key not in listed_keys and is_wanted(job.task):
                 jobs[key] = job
         return Look(complete=True, jobs=jobs)
 
     def look_at_jobs(self, run_uid: str, jobs: Iterable[JobKey]) -> dict[JobKey, JobLook]:
-        """Look at these jobs by task and attempt; absent jobs are left out."""
+        """Look at the jobs with these keys; absent jobs are left out."""
         return self._look_at_all(self._local_job(run_uid, task, attempt) for task, attempt in jobs)
 
     def folder(self, run_uid: str, task: int, attempt: int) -> JobFolder | None:
@@ -63,49 +75,50 @@ class Observer:
         return folder if folder.path.exists() and self._is_ours(folder.installation) else None
 
     def _is_ours(self, installation: str | None) -> bool:
-        """Return whether the job is ours. Without an installation on record it belongs to all who know its run."""
+        """Return whether a job with this recorded installation is ours, as is every job without an installation."""
         return installation is None or self._installation in (None, installation)
 
     def _local_job(self, run_uid: str, task: int, attempt: int) -> LocalJob:
         return LocalJob(task, attempt, JobFolder(self._layout.run(run_uid) / job_name(run_uid, task, attempt)))
 
     def _look_at_all(self, listed: Iterable[LocalJob]) -> dict[JobKey, JobLook]:
+        """Look at our jobs among the listed jobs. Decide all doubtful jobs by one survey."""
         jobs: dict[JobKey, JobLook] = {}
-        doubts: list[_Doubt] = []
-        waiting = _Waiting(self._layout)
+        doubtful_jobs: list[_DoubtfulJob] = []
+        waiting = _WaitingPlaces(self._layout)
         for job in listed:
             try:
-                seen = self._look_at(job, waiting)
+                look = self._look_at(job, waiting)
             except (Unreadable, OSError) as error:
-                seen = self._look_at_unreadable(job, str(error))
-            if isinstance(seen, _Doubt):
-                doubts.append(seen)
-            elif seen:
-                jobs[job.task, job.attempt] = seen
-        if doubts:
-            # the survey comes after all checks for runners: a runner could start a process after an earlier survey, and
-            # be dead at its check
+                look = self._look_at_unreadable(job, str(error))
+            if isinstance(look, _DoubtfulJob):
+                doubtful_jobs.append(look)
+            elif look:
+                jobs[job.task, job.attempt] = look
+        if doubtful_jobs:
+            # after all checks for runners: an earlier survey would miss a process that a runner starts after the survey
+            # and before its own death
             survey = processes.survey()
-            jobs.update({(doubt.look.task, doubt.look.attempt): _judge(doubt, survey) for doubt in doubts})
+            for doubtful in doubtful_jobs:
+                jobs[doubtful.look.task, doubtful.look.attempt] = _decide(doubtful, survey)
         return jobs
 
-    def _coming(self, run_uid: str) -> dict[JobKey, JobLook]:
-        """Return jobs that may be created at this moment: their place in the queue exists before their folder."""
+    def _jobs_in_creation(self, run_uid: str) -> dict[JobKey, JobLook]:
+        """Return the run's jobs with a place in the queue. A job in creation has a place, but no folder yet."""
         try:
             places = names(self._layout.waiting)
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise TemporaryError(f"the waiting jobs cannot be listed: {error}") from error
-        queued = (place.partition("-")[2] for place in places if run_uid.replace("-", "") in place)
-        message = "it is just being made"
-        return {
-            key: JobLook(*key, uid="", name=name, phase=JobPhase.UNCLEAR, message=message)
-            for name in queued
-            if (key := _key_of(run_uid, name))
-        }
+        jobs: dict[JobKey, JobLook] = {}
+        for name in map(job_name_of, places):
+            if key := _job_key(run_uid, name):
+                message = "it is just being made"
+                jobs[key] = JobLook(*key, uid="", name=name, phase=JobPhase.UNCLEAR, message=message)
+        return jobs
 
-    def _list(self, run_uid: str) -> Iterator[LocalJob]:
+    def _listed_jobs(self, run_uid: str) -> Iterator[LocalJob]:
         folder = self._layout.run(run_uid)
         try:
             listed = names(folder)
@@ -115,28 +128,29 @@ class Observer:
         except OSError as error:
             raise TemporaryError(f"the jobs of run {run_uid} cannot be listed: {error}") from error
         for name in listed:
-            if key := _key_of(run_uid, name):
+            if key := _job_key(run_uid, name):
                 yield LocalJob(*key, JobFolder(folder / name))
 
     def _refuse_if_away(self) -> None:
-        """Raise if the root is away, or went away during the look: unseen jobs are not gone."""
+        """Raise TemporaryError if the root folder is absent: its jobs may still run."""
         if not self._layout.jobs.is_dir():
             raise TemporaryError(self._layout.missing)
 
-    def _look_at(self, job: LocalJob, waiting: "_Waiting") -> "JobLook | _Doubt | None":
+    def _look_at(self, job: LocalJob, waiting: "_WaitingPlaces") -> "JobLook | _DoubtfulJob | None":
+        """Look at a job by its records; None if the job is absent or not ours. Unreadable for a damaged record."""
         folder = job.folder
         ended = folder.ended()
         if not ended and (started := folder.started()):
             if not self._is_ours(started.installation):
                 return None
-            look = _running(job, started)
+            look = _running_job(job, started)
             if folder.has_runner:
                 return look
             ended = folder.ended()  # the job may have ended between the two reads
             if not ended:
-                return _Doubt(look, folder)
+                return _DoubtfulJob(look, folder)
         if ended:
-            return _ended(job, ended) if self._is_ours(ended.installation) else None
+            return _ended_job(job, ended) if self._is_ours(ended.installation) else None
         spec = folder.spec()
         if spec is None and folder.path.exists():
             raise Unreadable(f"{folder.path} has no spec.json")
@@ -145,24 +159,25 @@ class Observer:
         cause = CAPACITY if waiting.has(spec.place) else "starting"
         return JobLook(job.task, job.attempt, spec.uid, job.name, JobPhase.WAITING, cause=cause)
 
-    def _look_at_unreadable(self, job: LocalJob, problem: str) -> "JobLook | _Doubt | None":
+    def _look_at_unreadable(self, job: LocalJob, problem: str) -> "JobLook | _DoubtfulJob | None":
+        """Look at a job with an unreadable record; None if the job is not ours."""
         folder = job.folder
         look = JobLook(job.task, job.attempt, "", job.name, JobPhase.UNCLEAR, message=problem)
         try:
             if not self._is_ours(folder.installation):
                 return None
-            # the runner is checked last: a job with these records gets no new runner, so the answer stays true
+            # the runner is checked last: a job that cannot be started gets no runner after the check
             cannot_be_started = folder.stop_asked or folder.has_started or folder.has_ended
             if not cannot_be_started or folder.has_runner:
                 return look
-            ended = _end_of(folder)  # the job may have ended since
+            ended = _readable_end(folder)  # the job may have ended after the first read
         except OSError:
             return look
-        return _ended(job, ended) if ended else _Doubt(look, folder)
+        return _ended_job(job, ended) if ended else _DoubtfulJob(look, folder)
 
 
-class _Waiting:
-    """The queue of waiting jobs, listed only if a job in the run waits."""
+class _WaitingPlaces:
+    """The places of waiting jobs, listed at the first use: most runs have no waiting job."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -174,20 +189,23 @@ class _Waiting:
         return place in self._places
 
 
-def _key_of(run_uid: str, name: str) -> JobKey | None:
-    """Return task and attempt if the name belongs to a job in the run."""
+def _job_key(run_uid: str, name: str) -> JobKey | None:
+    """Return task and attempt from a job's name if the job is in the run, else None."""
     parts = JOB_NAME.fullmatch(name)
-    return (int(parts[2]), int(parts[3])) if parts and parts[1] == run_uid.replace("-", "") else None
+    if parts is None or parts[1] != run_uid.replace("-", ""):
+        return None
+    return int(parts[2]), int(parts[3])
 
 
-def _end_of(folder: JobFolder) -> Ended | None:
+def _readable_end(folder: JobFolder) -> Ended | None:
+    """Return the end's record; None without a readable record."""
     try:
         return folder.ended()
     except Unreadable:
         return None
 
 
-def _running(job: LocalJob, started: Started) -> JobLook:
+def _running_job(job: LocalJob, started: Started) -> JobLook:
     stop_asked = job.folder.stop_asked
     return JobLook(
         job.task,
@@ -195,12 +213,13 @@ def _running(job: LocalJob, started: Started) -> JobLook:
         started.uid,
         job.name,
         JobPhase.ENDING if stop_asked else JobPhase.RUNNING,
-        started_at=moment(started.at),
+        started_at=utc_time(started.at),
         end_request=EndRequest.by(stop_asked),
     )
 
 
-def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
+def _ended_job(job: LocalJob, ended: Ended) -> JobLook | _DoubtfulJob:
+    """Return the look at a job that has ended, doubtful if processes were left at the end."""
     look = JobLook(
         job.task,
         job.attempt,
@@ -210,26 +229,29 @@ def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
         reason=ended.reason,
         exit_code=ended.code,
         message=ended.message,
-        started_at=moment(ended.started_at) if ended.started_at else None,
-        ended_at=moment(ended.at),
+        started_at=utc_time(ended.started_at) if ended.started_at else None,
+        ended_at=utc_time(ended.at),
         pods=Pods.MAY_RUN if ended.left_over else Pods.NONE,
         end_request=EndRequest.by(ended.stop_asked),
         facts=facts_of(ended, job.folder),
     )
-    return _Doubt(look, job.folder) if ended.left_over else look
+    return _DoubtfulJob(look, job.folder) if ended.left_over else look
 
 
-def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:
-    """Decide by the living processes. Processes that outlived the program make the job overdue: only force helps."""
-    living = doubt.folder.processes(survey)
-    remains = replace(doubt.look, pods=Pods.MAY_RUN if living else Pods.NONE)
-    if remains.phase is JobPhase.UNCLEAR:
-        return remains
+def _decide(doubtful: _DoubtfulJob, survey: list[processes.SurveyedProcess]) -> JobLook:
+    """Return the look at the job according to its living processes.
+
+    Processes that outlived the job's program make the job overdue, because only a force ends them.
+    """
+    living = doubtful.folder.processes(survey)
+    look = replace(doubtful.look, pods=Pods.MAY_RUN if living else Pods.NONE)
+    if look.phase is JobPhase.UNCLEAR:
+        return look
+    if not look.phase.has_ended and doubtful.folder.program_is_among(living):
+        return replace(doubtful.look, cause="runner_lost")
     if living:
-        remains = replace(remains, cause=POD_OVERDUE)
-    if remains.phase.has_ended:
-        return remains
-    if doubt.folder.goes_on_in(living):
-        return replace(doubt.look, cause="runner_lost")
+        look = replace(look, cause=POD_OVERDUE)
+    if look.phase.has_ended:
+        return look
     message = "the runner was killed, and so was the job or its end was not seen: nobody knows the result"
-    return replace(remains, phase=JobPhase.VANISHED, reason="runner_lost", message=message)
+    return replace(look, phase=JobPhase.VANISHED, reason="runner_lost", message=message)

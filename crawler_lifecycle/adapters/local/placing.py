@@ -1,12 +1,11 @@
 """The queue of waiting jobs: jobs start in order, and at most `capacity` jobs run at once.
 
 A job's place is an empty file, first in the folder `waiting` and, from the job's start on, in the folder `running`. All
-processes that change places hold the same lock, `placing.lock`. A job's own lock is taken before its runner starts, and
-the runner inherits the lock, so no look takes a starting runner for dead. The next call to `start_waiting` repairs an
-interrupted operation.
+processes that change places hold the same lock, `placing.lock`. The next call to `start_waiting` repairs an interrupted
+operation.
 
-A runner inherits only the environment variables without which programs do not run. Any other variable may hold a
-secret. A crawler's own variables stand in the `environment` of its catalogue entry.
+A started job has a runner, a process that starts the job's program and waits for its end. The job's own lock is taken
+before the runner starts, and the runner inherits the lock, so no look takes a starting runner for dead.
 """
 
 import fcntl
@@ -21,11 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
+from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, job_name_of, names
 from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
 from crawler_lifecycle.adapters.regular_files import open_regular
 
-PASSED_ON = frozenset(
+logger = logging.getLogger(__name__)
+RUNNER = "crawler_lifecycle.adapters.local.runner"
+# a runner inherits only these variables, needed by programs: all further variables may hold secrets
+PASSED_VARIABLES = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP"),
         *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"),
@@ -38,24 +40,25 @@ PASSED_ON = frozenset(
 )
 
 
-def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name in PASSED_ON}
-
-
-logger = logging.getLogger(__name__)
-RUNNER = "crawler_lifecycle.adapters.local.runner"
-
-# runners of this process: without `poll` by their parent, ended runners would stay as zombies
+# runners started by this process: without `poll` by their parent, ended runners would stay as zombies
 _runners: list[subprocess.Popen[bytes]] = []
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for a runner. A crawler's own variables come from its catalogue entry."""
+    return {name: value for name, value in environment.items() if name in PASSED_VARIABLES}
 
 
 @dataclass(frozen=True, slots=True)
 class Placing:
+    """The jobs' places. At most `capacity` jobs run at once."""
+
     layout: Layout
     capacity: int
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
+        """Hold `placing.lock` during the block. Raise FileNotFoundError while the root folder is away."""
         if self.layout.is_away:
             raise FileNotFoundError(self.layout.missing)
         with self.layout.placing_lock.open("ab") as lock:
@@ -66,16 +69,17 @@ class Placing:
         (self.layout.waiting / spec.place).touch()
 
     def withdraw(self, spec: Spec) -> None:
+        """Remove a waiting job's place."""
         (self.layout.waiting / spec.place).unlink(missing_ok=True)
 
     def withdraw_by_name(self, job_name: str) -> None:
-        """Withdraw the place of a job with an unreadable record, which does not tell the place."""
+        """Remove a waiting job's place by the job's name: an unreadable record does not tell the place."""
         for place in names(self.layout.waiting):
-            if _name(place) == job_name:
+            if job_name_of(place) == job_name:
                 (self.layout.waiting / place).unlink(missing_ok=True)
 
     def free(self, spec: Spec) -> None:
-        """Remove the place of a job after its end."""
+        """Remove a job's place after the job's end."""
         (self.layout.running / spec.place).unlink(missing_ok=True)
 
     def has_waiting(self) -> bool:
@@ -87,11 +91,12 @@ class Placing:
         self._clear_drafts()
         _runners[:] = [runner for runner in _runners if runner.poll() is None]
         self._clear_running()
-        room = self.capacity - len(_places(self.layout.running))
+        room = self.capacity - len(_sorted_places(self.layout.running))
         if room <= 0:
-            return  # a full cluster needs no listing: the queue may be long
-        for place in _places(self.layout.waiting):
-            room -= self._try_to_start(place)
+            return  # without room, do not list the queue, which may be long
+        for place in _sorted_places(self.layout.waiting):
+            if self._start_if_possible(place):
+                room -= 1
             if room <= 0:
                 return
 
@@ -102,27 +107,28 @@ class Placing:
 
     def _clear_running(self) -> None:
         """Free the places of jobs that do not run any more."""
-        for place in _places(self.layout.running):
-            job = self._job(place)
+        for place in _sorted_places(self.layout.running):
+            job = self._job_folder(place)
             if not _may_live(job):
                 self._free_or_requeue(job, self.layout.running / place)
 
-    def _free_or_requeue(self, job: JobFolder, marker: Path) -> None:
+    def _free_or_requeue(self, job: JobFolder, running_place: Path) -> None:
+        """Remove the place of a job that does not run. If the job was not even started, let the job wait again."""
         if job.path.exists() and not job.has_started and not job.has_ended:
-            marker.rename(self.layout.waiting / marker.name)  # the runner died before its first record: start anew
+            running_place.rename(self.layout.waiting / running_place.name)  # the runner died before its first record
             return
         if not job.has_ended:
-            self.layout.announce_change(job.path.parent.name)  # the job vanished without a record
-        marker.unlink(missing_ok=True)
+            self.layout.announce_change(job.path.parent.name)  # the job vanished, and no record tells its end
+        running_place.unlink(missing_ok=True)
 
-    def _try_to_start(self, place: str) -> bool:
-        """Start the waiting place's job. Return False if the job cannot be started now."""
-        job = self._job(place)
-        marker = self.layout.waiting / place
+    def _start_if_possible(self, place: str) -> bool:
+        """Start the job with this waiting place. Return False if the job cannot be started now."""
+        job = self._job_folder(place)
+        waiting_place = self.layout.waiting / place
         try:
             if job.has_started or job.has_ended or not job.spec():
-                # the claim was interrupted before the folder existed, or the job was started already
-                marker.unlink(missing_ok=True)
+                # an interrupted start has left the place, or an interrupted creation, so that there is no job
+                waiting_place.unlink(missing_ok=True)
                 return False
             lock = job.lock()
             if lock is None:
@@ -130,12 +136,12 @@ class Placing:
         except (Unreadable, OSError) as error:
             logger.debug("%s cannot be placed: %s", place, error)
             return False
-        taken = marker.rename(self.layout.running / place)
+        running_place = waiting_place.rename(self.layout.running / place)
         try:
             self._start_runner(job, lock)
         except OSError as error:
             logger.warning("%s could not be started and waits on: %s", job.path.name, error)
-            taken.rename(marker)
+            running_place.rename(waiting_place)
             return False
         finally:
             os.close(lock)
@@ -156,29 +162,28 @@ class Placing:
             )
         _runners.append(runner)
 
-    def _job(self, place: str) -> JobFolder:
-        return JobFolder(self.layout.job(_name(place)))
+    def _job_folder(self, place: str) -> JobFolder:
+        return JobFolder(self.layout.job(job_name_of(place)))
 
 
 def _may_live(job: JobFolder) -> bool:
+    """Return whether the job has a runner or processes, or cannot be read.
+
+    An unreadable job keeps its place: a person can repair too few starts, but not too many.
+    """
     try:
-        return not job.has_ended and (job.has_runner or _lives_without_runner(job))
+        if job.has_ended:
+            return False
+        return job.has_runner or (job.has_started and bool(job.processes(processes.survey())))
     except OSError:
-        return True  # an unreadable job keeps its place: a person can repair too few starts, but not too many
-
-
-def _lives_without_runner(job: JobFolder) -> bool:
-    return job.has_started and bool(job.processes(processes.survey()))
+        return True
 
 
 def place_name(claimed_at_ns: int, job_name: str) -> str:
-    """Return a name for the place that sorts by time."""
+    """Return a name for a job's place. Names sort by time."""
     return f"{claimed_at_ns:020d}-{job_name}"
 
 
-def _places(folder: Path) -> list[str]:
-    return sorted(place for place in names(folder) if JOB_NAME.fullmatch(_name(place)))
-
-
-def _name(place: str) -> str:
-    return place.partition("-")[2]
+def _sorted_places(folder: Path) -> list[str]:
+    """Return the folder's places, oldest first."""
+    return sorted(place for place in names(folder) if JOB_NAME.fullmatch(job_name_of(place)))

@@ -1,11 +1,15 @@
 """The files in a job's folder, read and written.
 
-`spec.json` exists from the first moment on. `started.json` is written just before the job's process is created and
-again just after. `stop.json` records a request to end the job, `told` that SIGTERM was sent, and `exit.json` the end. A
-runner holds `lock` while it lives. Every file is complete or absent, except for `crawl-result.json`: the job's program
-may write this file.
+spec.json     the request; exists as long as the folder
+started.json  the runner and process; written just before the job's process is created, and again just after
+stop.json     a request to end the job
+told          an empty file: SIGTERM was sent
+exit.json     the end
+lock          locked by the job's runner while the runner lives
+crawl-result.json  the crawl's own account, written by the job's program
 
-Times are seconds since 1970. The module imports nothing heavy, since a runner has to start fast.
+Every other file is complete or absent. Times are seconds since 1970. The module imports nothing heavy, since a runner
+has to start fast.
 """
 
 import fcntl
@@ -21,7 +25,7 @@ from typing import TypeVar
 import msgspec
 import psutil
 
-from crawler_lifecycle.adapters.local.processes import First, Seen, of_job, of_name
+from crawler_lifecycle.adapters.local.processes import FirstProcess, SurveyedProcess, of_job, of_name
 from crawler_lifecycle.adapters.regular_files import open_regular
 
 T = TypeVar("T")
@@ -64,19 +68,21 @@ class Started:
     created: float | None = None
 
     @property
-    def first(self) -> First | None:
-        return First(self.pid, self.created) if self.pid and self.created else None
+    def first(self) -> FirstProcess | None:
+        return FirstProcess(self.pid, self.created) if self.pid and self.created else None
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
+    """The request to end the job, by SIGTERM or, with `kill`, by SIGKILL."""
+
     at: float
     kill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of the job. Without a reason the job succeeded."""
+    """The end of the job. Without a reason the job succeeded; without a code no program was started."""
 
     uid: str
     installation: str
@@ -91,6 +97,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
+    """A job's folder. A method that returns a record returns None without the file, and raises Unreadable."""
+
     path: Path
 
     @property
@@ -110,7 +118,7 @@ class JobFolder:
     def ended(self) -> Ended | None:
         return _read(self.path / "exit.json", Ended)
 
-    def _readable(self) -> Iterator[Spec | Started | Ended]:
+    def _readable_records(self) -> Iterator[Spec | Started | Ended]:
         for read in (self.spec, self.started, self.ended):
             with suppress(Unreadable):
                 if record := read():
@@ -119,17 +127,17 @@ class JobFolder:
     @property
     def installation(self) -> str | None:
         """Return the installation by the first readable record; None if no record names an installation."""
-        return next((record.installation for record in self._readable()), None)
+        return next((record.installation for record in self._readable_records()), None)
 
-    def processes(self, survey: Iterable[Seen]) -> list[psutil.Process]:
-        """Return the job's processes, by every readable record."""
-        readable = list(self._readable())
-        if not readable:
+    def processes(self, survey: Iterable[SurveyedProcess]) -> list[psutil.Process]:
+        """Return the job's processes by its uid and first process; without a readable record, by the job's name."""
+        records = list(self._readable_records())
+        if not records:
             return of_name(survey, self.path.name)
-        first = next((record.first for record in readable if isinstance(record, Started)), None)
-        return of_job(survey, readable[0].uid, first)
+        first = next((record.first for record in records if isinstance(record, Started)), None)
+        return of_job(survey, records[0].uid, first)
 
-    def goes_on_in(self, living: Iterable[psutil.Process]) -> bool:
+    def program_is_among(self, living: Iterable[psutil.Process]) -> bool:
         """Return whether the job's program is among the processes. Without a record, any process may be the program."""
         try:
             started = self.started()
@@ -152,11 +160,11 @@ class JobFolder:
 
     @property
     def was_signalled(self) -> bool:
-        """Return whether the job was sent a signal: a request without a signal may have come too late."""
+        """Return whether the job was sent a signal; a request to end that met no process sends none."""
         try:
             stop = self.stop()
         except Unreadable:
-            return True  # the unreadable record may have asked for a kill
+            return True  # the unreadable record may be a request to kill
         return (self.path / "told").exists() or (stop is not None and stop.kill)
 
     @property
@@ -173,7 +181,10 @@ class JobFolder:
         return ended is not None and not ended.left_over
 
     def claim_signal(self) -> bool:
-        """Return True for a single caller: a second SIGTERM makes many programs abandon their orderly end."""
+        """Return True to the first caller, who sends SIGTERM, and False to all others.
+
+        A second SIGTERM makes many programs abandon their orderly end.
+        """
         try:
             (self.path / "told").touch(exist_ok=False)
         except FileExistsError:
@@ -181,7 +192,7 @@ class JobFolder:
         return True
 
     def lock(self) -> int | None:
-        """Return an open file with the lock, for a runner; None if a runner lives."""
+        """Take the lock for a runner and return the open file that holds the lock; None if a runner lives."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,7 +206,7 @@ class JobFolder:
         """Return whether a runner lives. The kernel drops the lock with its last holder, however the holder ends."""
         try:
             with (self.path / "lock").open("rb") as lock:
-                # a shared lock, since several processes may ask at once
+                # a shared lock, so that simultaneous checks do not take each other for a runner
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -204,7 +215,7 @@ class JobFolder:
         return False
 
 
-def moment(seconds: float) -> datetime:
+def utc_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 

@@ -2,7 +2,7 @@
 
 import os
 
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, moment
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, utc_time
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.contract.crawl_result import LARGEST_FILE, CrawlResult
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
@@ -18,8 +18,8 @@ def facts_of(ended: Ended, folder: JobFolder) -> OutcomeFacts:
         reason=ended.reason,
         exit_code=ended.code,
         message=ended.message[-LONGEST_MESSAGE:] if ended.message else None,
-        started_at=moment(ended.started_at) if ended.started_at else None,
-        ended_at=moment(ended.at),
+        started_at=utc_time(ended.started_at) if ended.started_at else None,
+        ended_at=utc_time(ended.at),
         result=result,
     )
 

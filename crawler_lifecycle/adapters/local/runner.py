@@ -1,7 +1,7 @@
-"""The runner: a program that starts a job, waits for its end and records the end, whatever other process dies.
+"""The runner: a program that starts one job, waits for its end and records the end, whatever other process dies.
 
 `placing` starts the runner with the job's lock as an open file. The job writes straight into its log, so the job runs
-on even without its runner.
+on if its runner is killed. After the end the runner starts waiting jobs.
 """
 
 import errno
@@ -22,19 +22,22 @@ from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Sta
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.domain.reasons import of_exit_code
 
-PATIENCE_WITH_LEFTOVERS = 30.0  # seconds to kill processes that outlive the program; survivors go on record
+PATIENCE_WITH_LEFTOVERS = 30.0  # seconds for killing processes after the program's end; survivors go on record
 PAUSE_BETWEEN_TRIES = 1.0  # seconds between two tries to write the end
-CANNOT_START = 128  # exit code of a job without a program; shells use 126 and 127 for two cases
-NOT_EXECUTABLE = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR)
+# exit codes for a job without a started program; shells use the first two codes
+NOT_EXECUTABLE_CODE, NOT_FOUND_CODE, NO_PROGRAM_CODE = 126, 127, 128
+NOT_EXECUTABLE_ERRORS = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR)
 
 
 class Runner:
+    """A job's runner, from the record at the start to the record at the end."""
+
     def __init__(self, layout: Layout, job: JobFolder, spec: Spec) -> None:
         self.layout = layout
         self.job = job
         self.spec = spec
         self.started_at: float | None = None
-        self.first: processes.First | None = None
+        self.first: processes.FirstProcess | None = None
         self.deadline_passed = False
         self.adopts = processes.adopt_orphans()
 
@@ -47,21 +50,21 @@ class Runner:
             log = self._open_log()
         except OSError as error:
             problem = f"its log {self.spec.log} cannot be written: {error.strerror}"
-            self._write_end(code=CANNOT_START, reason="cannot_start", message=problem)
+            self._write_end(code=NO_PROGRAM_CODE, reason="cannot_start", message=problem)
             return
         try:
             process = self._spawn(log)
         except OSError as error:
-            self._write_end(*_cannot_start(self.spec.command[0], error))
+            self._write_end(*_end_without_start(self.spec.command[0], error))
             return
         finally:
             os.close(log)
-        self.first = processes.First(process.pid, processes.created(process.pid))
-        # on a full disk the job runs on, and so does the runner
+        self.first = processes.FirstProcess(process.pid, processes.created(process.pid))
+        # a full disk prevents the record, and must not end the runner: its job runs on
         with suppress(OSError):
             self._write_start()
         with suppress(OSError, Unreadable):
-            self._heed_stop()
+            self._signal_pending_stop()
         self._watch_deadline()
         self._wait(process)
 
@@ -80,44 +83,47 @@ class Runner:
             cwd=self.spec.files,
             env={**os.environ, **self.spec.environment},
             start_new_session=True,
-            # The lock closes only when the job's program begins, marked by its environment. If this runner is
-            # killed here, the job is never without both lock and mark, so no look takes the job for gone.
+            # The job inherits the lock until its program begins, whose environment shows the job's uid. So the job
+            # has always the lock or the uid, and no look takes the job for gone if this runner is killed here.
             close_fds=False,
         )
 
-    def _heed_stop(self) -> None:
-        """Pass on a stop that came during the job's start and met no process to signal."""
+    def _signal_pending_stop(self) -> None:
+        """Send the signals for a stop during the job's start, when there was no process."""
         stop = self.job.stop()
         if stop and self.job.claim_signal():
-            processes.send(self._processes(), signal.SIGTERM)
+            processes.send(self._living_processes(), signal.SIGTERM)
         if stop and stop.kill:
-            processes.send(self._processes(), signal.SIGKILL)
+            processes.send(self._living_processes(), signal.SIGKILL)
 
     def _watch_deadline(self) -> None:
+        """Call `_on_deadline` at the deadline, and again after every grace period."""
         if self.spec.deadline_seconds is not None:
             signal.signal(signal.SIGALRM, self._on_deadline)
             signal.setitimer(signal.ITIMER_REAL, self.spec.deadline_seconds, self.spec.grace_seconds)
 
     def _on_deadline(self, *_: object) -> None:
-        processes.send(self._processes(), signal.SIGKILL if self.deadline_passed else signal.SIGTERM)
+        processes.send(self._living_processes(), signal.SIGKILL if self.deadline_passed else signal.SIGTERM)
         self.deadline_passed = True
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+        """Wait for the program's end, kill processes that outlive the program, and record the end."""
         code = processes.wait_for_child(process.pid)
         process.returncode = code  # Popen did not see the end, and would take the child for alive
         ended_at = time.time()
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # no more deadline
         stop_asked = self.job.was_signalled
         is_clean = self.adopts and processes.has_no_child()
-        left_over = 0 if is_clean else processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
-        code = code if code >= 0 else 128 - code
-        reason = "deadline_exceeded" if self.deadline_passed else _reason(code)
+        left_over = 0 if is_clean else processes.kill_until_none(self._living_processes, PATIENCE_WITH_LEFTOVERS)
+        if code < 0:
+            code = 128 - code  # ended by the signal -code; shells give the same exit code
+        reason = "deadline_exceeded" if self.deadline_passed else _reason_of(code)
         message = f"ended with exit code {code}" if reason else None
         if self.deadline_passed:
             message = f"ended because it ran for more than {self.spec.deadline_seconds} s (exit code {code})"
         self._write_end(code, reason, message, stop_asked=stop_asked, at=ended_at, left_over=left_over)
 
-    def _processes(self) -> list[psutil.Process]:
+    def _living_processes(self) -> list[psutil.Process]:
         return processes.of_job(processes.survey(), self.spec.uid, self.first)
 
     def _write_start(self) -> None:
@@ -145,7 +151,7 @@ class Runner:
         at: float | None = None,
         left_over: int = 0,
     ) -> None:
-        self._write_for_certain(
+        self._write_until_written(
             Ended(
                 uid=self.spec.uid,
                 installation=self.spec.installation,
@@ -160,34 +166,38 @@ class Runner:
         )
         self.layout.announce_change(self.spec.run_uid)
 
-    def _write_for_certain(self, ended: Ended) -> None:
-        """Retry until the record is written: a full disk gets room again, and an absent folder comes back.
+    def _write_until_written(self, ended: Ended) -> None:
+        """Try until the record is written: a full disk gets room again, and an absent root folder comes back.
 
-        Give up only where the job's folder was removed.
+        Give up only if the job's folder was removed.
         """
         while self.layout.is_away or self.job.path.exists():
             try:
                 self.job.write(ended)
                 return
-            except OSError:  # the runner's log is on the same disk
+            except OSError:  # not logged: the runner's log is on the same disk
                 time.sleep(PAUSE_BETWEEN_TRIES)  # no event tells of room on a disk
 
 
-def _reason(code: int) -> str | None:
+def _reason_of(code: int) -> str | None:
+    """Return why a job with this exit code failed; None for 0, success."""
     return None if code == 0 else of_exit_code(code)
 
 
-def _cannot_start(program: str, error: OSError) -> tuple[int, str, str]:
+def _end_without_start(program: str, error: OSError) -> tuple[int, str, str]:
+    """Return exit code, reason and message for a job without a started program."""
     if error.errno == errno.ENOENT:
-        return 127, "command_not_found", f"{program}: command not found, or the interpreter it names"
-    if error.errno in NOT_EXECUTABLE:
-        return 126, "not_executable", f"{program}: cannot be executed: {error.strerror}"
-    return CANNOT_START, "cannot_start", f"{program}: cannot be started: {error.strerror}"
+        return NOT_FOUND_CODE, "command_not_found", f"{program}: command not found, or the interpreter it names"
+    if error.errno in NOT_EXECUTABLE_ERRORS:
+        return NOT_EXECUTABLE_CODE, "not_executable", f"{program}: cannot be executed: {error.strerror}"
+    return NO_PROGRAM_CODE, "cannot_start", f"{program}: cannot be started: {error.strerror}"
 
 
 def main(root: str, name: str, capacity: str, lock: str) -> None:
+    """Run the job with this name, then start waiting jobs. `lock` is the descriptor of the job's lock."""
     os.set_inheritable(int(lock), False)
-    # the runner ends when its job does; a handler is not inherited by the job, SIG_IGN would be
+    # Signals must not end the runner before its job. The handler does nothing, and is not inherited by the job, as
+    # SIG_IGN would be.
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: None)
     layout = Layout(Path(root))

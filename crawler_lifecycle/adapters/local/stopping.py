@@ -1,7 +1,7 @@
-"""Ask local jobs to end, or kill them.
+"""Ask local jobs to end, or kill local jobs.
 
-A stop first writes `stop.json` into the job's folder. A waiting job has no runner, so the stop itself records its end,
-under the lock for places. If a job is just starting, its runner reads `stop.json` after creating the process.
+A stop first writes `stop.json` into the job's folder. A waiting job has no runner, so the stop itself records the job's
+end, under the lock for places. If a job is just starting, its runner reads `stop.json` after creating the process.
 
 An error with one job does not keep other jobs alive: the error is raised after the last job.
 """
@@ -28,11 +28,12 @@ class Stopper:
     layout: Layout
     placing: Placing
 
-    def ask(self, folders: Iterable[JobFolder]) -> None:
+    def ask_to_end(self, folders: Iterable[JobFolder]) -> None:
+        """Send SIGTERM to these jobs, once to each job however often the stop is repeated."""
         problems = _Problems()
-        started = self._write_stops(folders, problems, kill=False)
-        survey = processes.survey() if started else []
-        for folder in started:
+        with_processes = self._write_stops(folders, problems, kill=False)
+        survey = processes.survey() if with_processes else []
+        for folder in with_processes:
             with problems.collected(folder):
                 living = folder.processes(survey)
                 if living and folder.claim_signal():
@@ -40,33 +41,38 @@ class Stopper:
         problems.report()
 
     def kill(self, folders: Iterable[JobFolder]) -> None:
+        """Kill all these jobs' processes. A surviving process is left to the next call."""
         problems = _Problems()
-        started = self._write_stops(folders, problems, kill=True)
+        with_processes = self._write_stops(folders, problems, kill=True)
 
         def living() -> list[psutil.Process]:
             survey = processes.survey()
-            return [process for folder in started for process in folder.processes(survey)]
+            return [process for folder in with_processes for process in folder.processes(survey)]
 
-        if started:
+        if with_processes:
             processes.kill_until_none(living, PATIENCE_WITH_KILLED)
         problems.report()
 
     def _write_stops(self, folders: Iterable[JobFolder], problems: "_Problems", *, kill: bool) -> list[JobFolder]:
-        """Write `stop.json` for these jobs; return the jobs with processes, now or in a moment."""
+        """Write `stop.json` for these jobs. Return the jobs that have processes, or may have processes in a moment."""
         with self.placing.exclusive():
-            return [folder for folder in folders if self._may_live(folder, problems, kill=kill)]
+            return [folder for folder in folders if self._prepare_stop(folder, problems, kill=kill)]
 
-    def _may_live(self, folder: JobFolder, problems: "_Problems", *, kill: bool) -> bool:
+    def _prepare_stop(self, folder: JobFolder, problems: "_Problems", *, kill: bool) -> bool:
+        """Write the job's `stop.json` unless the job is over. Return whether the job may have processes.
+
+        True also after an error, which goes to `problems`: the job itself may have filled the disk, and has to end.
+        """
         with problems.collected(folder):
             return not folder.is_clean and self._write_stop(folder, kill=kill)
-        return True  # end the job even if `stop.json` cannot be written: the job itself may have filled the disk
+        return True
 
     def _write_stop(self, folder: JobFolder, *, kill: bool) -> bool:
         """Write `stop.json` unless an equal request is on record. Return whether the job may have processes."""
-        known = _known_stop(folder)
-        is_new = known is None or (kill and not known.kill)
+        recorded = _recorded_stop(folder)
+        is_new = recorded is None or (kill and not recorded.kill)
         if is_new:
-            folder.write(Stop(at=known.at if known else time.time(), kill=kill))
+            folder.write(Stop(at=recorded.at if recorded else time.time(), kill=kill))
         may_live = folder.has_runner or folder.has_started or folder.has_ended
         is_ended = not may_live and self._end_waiting(folder)
         if is_new or is_ended:  # repeated requests must not wake a watcher again and again
@@ -82,38 +88,41 @@ class Stopper:
         if spec is None:
             self.placing.withdraw_by_name(folder.path.name)
             return False
-        folder.write(_never_started(spec))
+        folder.write(_end_before_start(spec))
         self.placing.withdraw(spec)
         return True
 
 
 class _Problems:
-    """Collected problems with single jobs."""
+    """Problems with single jobs, collected to be raised together."""
 
     def __init__(self) -> None:
         self._problems: list[str] = []
 
     @contextmanager
     def collected(self, folder: JobFolder) -> Iterator[None]:
+        """Collect an OSError from the block, and do not raise the error."""
         try:
             yield
         except OSError as error:
             self._problems.append(f"{folder.path.name}: {error}")
 
     def report(self) -> None:
+        """Raise TemporaryError if a problem was collected."""
         if self._problems:
             others = f" (and {len(self._problems) - 1} more jobs)" if len(self._problems) > 1 else ""
             raise TemporaryError(f"the local cluster could not note the end of {self._problems[0]}{others}")
 
 
-def _known_stop(folder: JobFolder) -> Stop | None:
+def _recorded_stop(folder: JobFolder) -> Stop | None:
+    """Return the request on record; None without a readable record, so that the record is written."""
     try:
         return folder.stop()
     except Unreadable:
-        return None  # the record is written anew
+        return None
 
 
-def _never_started(spec: Spec) -> Ended:
+def _end_before_start(spec: Spec) -> Ended:
     return Ended(
         uid=spec.uid,
         installation=spec.installation,

@@ -1,7 +1,7 @@
-"""Notices to browsers by Pusher Channels, hosted or on a server with the same protocol.
+"""Pusher that sends notices to browsers by Pusher Channels: the hosted service, or a server with the same protocol.
 
-The official package builds and signs the requests. The project's HTTP client sends them, because its time limit covers
-the whole request.
+The official package builds and signs the requests. The project's HTTP client sends the requests, because this client's
+time limit covers the whole request.
 """
 
 import json
@@ -21,13 +21,15 @@ from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings.outside import NoticeSettings
 
 LARGEST_ANSWER = 1 << 20  # bytes
-LARGEST_MESSAGE = 10_000  # bytes; servers refuse more
-LONGEST_TEXT = 300  # characters for a text in a notice above the limit; a character takes at most 12 bytes in JSON
-MOST_CHANNELS = 100
-ENCRYPTED = "private-encrypted-"
+LARGEST_MESSAGE = 10_000  # bytes; servers refuse larger messages
+SHORTENED_LENGTH = 300  # characters kept from a long text in a notice above LARGEST_MESSAGE
+MOST_CHANNELS = 100  # servers refuse a message to more channels
+ENCRYPTED_PREFIX = "private-encrypted-"  # names of encrypted channels begin so
 
 
 class PusherChannels:
+    """Pusher to the channels in the settings, whose names may contain {run_id} and {run_uid}."""
+
     name = "Pusher Channels"
 
     def __init__(self, app_id: str, settings: NoticeSettings) -> None:
@@ -47,7 +49,7 @@ class PusherChannels:
                 cluster=settings.pusher_cluster,
                 backend=_Backend,
                 http=self._http,
-                **_server(settings.pusher_url),
+                **_server_options(settings.pusher_url),
             )
         except ValueError as error:
             raise NotReady(f"CRAWLER_NOTICES__PUSHER_APP_ID: expected digits, not {app_id!r}") from error
@@ -60,13 +62,13 @@ class PusherChannels:
             except PusherBadRequest as error:
                 raise Refused(f"it will not take this notice: {error}") from error
             except (PusherError, httpx.HTTPError, ValueError) as error:
-                raise _temporary(error) from error
+                raise _temporary_error(error) from error
 
     def check(self) -> str:
         try:
             self._pusher.channels_info()
         except (PusherError, httpx.HTTPError, ValueError) as error:
-            raise _temporary(error) from error
+            raise _temporary_error(error) from error
         return f"{self.name} {', '.join(self._templates)}"
 
     def _channels(self, run_id: str, run_uid: str) -> list[str]:
@@ -75,16 +77,18 @@ class PusherChannels:
     def _check_channels(self) -> None:
         if not 1 <= len(self._templates) <= MOST_CHANNELS:
             raise NotReady(f"CRAWLER_NOTICES__PUSHER_CHANNELS: expected 1 to {MOST_CHANNELS} names")
-        for channel in self._channels("9" * 20, "f" * 36):
+        longest_run_id, longest_run_uid = "9" * 20, "f" * 36
+        for channel in self._channels(longest_run_id, longest_run_uid):
             try:
                 validate_channel(channel)
             except ValueError as error:
                 raise NotReady(f"CRAWLER_NOTICES__PUSHER_CHANNELS: {channel!r} is no name of a channel") from error
-            if channel.startswith(ENCRYPTED):
+            if channel.startswith(ENCRYPTED_PREFIX):
                 raise NotReady(f"CRAWLER_NOTICES__PUSHER_CHANNELS: {channel!r}: encrypted channels are not supported")
 
 
-def _temporary(error: Exception) -> TemporaryError:
+def _temporary_error(error: Exception) -> TemporaryError:
+    """Return our error for a request's error; a ValueError means that the answer is not JSON."""
     if isinstance(error, httpx.TimeoutException):
         return NoAnswer(str(error))
     if isinstance(error, httpx.HTTPError):
@@ -97,7 +101,7 @@ def _temporary(error: Exception) -> TemporaryError:
 def message(notice: Notice) -> str:
     """Return the notice as JSON in ASCII.
 
-    If the limit demands, the crawl's own account is left out and long texts are cut; `shortened` marks such a notice.
+    Above LARGEST_MESSAGE, leave out stats and result, cut the long texts, and mark the notice `shortened`.
     """
     content = notice.model_dump(mode="json")
     text = json.dumps(content)
@@ -105,13 +109,13 @@ def message(notice: Notice) -> str:
         return text
     content |= {"stats": None, "result": None}
     for name, value in content.items():
-        if isinstance(value, str) and len(value) > LONGEST_TEXT:
-            content[name] = f"{value[:LONGEST_TEXT]}…"
+        if isinstance(value, str) and len(value) > SHORTENED_LENGTH:
+            content[name] = f"{value[:SHORTENED_LENGTH]}…"
     return json.dumps(content | {"shortened": True})
 
 
-def _server(url: str | None) -> dict[str, Any]:
-    """Return the package's options for a server other than the hosted service."""
+def _server_options(url: str | None) -> dict[str, Any]:
+    """Return the package's options for the server at this address; no options for None, the hosted service."""
     if url is None:
         return {}
     try:
@@ -127,7 +131,7 @@ def _server(url: str | None) -> dict[str, Any]:
 
 
 class _Backend:
-    """The package's interface for an HTTP client. The package creates a backend for both of its clients."""
+    """The project's HTTP client behind the package's interface for HTTP clients; the package creates the objects."""
 
     def __init__(self, _client: object, http: HttpClient) -> None:
         self._http = http

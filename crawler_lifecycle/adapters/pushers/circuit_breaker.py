@@ -1,7 +1,8 @@
 """Circuit breaker for a silent receiver: without the breaker, waits for the receiver would fill the worker's slots.
 
-After a try without an answer within the time limit, the next tries fail at once, for a pause that doubles until an
-answer comes. When the pause is over, a single try goes through, and the others fail until its outcome is known.
+A request without an answer in time begins a pause, in which all requests fail at once. After the pause a single request
+goes through as a probe. Other requests fail until the probe's outcome is known: an answer lets all requests go through
+again, and silence begins another pause, twice as long.
 """
 
 import threading
@@ -21,41 +22,46 @@ class NoAnswer(TemporaryError):
 
 
 class CircuitBreaker:
-    """A circuit breaker for one receiver in one process. Several threads may use the breaker at once."""
+    """A circuit breaker for a receiver, shared by a process's threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._silences = 0  # tries without an answer since the last answer
-        self._until = 0.0
-        self._is_probing = False
+        self._silences = 0  # requests without an answer since the last answer
+        self._pause_end = 0.0
+        self._probe_is_under_way = False  # only after a silence; an answering receiver needs no probe
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Wrap a request. TemporaryError at once during a pause."""
-        began, answered = self._begin(), True
+        """Wrap a request. Raise TemporaryError instead during a pause, or while a probe is under way.
+
+        The block raises NoAnswer for silence; every other outcome counts as an answer.
+        """
+        began_at, is_answered = self._begin(), True
         try:
             yield
         except NoAnswer:
-            answered = False
+            is_answered = False
             raise
         finally:
-            self._end(began, answered=answered)
+            self._end(began_at, is_answered=is_answered)
 
     def _begin(self) -> float:
+        """Return the time if the request may go through; else raise TemporaryError."""
         with self._lock:
             now = self._clock()
-            if self._silences and (now < self._until or self._is_probing):
-                remaining = max(self._until - now, 0.0)
-                raise TemporaryError(f"it did not answer lately and is asked again in {remaining:.0f} s")
-            self._is_probing = True
+            if self._silences:
+                if now < self._pause_end or self._probe_is_under_way:
+                    remaining = max(self._pause_end - now, 0.0)
+                    raise TemporaryError(f"it did not answer lately and is asked again in {remaining:.0f} s")
+                self._probe_is_under_way = True
             return now
 
-    def _end(self, began: float, *, answered: bool) -> None:
+    def _end(self, began_at: float, *, is_answered: bool) -> None:
         with self._lock:
-            self._is_probing = False
-            if answered:
+            self._probe_is_under_way = False
+            if is_answered:
                 self._silences = 0
-            elif began >= self._until:  # a request that began before the pause does not double the pause
+            elif began_at >= self._pause_end:  # a request that began before the pause does not double the pause
                 self._silences += 1
-                self._until = self._clock() + PAUSES.seconds(self._silences)
+                self._pause_end = self._clock() + PAUSES.seconds(self._silences)

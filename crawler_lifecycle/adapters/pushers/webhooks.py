@@ -1,8 +1,8 @@
-"""Sends notices to programs by signed HTTP requests, according to the Standard Webhooks specification.
+"""Pusher that sends notices to programs by signed HTTP requests, according to the Standard Webhooks specification.
 
 A receiver accepts a notice by a status 2xx. After 410, this process sends no more notices to the receiver. After 400,
-413, 415 and 422, this notice is not sent again. After any other answer the notice is tried again; with 429 and 503, the
-receiver may say how long to wait.
+413, 415 and 422, the notice is not sent again. After any other answer the notice is sent again later; with 429 and 503,
+the receiver may say how long to wait.
 """
 
 import base64
@@ -23,13 +23,13 @@ from crawler_lifecycle.adapters.pushers.circuit_breaker import CircuitBreaker, N
 from crawler_lifecycle.contract.notices import Notice, WebhookNotice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 
-VARIABLE = "CRAWLER_NOTICES__WEBHOOKS"
-PREFIX = "whsec_"
-SECRET_BYTES = range(24, 65)
+VARIABLE = "CRAWLER_NOTICES__WEBHOOKS"  # the setting, named in messages
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES = range(24, 65)  # lengths of secrets that the specification allows
 GONE = 410
-NOTICE_REFUSED = (400, 413, 415, 422)
-RETRY_LATER = (429, 503)
-LONGEST_PAUSE = 300.0  # seconds: a receiver cannot ask for more
+REFUSING_STATUSES = (400, 413, 415, 422)
+PAUSING_STATUSES = (429, 503)
+LONGEST_PAUSE = 300.0  # seconds; a receiver's longer pause is shortened
 
 
 @dataclass(frozen=True)
@@ -46,40 +46,48 @@ class Endpoint:
 
 
 def endpoints(setting: str) -> list[Endpoint]:
-    """Parse a setting with addresses, every address followed by its secrets. NotReady shows no part of the setting."""
+    """Parse a setting with addresses, every address followed by its secrets. Raise NotReady for any other setting.
+
+    The error shows no part of the setting, which may be a secret.
+    """
     receivers: list[tuple[str, list[bytes]]] = []
     for number, word in enumerate(setting.split(), 1):
         if word.startswith(("http://", "https://")) and _host(word):
             receivers.append((word, []))
-        elif word.startswith(PREFIX) and receivers:
-            receivers[-1][1].append(_key(word, number))
+        elif word.startswith(SECRET_PREFIX) and receivers:
+            receivers[-1][1].append(_decoded_secret(word, number))
         else:
-            raise NotReady(f"{VARIABLE}: word {number} is neither an address nor a secret ({PREFIX}...) after one")
+            raise NotReady(
+                f"{VARIABLE}: word {number} is neither an address nor a secret ({SECRET_PREFIX}...) after one"
+            )
     for number, (_, secrets) in enumerate(receivers, 1):
         if not secrets:
-            raise NotReady(f"{VARIABLE}: address {number} is followed by no secret ({PREFIX}...)")
+            raise NotReady(f"{VARIABLE}: address {number} is followed by no secret ({SECRET_PREFIX}...)")
     return [Endpoint(number, url, tuple(secrets)) for number, (url, secrets) in enumerate(receivers, 1)]
 
 
 def _host(url: str) -> str | None:
+    """Return the address's host; an empty text or None for an unusable address."""
     try:
         return httpx.URL(url).host
     except httpx.InvalidURL:
         return None
 
 
-def _key(word: str, number: int) -> bytes:
-    encoded = word.removeprefix(PREFIX)
+def _decoded_secret(word: str, number: int) -> bytes:
+    encoded = word.removeprefix(SECRET_PREFIX)
     try:
         key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except binascii.Error as error:
-        raise NotReady(f"{VARIABLE}: word {number} is no secret: what follows {PREFIX} is not base64") from error
+        raise NotReady(f"{VARIABLE}: word {number} is no secret: what follows {SECRET_PREFIX} is not base64") from error
     if len(key) not in SECRET_BYTES:
         raise NotReady(f"{VARIABLE}: the secret in word {number} has {len(key)} bytes, expected 24 to 64")
     return key
 
 
 class Webhook:
+    """Pusher to one receiver."""
+
     def __init__(
         self,
         endpoint: Endpoint,
@@ -92,11 +100,11 @@ class Webhook:
         self._clock = clock
         self._http = HttpClient(timeout)
         self._breaker = CircuitBreaker(breaker_clock)
-        self._gone = False
+        self._is_gone = False
         self._not_before = 0.0  # time until which the receiver wants no notice (Retry-After)
 
     def send(self, notice: Notice) -> None:
-        if self._gone:
+        if self._is_gone:
             raise Refused("it answered 410 and is not asked again; take it out of " + VARIABLE)
         pause = self._not_before - self._clock()
         if pause > 0:
@@ -104,12 +112,12 @@ class Webhook:
         body = WebhookNotice(type=f"run.{notice.kind}", timestamp=notice.at, data=notice).model_dump_json().encode()
         headers = {"Content-Type": "application/json", "User-Agent": "crawler-lifecycle"}
         with self._breaker.guard():
-            answer = self._ask("POST", content=body, headers=headers | self._signature(notice.notice_id, body))
+            answer = self._request("POST", content=body, headers=headers | self._signature(notice.notice_id, body))
         self._raise_unless_accepted(answer)
 
     def check(self) -> str:
         """Return the name if a server answers. No request is harmless for every receiver, so any answer counts."""
-        answer = self._ask("OPTIONS")
+        answer = self._request("OPTIONS")
         if answer.status >= 500:
             raise TemporaryError(f"it answers {answer.status}")
         return self.name
@@ -125,8 +133,8 @@ class Webhook:
             "webhook-signature": " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
         }
 
-    def _ask(self, method: str, **content: Any) -> Answer:
-        """Return status and headers; a receiver that sends its body slowly has accepted the notice all the same."""
+    def _request(self, method: str, **content: Any) -> Answer:
+        """Send the request and return the answer's status and headers. The body is not read, however long it takes."""
         try:
             return self._http.request(method, self._endpoint.url, largest_answer=0, **content)
         except httpx.TimeoutException as error:
@@ -135,21 +143,22 @@ class Webhook:
             raise TemporaryError(f"cannot be reached: {str(error) or type(error).__name__}") from error
 
     def _raise_unless_accepted(self, answer: Answer) -> None:
+        """Return for a status 2xx, else raise. Remember 410 and a requested pause for later notices."""
         status = answer.status
         if httpx.codes.is_success(status):
             return
         if status == GONE:
-            self._gone = True
+            self._is_gone = True
             raise Refused("it answers 410: it wants no more notices")
-        if status in NOTICE_REFUSED:
+        if status in REFUSING_STATUSES:
             raise Refused(f"it answers {status} and will not take this notice")
-        if status in RETRY_LATER:
-            self._not_before = self._clock() + min(_retry_after(answer, self._clock()), LONGEST_PAUSE)
+        if status in PAUSING_STATUSES:
+            self._not_before = self._clock() + min(_requested_pause(answer, self._clock()), LONGEST_PAUSE)
         raise TemporaryError(f"it answers {status}")
 
 
-def _retry_after(answer: Answer, now: float) -> float:
-    """Return the requested pause in seconds. The header has a number or a date."""
+def _requested_pause(answer: Answer, now: float) -> float:
+    """Return the pause that Retry-After requests, in seconds from now. The header has a number or a date."""
     header = answer.headers.get("Retry-After", "0")
     try:
         if header.isascii() and header.isdigit():

@@ -1,15 +1,18 @@
-"""Additions of tasks to an open run, once per request key."""
+"""Additions of tasks to an open run.
+
+A property of the run records every addition under the request's key, so a repeated request adds no tasks.
+"""
 
 import hashlib
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.histories import FRESH_TASK
+from crawler_lifecycle.adapters.sql.histories import NEW_TASK
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, hold, log, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, lock_run, log, transaction
 from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
@@ -20,37 +23,40 @@ tasks = task_histories.c
 
 
 class TaskAdditions(OnDatabase):
+    """The method in `ports.Tasks` for additions."""
+
     @transaction
     def add(self, tx: Connection, addition: Addition) -> range:
-        hold(tx, addition.run_id)
+        lock_run(tx, addition.run_id)
         row = run_row(tx, addition.run_id)
         name = f"tasks_added:{hashlib.sha256(addition.key.encode()).hexdigest()}"
-        if earlier := _added_before(tx, row.id, name):
+        if earlier := _tasks_of_earlier_addition(tx, row.id, name):
             return earlier
         _refuse_unless_open(tx, row)
-        new = _next_numbers(tx, row, addition)
-        self._insert(tx, row, new)
-        record = {"history_id": row.id, "name": name, "value": f"{new.start}:{new.stop}"}
+        numbers = _new_task_numbers(tx, row, addition)
+        self._insert(tx, row, numbers)
+        record = {"history_id": row.id, "name": name, "value": f"{numbers.start}:{numbers.stop}"}
         tx.execute(insert(history_properties).values(record))
-        self._log(tx, row, addition, new, name)
-        return new
+        self._log(tx, row, addition, numbers, name)
+        return numbers
 
-    def _insert(self, connection: Connection, row: Row[Any], new: range) -> None:
+    def _insert(self, connection: Connection, row: Row[Any], numbers: range) -> None:
         now = self._db.clock()
         cause = MAIN_JOB if row.status is RunStatus.INITIALIZING else DISPATCHER
-        fresh = {"history_id": row.id, "queued_at": now, "cause": cause, "cause_since": now, **FRESH_TASK}
-        for numbers in pages(new):
-            connection.execute(insert(task_histories), [{"task": number, **fresh} for number in numbers])
-        connection.execute(update(histories).where(histories.c.id == row.id).values(tasks=new.stop))
+        values = {"history_id": row.id, "queued_at": now, "cause": cause, "cause_since": now, **NEW_TASK}
+        for page in pages(numbers):
+            connection.execute(insert(task_histories), [{"task": number, **values} for number in page])
+        connection.execute(update(histories).where(histories.c.id == row.id).values(tasks=numbers.stop))
 
-    def _log(self, connection: Connection, row: Row[Any], addition: Addition, new: range, name: str) -> None:
+    def _log(self, connection: Connection, row: Row[Any], addition: Addition, numbers: range, name: str) -> None:
         run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=row.epoch)
-        message = f"{len(new)} more, {new.start} to {new.stop - 1}"
+        message = f"{len(numbers)} more, {numbers.start} to {numbers.stop - 1}"
         line = {"at": self._db.clock(), "event": "tasks added", "message": message}
         log(connection, run, name, line | {"actor": addition.actor, "door": addition.door})
 
 
-def _added_before(connection: Connection, run_id: int, name: str) -> range | None:
+def _tasks_of_earlier_addition(connection: Connection, run_id: int, name: str) -> range | None:
+    """Return the task numbers recorded under the name; None without such an addition."""
     key = {"history_id": run_id, "name": name}
     value = connection.scalar(select(history_properties.c.value).filter_by(**key))
     return None if value is None else range(*map(int, value.split(":")))
@@ -67,7 +73,8 @@ def _refuse_unless_open(connection: Connection, row: Row[Any]) -> None:
         raise Conflict(f"all tasks of run {row.id} are over and it is about to end: it takes no more tasks")
 
 
-def _next_numbers(connection: Connection, row: Row[Any], addition: Addition) -> range:
+def _new_task_numbers(connection: Connection, row: Row[Any], addition: Addition) -> range:
+    """Return the numbers after the run's last task. Raise BadInput if the run would have too many tasks."""
     last = connection.scalar(select(func.max(tasks.task)).where(tasks.history_id == row.id))
     first = int(last) + 1 if last is not None else 0
     if first + addition.count > addition.most_tasks:

@@ -10,19 +10,20 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, explain
+from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, our_error
 from crawler_lifecycle.adapters.sql.fair_lock import WITHOUT_LIMIT, FairLock
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady
 
 T = TypeVar("T")
-TRIES = 6  # for a Contended transaction
+TRIES = 6  # a transaction is tried at most so often while another transaction is in the way
 PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
-# how long a statement waits for the locks of other writers; the hurried time is for writes within a stop
+# a statement fails after so long a wait for another writer's lock; the hurried time is for writes within a stop
 LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
+# execution options, read by `begin` in `_sqlite_engine`
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
-# defaults; the URL may replace them
+# default options for the driver, times in seconds; the URL may replace every option
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 MYSQL_SESSION = (
     f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {LOCK_SECONDS},"
@@ -40,69 +41,70 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 20, clock: Callable[[], datetime] = utcnow) -> None:
         address = parse_url(url)
         self.clock = clock
-        self.where = address.database or ":memory:" if is_sqlite(address) else address.set(query={}).render_as_string()
-        self.engine = _sqlite(address, pool_size) if is_sqlite(address) else _mysql(address, pool_size)
-        self._writing = self.engine.execution_options(**WRITING)
-        self._hurried = self.engine.execution_options(**HURRIED)
-        self._writers = FairLock() if is_sqlite(address) else None
+        self.where = _place_in_messages(address)
+        self.engine = _sqlite_engine(address, pool_size) if is_sqlite(address) else _mysql_engine(address, pool_size)
+        self._writing_engine = self.engine.execution_options(**WRITING)
+        self._hurried_engine = self.engine.execution_options(**HURRIED)
+        self._fair_lock = FairLock() if is_sqlite(address) else None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self._explained(), self.engine.connect() as connection:
+        """Open a connection for reading; the end of the block gives the connection back to the pool."""
+        with self._translated_errors(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def transaction(self, *, hurried: bool = False) -> Iterator[Connection]:
-        """Open a transaction for writing. The end commits, and any error rolls back.
+        """Open a transaction for writing. The end of the block commits, and any error rolls back.
 
         `hurried`: raise Contended after HURRIED_LOCK_SECONDS of waiting for a lock, not after LOCK_SECONDS.
         """
-        engine = self._hurried if hurried else self._writing
+        engine = self._hurried_engine if hurried else self._writing_engine
         with (
-            self._turn(hurried=hurried),
-            self._explained(),
+            self._writer_lock(hurried=hurried),
+            self._translated_errors(),
             engine.begin() as connection,
-            self._lock_waits(connection, hurried=hurried),
+            self._shortened_lock_waits(connection, hurried=hurried),
         ):
             yield connection
 
     def transact(self, work: Callable[[Connection], T], *, hurried: bool = False) -> T:
-        """Do the work in a transaction; repeat the whole transaction if another transaction was in the way.
+        """Do the work in a transaction and return its result. Repeat the transaction while it raises Contended.
 
         A `hurried` transaction is tried once, since its caller has to go on.
         """
         if hurried:
-            return self._once(work, hurried=True)
-        return tried_again(lambda: self._once(work))
+            return self._transact_once(work, hurried=True)
+        return retry_while_contended(lambda: self._transact_once(work))
 
     def close(self) -> None:
         self.engine.dispose()
 
-    def _once(self, work: Callable[[Connection], T], *, hurried: bool = False) -> T:
+    def _transact_once(self, work: Callable[[Connection], T], *, hurried: bool = False) -> T:
         with self.transaction(hurried=hurried) as connection:
             return work(connection)
 
-    def _lock_waits(self, connection: Connection, *, hurried: bool) -> AbstractContextManager[None]:
-        """Shorten the waits for locks in MySQL. SQLite has waited at the transaction's begin."""
-        is_short = hurried and self._writers is None
-        return _short_lock_waits(connection) if is_short else nullcontext()
+    def _shortened_lock_waits(self, connection: Connection, *, hurried: bool) -> AbstractContextManager[None]:
+        """Shorten the waits of a hurried transaction in MySQL. SQLite has waited at the transaction's begin."""
+        is_mysql = self._fair_lock is None
+        return _short_waits_in_mysql(connection) if hurried and is_mysql else nullcontext()
 
-    def _turn(self, *, hurried: bool) -> AbstractContextManager[None]:
-        """Return the lock that lets the writers of this process write in turn, if the database needs the lock."""
-        if self._writers is None:
+    def _writer_lock(self, *, hurried: bool) -> AbstractContextManager[None]:
+        """Return the lock for SQLite that lets the process's writers take turns; for MySQL, an empty context."""
+        if self._fair_lock is None:
             return nullcontext()
-        return self._writers.held(HURRIED_LOCK_SECONDS if hurried else WITHOUT_LIMIT)
+        return self._fair_lock.held(HURRIED_LOCK_SECONDS if hurried else WITHOUT_LIMIT)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            raise explain(error, self.where) from error
+            raise our_error(error, self.where) from error
 
 
-def tried_again(attempt: Callable[[], T]) -> T:
-    """Return the result of the attempt; try up to TRIES times while another transaction is in the way."""
+def retry_while_contended(attempt: Callable[[], T]) -> T:
+    """Return the attempt's result. While the attempt raises Contended, try again, up to TRIES times in all."""
     for number in range(1, TRIES):
         try:
             return attempt()
@@ -132,7 +134,14 @@ def is_sqlite(address: URL) -> bool:
     return address.get_backend_name() == "sqlite"
 
 
-def _sqlite(address: URL, pool_size: int) -> Engine:
+def _place_in_messages(address: URL) -> str:
+    """Return the file for SQLite, and the address without password and options for MySQL."""
+    if is_sqlite(address):
+        return address.database or ":memory:"
+    return address.set(query={}).render_as_string()
+
+
+def _sqlite_engine(address: URL, pool_size: int) -> Engine:
     if not address.database:
         raise NotReady("database.url: expected the path of a file, as in sqlite:////path/to/crawler.db")
     engine = create_engine(address, pool_size=pool_size, max_overflow=0)
@@ -146,7 +155,7 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # otherwise the driver would begin transactions of the wrong kind
+        connection.isolation_level = None  # otherwise the driver itself would begin transactions, not `begin` below
         for pragma in (f"busy_timeout={LOCK_SECONDS}000", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -159,32 +168,32 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
         seconds = HURRIED_LOCK_SECONDS if options.get("hurried") else LOCK_SECONDS
         driver: Any = connection.connection.driver_connection
         driver.execute(f"PRAGMA busy_timeout={seconds}000")
-        # IMMEDIATE takes the lock now: after a first read the transaction would fail at its write instead of waiting
+        # IMMEDIATE takes the write lock now: a transaction that reads first would fail at its write and not wait
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 
 
-def _mysql(address: URL, pool_size: int) -> Engine:
+def _mysql_engine(address: URL, pool_size: int) -> Engine:
     return create_engine(
         address,
         pool_size=pool_size,
         max_overflow=0,  # the server's limit holds for all processes together: no process exceeds its setting
-        pool_pre_ping=True,
-        pool_recycle=1800,
+        pool_pre_ping=True,  # replaces a connection closed by the server
+        pool_recycle=1800,  # seconds: a connection is replaced before a firewall drops the silent connection
         isolation_level="READ COMMITTED",
         connect_args={"init_command": MYSQL_SESSION},
     )
 
 
 @contextmanager
-def _short_lock_waits(connection: Connection) -> Iterator[None]:
+def _short_waits_in_mysql(connection: Connection) -> Iterator[None]:
     """Let a connection to MySQL wait for locks for HURRIED_LOCK_SECONDS during the block."""
     _set_lock_wait(connection, HURRIED_LOCK_SECONDS)
     try:
         yield
     finally:
-        with suppress(SQLAlchemyError):  # a broken connection leaves the pool, and hides no error of the block
+        with suppress(SQLAlchemyError):  # the pool drops a broken connection; the block's own error must be seen
             _set_lock_wait(connection, LOCK_SECONDS)
 
 

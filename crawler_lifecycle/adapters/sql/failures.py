@@ -1,4 +1,4 @@
-"""Translation of the drivers' errors: temporary, permanent, or for the operator to mend."""
+"""Translation of the drivers' errors into TemporaryError, PermanentError, or NotReady if an operator has to act."""
 
 import sqlite3
 from typing import Final
@@ -10,21 +10,22 @@ from crawler_lifecycle.errors import Conflict, LifecycleError, NotReady, Permane
 
 UPGRADE: Final = "run `crawlctl db upgrade`"
 
-# SQLite result codes (the low byte)
+# SQLite's result codes, without the additions in the higher bytes
 BUSY, LOCKED, READONLY, IO_ERROR, CORRUPT, FULL, CANNOT_OPEN, NOT_A_DATABASE = 5, 6, 8, 10, 11, 13, 14, 26
-# MySQL and MariaDB
-CONTENTION = {1020, 1205, 1213}  # changed since the read, lock wait time-out, deadlock
+# error numbers in MySQL and MariaDB
+CONTENTION = {1020, 1205, 1213}  # the row has changed since the read, time-out of the wait for a lock, deadlock
 NO_SUCH_TABLE_OR_COLUMN = {1054, 1146}
-NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}
-DOWN = {2002, 2003, 2005}
+NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}  # wrong account, password or database, or a missing right
+DOWN = {2002, 2003, 2005}  # no connection to the server
+STATE_ERRORS = ("OperationalError", "InternalError", "InterfaceError")  # from the server's state, not the statement
 
 
 class Contended(TemporaryError):
     """Another transaction was in the way; nothing was written and the same transaction may be tried again."""
 
 
-def explain(error: SQLAlchemyError, where: str) -> LifecycleError:
-    """Return our error for the driver's; `where` is the database's address without its password."""
+def our_error(error: SQLAlchemyError, where: str) -> LifecycleError:
+    """Return our error for the driver's error; `where` is the database's address without its password."""
     if isinstance(error, PoolTimeout):
         return TemporaryError(f"all connections to the database at {where} are in use: {error}")
     if not isinstance(error, DBAPIError):
@@ -32,11 +33,11 @@ def explain(error: SQLAlchemyError, where: str) -> LifecycleError:
     if isinstance(error, IntegrityError):
         return Conflict(f"the database at {where} refuses a row: {error.orig}")
     if isinstance(error.orig, sqlite3.Error):
-        return _of_sqlite(error, error.orig, where)
-    return _of_mysql(error, where)
+        return _sqlite_error(error, error.orig, where)
+    return _mysql_error(error, where)
 
 
-def _of_sqlite(error: DBAPIError, cause: sqlite3.Error, where: str) -> LifecycleError:
+def _sqlite_error(error: DBAPIError, cause: sqlite3.Error, where: str) -> LifecycleError:
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     if code in (BUSY, LOCKED):
         return Contended(f"the database at {where} is locked by another process")
@@ -46,10 +47,10 @@ def _of_sqlite(error: DBAPIError, cause: sqlite3.Error, where: str) -> Lifecycle
         return TemporaryError(f"the database file {where} cannot be written ({cause}): check the disk")
     if str(cause).startswith(("no such table", "no such column")):
         return NotReady(f"the database at {where} lacks a part of its schema ({cause}): {UPGRADE}")
-    return _other(error, where)
+    return _other_error(error, where)
 
 
-def _of_mysql(error: DBAPIError, where: str) -> LifecycleError:
+def _mysql_error(error: DBAPIError, where: str) -> LifecycleError:
     code = error.orig.args[0] if error.orig and error.orig.args else 0
     if code in CONTENTION:
         return Contended(f"the database at {where} was busy with the same rows: {error.orig}")
@@ -59,11 +60,10 @@ def _of_mysql(error: DBAPIError, where: str) -> LifecycleError:
         return NotReady(f"the database at {where} does not let us in ({error.orig}): check its address and the account")
     if code in DOWN:
         return TemporaryError(f"the database at {where} does not answer ({error.orig}): is it up?")
-    return _other(error, where)
+    return _other_error(error, where)
 
 
-def _other(error: DBAPIError, where: str) -> LifecycleError:
-    # SQLAlchemy's operational errors come from the server's state, and not from the statement
-    if error.connection_invalidated or type(error).__name__ in ("OperationalError", "InternalError", "InterfaceError"):
+def _other_error(error: DBAPIError, where: str) -> LifecycleError:
+    if error.connection_invalidated or type(error).__name__ in STATE_ERRORS:
         return TemporaryError(f"the database at {where} had trouble: {error.orig}")
     return PermanentError(f"the database at {where} refuses a statement: {error.orig}")

@@ -11,34 +11,38 @@ from threading import Lock
 
 from crawler_lifecycle.adapters.sql.failures import Contended
 
-WITHOUT_LIMIT = -1.0
+WITHOUT_LIMIT = -1.0  # a patience without a time limit
 
 
 class FairLock:
-    """Lock granted to threads in the order of their requests."""
+    """Lock granted to threads in the order in which they ask.
+
+    Every thread queues up with its own gate, a closed lock. The first thread in the queue has the fair lock. When the
+    first thread leaves the queue, the next thread's gate is opened.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[Lock] = deque()
-        self._changing = Lock()
+        self._queue_guard = Lock()
 
     @contextmanager
     def held(self, patience: float) -> Iterator[None]:
         """Hold the lock during the block. Contended if the thread's turn does not come within `patience` seconds."""
-        mine = Lock()
-        mine.acquire()
-        with self._changing:
-            self._queue.append(mine)
+        gate = Lock()
+        gate.acquire()
+        with self._queue_guard:
+            self._queue.append(gate)
             is_first = len(self._queue) == 1
         try:
-            if not is_first and not mine.acquire(timeout=patience):
+            if not is_first and not gate.acquire(timeout=patience):
                 raise Contended(f"other threads of this process have written to the database for {patience:.0f} s")
             yield
-        finally:  # a cancelled activity is interrupted while it waits: its place must not hold up the threads behind it
-            self._leave(mine)
+        finally:  # also after an interruption of the wait: a gate left in the queue would block the threads behind
+            self._leave_queue(gate)
 
-    def _leave(self, mine: Lock) -> None:
-        with self._changing:
-            was_first = self._queue[0] is mine
-            self._queue.remove(mine)
+    def _leave_queue(self, gate: Lock) -> None:
+        with self._queue_guard:
+            was_first = self._queue[0] is gate
+            self._queue.remove(gate)
             if was_first and self._queue:
                 self._queue[0].release()

@@ -1,4 +1,4 @@
-"""Runs' rows as supervisors write them: a run's creation, start, waits, looks and end."""
+"""Runs' rows, written by supervisors: a run's creation, start, waits, looks and end."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
 from crawler_lifecycle.adapters.sql.transactions import (
-    LIVE,
+    OPEN_STATUSES,
     OnDatabase,
     fence,
     is_logged,
@@ -33,10 +33,17 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound, NotRe
 from crawler_lifecycle.ports import NewRun
 
 FIRST_EPOCH = 1
+# columns' values for a run without a wait, for a run's end, and for a new task
+NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
+ENDING = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
+NEW_TASK = {"attempt": 1, "version": 1, "status": TaskStatus.QUEUED, "absent_count": 0, "restarts": 0, "events": "[]"}
 
 
 class Histories(OnDatabase):
+    """The methods in `ports.Runs` for a run's states."""
+
     def create(self, new: NewRun) -> RunRecord:
+        """Return the workflow execution's run; create the run unless the run exists."""
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
             raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
         key = (new.workflow_id, new.first_execution_run_id)
@@ -44,7 +51,7 @@ class Histories(OnDatabase):
             return run
         try:
             return self._insert(new)
-        except Conflict:  # another try by the same execution has created the run since `find`
+        except Conflict:  # perhaps another try by the same execution has created the run since `find`
             if run := self.find(*key):
                 return run
             raise
@@ -76,19 +83,21 @@ class Histories(OnDatabase):
 
     @transaction
     def mark_started(self, tx: Connection, run: RunRef, started_at: datetime | None = None) -> RunRecord:
+        """Turn INITIALIZING to PROCESSING. The present time replaces a missing or impossible `started_at`."""
         fence(tx, run)
         row, now = run_row(tx, run.run_id), self._db.clock()
         if row.status is RunStatus.INITIALIZING:
-            began = started_at if started_at and row.begun_at <= started_at <= now else now
-            values = {"status": RunStatus.PROCESSING, "started_at": began, **NOT_WAITING}
+            is_possible = started_at is not None and row.begun_at <= started_at <= now
+            values = {"status": RunStatus.PROCESSING, "started_at": started_at if is_possible else now, **NOT_WAITING}
             tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
-            tx.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
+            tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))
             line = {"at": now, "event": "started", "message": "the main job has started"}
             log(tx, run, f"started:{row.end_number}", line)
         return run_record(tx, run.run_id)
 
     @transaction
     def mark_waiting(self, tx: Connection, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
+        """Write why the run waits (None: no wait). Return when the wait began; None without a wait."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
         if row.status.is_over:
@@ -104,21 +113,27 @@ class Histories(OnDatabase):
     def mark_look(
         self, tx: Connection, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
     ) -> None:
+        """Write a look's end: acknowledge its nudge and, if the cluster was observed (`known`), note the time."""
         column = histories.c
-        newer = case((column.nudge_acknowledged < nudge, nudge), else_=column.nudge_acknowledged)
-        look = [(column.nudge_acknowledged, newer), (column.look_problem, problem), (column.next_look_at, next_look_at)]
+        latest_nudge = case((column.nudge_acknowledged < nudge, nudge), else_=column.nudge_acknowledged)
+        assignments = [
+            (column.nudge_acknowledged, latest_nudge),
+            (column.look_problem, problem),
+            (column.next_look_at, next_look_at),
+        ]
         if known:
-            look.append((column.last_look_at, self._db.clock()))
-        fence(tx, run, *look)
+            assignments.append((column.last_look_at, self._db.clock()))
+        fence(tx, run, *assignments)
 
     @transaction
     def close(self, tx: Connection, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
+        """Write the run's end. A run that is over keeps its first end. Raise Conflict while a task is alive."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
         if not row.status.is_over:
-            _refuse_while_alive(tx, run.run_id)
+            _refuse_while_a_task_is_alive(tx, run.run_id)
             now, number = self._db.clock(), row.end_number + 1
-            values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDED}
+            values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDING}
             values |= _account(tx, run.run_id, status, reason)
             tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})
@@ -131,14 +146,14 @@ class Histories(OnDatabase):
     @transaction
     def _insert(self, tx: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
-        _refuse_while_another_lives(tx, new)
-        values = _history_values(tx, new)
+        _refuse_while_another_run_is_open(tx, new)
+        values = _values_of_new_run(tx, new)
         tx.execute(insert(histories).values(created_at=now, begun_at=now, **values))
         run_id = tx.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
         run = RunRef(run_id=run_id, run_uid=values["run_uid"], epoch=FIRST_EPOCH)
-        fresh = {"history_id": run_id, "queued_at": now, **FRESH_TASK}
+        common = {"history_id": run_id, "queued_at": now, **NEW_TASK}
         for numbers in pages(range(new.tasks)):
-            rows = [{"task": number, **fresh, **_waits_for(number, now)} for number in numbers]
+            rows = [{"task": number, **common, **_first_cause(number, now)} for number in numbers]
             tx.execute(insert(task_histories), rows)
         message = f"{new.request.trigger} run of {new.request.crawler}, {counted(new.tasks, 'task')}"
         line = {"at": now, "event": "created", "message": message, "actor": new.request.requested_by}
@@ -146,38 +161,37 @@ class Histories(OnDatabase):
         return run_record(tx, run_id)
 
 
-def _waits_for(task: int, now: datetime) -> dict[str, Any]:
-    return {"cause": None if task == MAIN_TASK else MAIN_JOB, "cause_since": None if task == MAIN_TASK else now}
+def _first_cause(task: int, now: datetime) -> dict[str, Any]:
+    """Return why the new task waits: a child task waits for the main job, the main task for nothing."""
+    if task == MAIN_TASK:
+        return {"cause": None, "cause_since": None}
+    return {"cause": MAIN_JOB, "cause_since": now}
 
 
-def _queued(run_id: int) -> Update:
+def _update_of_queued_tasks(run_id: int) -> Update:
     row = task_histories.c
     return update(task_histories).where(row.history_id == run_id, row.status == TaskStatus.QUEUED)
 
 
-NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
-ENDED = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
-FRESH_TASK = {"attempt": 1, "version": 1, "status": TaskStatus.QUEUED, "absent_count": 0, "restarts": 0, "events": "[]"}
-
-
-def _refuse_while_another_lives(connection: Connection, new: NewRun) -> None:
+def _refuse_while_another_run_is_open(connection: Connection, new: NewRun) -> None:
     """Raise BadInput while another run with this workflow id is open: a stop for one run would reach the other."""
-    same_id = and_(histories.c.workflow_id == new.workflow_id, histories.c.status.in_(LIVE))
-    others = histories.c.first_execution_run_id != new.first_execution_run_id
-    if (run_id := connection.scalar(select(histories.c.id).where(same_id, others))) is not None:
+    has_same_id = and_(histories.c.workflow_id == new.workflow_id, histories.c.status.in_(OPEN_STATUSES))
+    is_another_run = histories.c.first_execution_run_id != new.first_execution_run_id
+    run_id = connection.scalar(select(histories.c.id).where(has_same_id, is_another_run))
+    if run_id is not None:
         raise BadInput(
             "workflow_id",
             f"{new.workflow_id} belongs to run {run_id}, which is not over: resume that, or use another id",
         )
 
 
-def _history_values(connection: Connection, new: NewRun) -> dict[str, Any]:
-    owner = connection.scalar(select(installation.c.uid))
-    if owner is None:
+def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
+    installation_uid = connection.scalar(select(installation.c.uid))
+    if installation_uid is None:
         raise NotReady("the database belongs to no installation: run `crawlctl db upgrade`")
     return {
         "run_uid": str(uuid4()),
-        "installation": owner,
+        "installation": installation_uid,
         "cluster": new.request.cluster,
         "crawler": new.request.crawler,
         "trigger_kind": new.request.trigger,
@@ -199,7 +213,7 @@ def _history_values(connection: Connection, new: NewRun) -> dict[str, Any]:
 
 
 def _account(connection: Connection, run_id: int, status: RunStatus, reason: str) -> dict[str, Any]:
-    """Return the columns that say how the run went, from the results of its tasks."""
+    """Return the values of the columns `outcome`, `stats` and `result`, from the results of the run's tasks."""
     row = task_histories.c
     query = select(row.task, row.reason, row.facts).where(row.history_id == run_id).order_by(row.task)
     main, *children = connection.execute(query.where(or_(row.task == MAIN_TASK, row.facts.is_not(None))))
@@ -209,7 +223,7 @@ def _account(connection: Connection, run_id: int, status: RunStatus, reason: str
     return {"outcome": word, "stats": summed(results) or None, "result": own.result}
 
 
-def _refuse_while_alive(connection: Connection, run_id: int) -> None:
+def _refuse_while_a_task_is_alive(connection: Connection, run_id: int) -> None:
     alive = and_(task_histories.c.history_id == run_id, task_histories.c.status.in_(ALIVE))
     if count := connection.scalar(select(func.count()).select_from(task_histories).where(alive)):
         raise Conflict(f"run {run_id} cannot end: {count} of its tasks are not over")

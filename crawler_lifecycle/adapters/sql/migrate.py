@@ -4,7 +4,7 @@ A revision has four digits: 0103 is the third in generation 01. Within a generat
 and indexes, so programs for an earlier revision continue while newer programs take over. A revision that removes a
 part begins a generation, and earlier programs refuse the new generation.
 
-Only `upgrade` changes a schema. Alembic is imported there alone: a check is a single SELECT.
+Every program runs `check` at its start. Only `upgrade` changes a schema, and only `upgrade` imports Alembic.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, String, column, event, func, insert, inspect, select, table
 
-from crawler_lifecycle.adapters.sql.database import Database, is_sqlite, parse_url, tried_again
+from crawler_lifecycle.adapters.sql.database import Database, is_sqlite, parse_url, retry_while_contended
 from crawler_lifecycle.adapters.sql.failures import UPGRADE
 from crawler_lifecycle.adapters.sql.schema import REVISION, installation
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
-LOCK = "crawler_lifecycle.migration"
-LOCK_SECONDS = 60
-LONGEST_STATEMENT_SECONDS = 24 * 3600  # a change to a big table takes long
+LOCK_NAME = "crawler_lifecycle.migration"
+LOCK_SECONDS = 60  # a second upgrade waits at most this long for the first
+STATEMENT_SECONDS = 24 * 3600  # a statement's time limit: a change to a big table takes long
 SCRIPTS = Path(__file__).parent / "migrations"
 VERSIONS = table("alembic_version", column("version_num", String(32)))
 
@@ -40,24 +40,25 @@ def check(database: Database) -> None:
 
 def upgrade(url: str) -> str:
     """Create or upgrade the schema. Return the installation's UUID, created by the first upgrade."""
-    database = _for_migrating(url)
+    database = _database_for_upgrade(url)
     try:
         # SQLite refuses at once a new file that another process is setting up, whatever its busy timeout is
-        return tried_again(lambda: _upgrade(database))
+        return retry_while_contended(lambda: _upgrade(database))
     finally:
         database.close()
 
 
 def _upgrade(database: Database) -> str:
-    with _locked(database) as connection:
+    with _migration_lock(database) as connection:
         present = revision(connection)
         _refuse_unknown(database, present)
         if present is None or present < REVISION:
             _run_migrations(connection)
-        return _installation(connection, database)
+        return _installation_uid(connection, database)
 
 
 def revision(connection: Connection) -> str | None:
+    """Return the schema's revision; None if the database has no schema."""
     if not inspect(connection).has_table(VERSIONS.name):
         return None
     return connection.scalar(select(VERSIONS.c.version_num))
@@ -65,25 +66,30 @@ def revision(connection: Connection) -> str | None:
 
 def _refuse_unknown(database: Database, present: str | None) -> None:
     """Raise NotReady for a later generation, and for any revision other than four digits."""
-    if present is None or (present.isdecimal() and len(present) == len(REVISION) and present[:2] <= REVISION[:2]):
+    if present is None:
         return
-    raise NotReady(
-        f"the schema of {database.where} is at {present!r}, which this program (up to {REVISION}) does not know:"
-        " use a newer version of the program"
-    )
+    has_four_digits = present.isdecimal() and len(present) == len(REVISION)
+    is_later_generation = present[:2] > REVISION[:2]
+    if not has_four_digits or is_later_generation:
+        raise NotReady(
+            f"the schema of {database.where} is at {present!r}, which this program (up to {REVISION}) does not know:"
+            " use a newer version of the program"
+        )
 
 
-def _for_migrating(url: str) -> Database:
+def _database_for_upgrade(url: str) -> Database:
+    """Return the database with settings for an upgrade. For SQLite, create the file unless it exists."""
     address = parse_url(url)
     if not is_sqlite(address):
-        address = address.update_query_dict({"read_timeout": str(LONGEST_STATEMENT_SECONDS)})
+        address = address.update_query_dict({"read_timeout": str(STATEMENT_SECONDS)})
         return Database(address.render_as_string(hide_password=False), pool_size=2)
     _make_file(address.database)
     database = Database(url, pool_size=2)
 
     @event.listens_for(database.engine, "connect")
     def let_tables_be_replaced(connection: Any, _: Any) -> None:
-        connection.execute("PRAGMA foreign_keys=OFF")  # has no effect inside a transaction
+        # a migration may replace a table by a copy; inside a transaction the pragma would have no effect
+        connection.execute("PRAGMA foreign_keys=OFF")
 
     return database
 
@@ -99,25 +105,25 @@ def _make_file(path: str | None) -> None:
 
 
 @contextmanager
-def _locked(database: Database) -> Iterator[Connection]:
-    """Let one process migrate at a time.
+def _migration_lock(database: Database) -> Iterator[Connection]:
+    """Yield a connection, and let one process migrate at a time.
 
-    On SQLite the transaction is the lock. MySQL commits at every change to a table, so MySQL holds a named lock.
+    In SQLite the transaction is the lock. MySQL commits at every change to a table, so a named lock stands in there.
     """
     if is_sqlite(database.engine.url):
         with database.transaction() as connection:
             yield connection
         return
     with database.read() as connection:
-        if not connection.scalar(select(func.get_lock(LOCK, LOCK_SECONDS))):
+        if not connection.scalar(select(func.get_lock(LOCK_NAME, LOCK_SECONDS))):
             raise TemporaryError(f"the database at {database.where} is being upgraded by another process")
         try:
             yield connection
             connection.commit()  # otherwise the next holder of the lock would not see the last rows
         finally:
-            if not connection.invalidated:  # otherwise the lock is lost, and an error here would hide the first error
+            if not connection.invalidated:  # a broken connection has lost the lock, and its own error must be seen
                 connection.rollback()
-                connection.scalar(select(func.release_lock(LOCK)))
+                connection.scalar(select(func.release_lock(LOCK_NAME)))
 
 
 def _run_migrations(connection: Connection) -> None:
@@ -130,7 +136,8 @@ def _run_migrations(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _installation(connection: Connection, database: Database) -> str:
+def _installation_uid(connection: Connection, database: Database) -> str:
+    """Return the installation's UUID; create the installation's row unless it exists."""
     uid = connection.scalar(select(installation.c.uid))
     if uid is None:
         uid = str(uuid4())

@@ -1,4 +1,7 @@
-"""Claims on nudges. At most one nudge to a run is under way."""
+"""Claims on nudges: the right to send the next nudge to a run.
+
+A run's nudges are numbered. The next nudge can be claimed after the run's workflow has acknowledged the last nudge.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,17 +9,20 @@ from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories
-from crawler_lifecycle.adapters.sql.transactions import LIVE, OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, OnDatabase, reading, transaction
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Nudge
 
 runs = histories.c
-# the whole row would bring the long request and catalogue's entry
+# not all columns: a row holds a long request and a long catalogue entry
 COLUMNS = (runs.id, runs.run_uid, runs.supervisor_workflow_id, runs.nudge_sent)
 
 
 class NudgeClaims(OnDatabase):
+    """The methods in `ports.Claims` for nudges."""
+
     def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
+        """Return the next nudge for every given run that may be nudged. After an error, return the nudges so far."""
         claimed: list[Nudge] = []
         for uids in pages(sorted(set(run_uids))):
             try:
@@ -24,38 +30,40 @@ class NudgeClaims(OnDatabase):
             except LifecycleError:
                 if not claimed:
                     raise
-                break  # otherwise the caller would not learn about the nudges claimed already
+                break  # an error would keep the nudges claimed so far from the caller, and nobody would send them
         return claimed
 
     @transaction
     def _claim_page(self, tx: Connection, uids: Sequence[str]) -> list[Nudge]:
         ids = tx.scalars(select(runs.id).where(runs.run_uid.in_(uids), _may_be_nudged())).all()
-        # without the lock, two watchers would claim the same nudge (SQLite has a single writer anyway). Rows are locked
-        # by primary key, as everywhere, against deadlocks, and read again: they may have changed before the lock
+        # Without the lock, two watchers in MySQL would claim the same nudge. All writers lock runs by primary key:
+        # locks through two indexes may deadlock. Rows may have changed before the lock, so they are read again.
         tx.execute(select(runs.id).where(runs.id.in_(ids)).order_by(runs.id).with_for_update())
         rows = tx.execute(select(*COLUMNS).where(runs.id.in_(ids), _may_be_nudged())).all()
         claimed = [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
-        one_more = update(histories).where(runs.id.in_([nudge.run_id for nudge in claimed]))
-        tx.execute(one_more.values(nudge_sent=runs.nudge_sent + 1))
+        claimed_runs = update(histories).where(runs.id.in_([nudge.run_id for nudge in claimed]))
+        tx.execute(claimed_runs.values(nudge_sent=runs.nudge_sent + 1))
         return claimed
 
     @reading
     def unanswered_nudges(self, connection: Connection) -> list[Nudge]:
+        """Return the last nudge of every open run that has not acknowledged this nudge."""
+        is_unanswered = runs.nudge_sent > runs.nudge_acknowledged
         # a restored database also has runs from another installation, with another watcher
-        unanswered = runs.nudge_sent > runs.nudge_acknowledged
-        waits = (runs.status.in_(LIVE), unanswered, runs.installation == OWN_INSTALLATION)
-        rows = connection.execute(select(*COLUMNS).where(*waits).order_by(runs.id)).all()
+        is_own_open_run = (runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
+        rows = connection.execute(select(*COLUMNS).where(*is_own_open_run, is_unanswered).order_by(runs.id)).all()
         return [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent) for row in rows]
 
     @reading
     def open_among(self, connection: Connection, run_uids: Iterable[str]) -> set[str]:
+        """Return those run_uids whose run is not over."""
         open_uids: set[str] = set()
         for uids in pages(sorted(set(run_uids))):
-            query = select(runs.run_uid).where(runs.run_uid.in_(uids), runs.status.in_(LIVE))
+            query = select(runs.run_uid).where(runs.run_uid.in_(uids), runs.status.in_(OPEN_STATUSES))
             open_uids.update(connection.scalars(query))
         return open_uids
 
 
 def _may_be_nudged() -> ColumnElement[bool]:
     """Return the condition for runs that are not over and have acknowledged their last nudge."""
-    return and_(runs.status.in_(LIVE), runs.nudge_sent <= runs.nudge_acknowledged)
+    return and_(runs.status.in_(OPEN_STATUSES), runs.nudge_sent <= runs.nudge_acknowledged)

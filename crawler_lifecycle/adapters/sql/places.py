@@ -10,19 +10,23 @@ COLUMNS = (installation.c.namespace, installation.c.namespace_uid, installation.
 
 
 class SqlPlaces(OnDatabase):
+    """`ports.Places` in the database."""
+
     @reading
     def known(self, connection: Connection) -> Place | None:
-        return _known(connection)
+        return _known_place(connection)
 
     @transaction
     def keep(self, tx: Connection, place: Place, instead_of: Place | None) -> None:
+        """Write the place if `instead_of` (None: no place) is still the place on record."""
         tx.execute(select(installation.c.id).with_for_update())
-        if _known(tx) == instead_of:
+        if _known_place(tx) == instead_of:
             values = {"namespace": place.namespace, "namespace_uid": place.namespace_uid}
             tx.execute(update(installation).values(values | {"cluster_uid": place.cluster_uid}))
 
 
-def _known(connection: Connection) -> Place | None:
+def _known_place(connection: Connection) -> Place | None:
+    """Return the place on record; None before the first look."""
     row = connection.execute(select(*COLUMNS)).one_or_none()
     if row is None or row.namespace is None:
         return None

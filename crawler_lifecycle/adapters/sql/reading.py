@@ -1,11 +1,11 @@
-"""Translation of rows into the contract's models, and explanations for the ends of runs.
+"""Translation of rows into the contract's models, with explanations of how runs ended.
 
-An explanation needs the run's row, the tasks responsible for the end, and the stops.
+An explanation needs the run's row, the tasks responsible for the end, and the lines about stops in the timeline.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, func, select
@@ -19,8 +19,10 @@ from crawler_lifecycle.domain.explanation import FAILURES, STOPS, explanation
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.errors import Conflict, NotFound
 
-Counts = dict[TaskStatus, int]
-# fields without a column, or with a value different from the column's
+RunModel = TypeVar("RunModel", bound=RunSummary)
+TaskCounts = dict[TaskStatus, int]
+EXPLAINING_EVENTS = (*STOPS, "reopened")  # events of timeline lines
+# model fields without a column for the same name and value
 TRANSLATED = {"run_id", "trigger", "tasks", "request", "entry", "explanation"}
 SUMMARY_FIELDS = RunSummary.model_fields.keys() - TRANSLATED
 RECORD_FIELDS = RunRecord.model_fields.keys() - TRANSLATED
@@ -35,25 +37,25 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
 
 
 def own_row(connection: Connection, run_id: int) -> Row[Any]:
-    """Return the row for a stop or resume. Conflict if another installation began the run.
+    """Return the run's row to a command that changes jobs. Raise Conflict if another installation began the run.
 
     A restored or shared database has rows from other installations, and their jobs must not be touched.
     """
     row = run_row(connection, run_id)
-    ours = connection.scalar(select(installation.c.uid))
-    if row.installation != ours:
+    own_uid = connection.scalar(select(installation.c.uid))
+    if row.installation != own_uid:
         raise Conflict(
-            f"run {run_id} belongs to installation {row.installation}, and this database to {ours}: "
+            f"run {run_id} belongs to installation {row.installation}, and this database to {own_uid}: "
             "only the installation that began a run stops or resumes it"
         )
     return row
 
 
 def run_record(connection: Connection, run_id: int) -> RunRecord:
-    return record_of(run_row(connection, run_id), task_counts(connection, [run_id])[run_id])
+    return run_record_from(run_row(connection, run_id), task_counts(connection, [run_id])[run_id])
 
 
-def record_of(row: Row[Any], tasks: Counts) -> RunRecord:
+def run_record_from(row: Row[Any], tasks: TaskCounts) -> RunRecord:
     return RunRecord(
         run_id=row.id,
         trigger=row.trigger_kind,
@@ -70,15 +72,15 @@ def run_of_execution(connection: Connection, workflow_id: str, first_execution_r
     return None if run_id is None else run_record(connection, run_id)
 
 
-def run_summary(row: Row[Any], tasks: Counts) -> RunSummary:
+def run_summary(row: Row[Any], tasks: TaskCounts) -> RunSummary:
     return RunSummary(run_id=row.id, trigger=row.trigger_kind, tasks=tasks, **_fields(row, SUMMARY_FIELDS))
 
 
-def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, Counts]:
-    """Count the runs' tasks by run and status. A status without tasks is absent."""
+def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, TaskCounts]:
+    """Count the tasks by run and status. A status without tasks is left out; a run without tasks has an empty dict."""
     row = task_histories.c
     query = select(row.history_id, row.status, func.count()).where(row.history_id.in_(run_ids))
-    counts: dict[int, Counts] = defaultdict(dict)
+    counts: dict[int, TaskCounts] = defaultdict(dict)
     for run_id, status, count in connection.execute(query.group_by(row.history_id, row.status)):
         counts[run_id][status] = count
     return counts
@@ -102,32 +104,33 @@ def _fields(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: row._mapping[name] for name in names}
 
 
-R = TypeVar("R", bound=RunSummary)
-EXPLAINING_EVENTS = (*STOPS, "reopened")
+def with_explanations(connection: Connection, runs: Sequence[RunModel]) -> list[RunModel]:
+    """Return the runs in the same order, with explanations for the runs that are over.
 
-
-def explained(connection: Connection, runs: Sequence[R]) -> list[R]:
-    """Add explanations to the runs that are over, by five queries for any number of runs."""
-    over = [run.run_id for run in runs if run.status.is_over]
-    if not over:
+    Five queries serve any number of runs.
+    """
+    over_ids = [run.run_id for run in runs if run.status.is_over]
+    if not over_ids:
         return list(runs)
-    counts = task_counts(connection, over)
-    tasks = _deciding_tasks(connection, over)
-    log = _stops_and_reopenings(connection, over)
-    rows = connection.execute(select(histories).where(histories.c.id.in_(over)))
-    explanations = {row.id: explanation(record_of(row, counts[row.id]), tasks[row.id], log[row.id]) for row in rows}
+    counts = task_counts(connection, over_ids)
+    tasks = _deciding_tasks(connection, over_ids)
+    lines = _stops_and_reopenings(connection, over_ids)
+    explanations = {
+        row.id: explanation(run_record_from(row, counts[row.id]), tasks[row.id], lines[row.id])
+        for row in connection.execute(select(histories).where(histories.c.id.in_(over_ids)))
+    }
     return [run.model_copy(update={"explanation": explanations.get(run.run_id)}) for run in runs]
 
 
 def _deciding_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[TaskRecord]]:
-    """Return, by run, the main task and the first task in every failed status. A run may have thousands of tasks."""
+    """Return, by run, the main task and the first task in every failed status: a run may have thousands of tasks."""
     row = task_histories.c
-    first = select(row.history_id, func.min(row.task).label("task")).where(row.history_id.in_(run_ids))
-    firsts = first.where(row.status.in_(FAILURES)).group_by(row.history_id, row.status).subquery()
-    same_task = (firsts.c.history_id == row.history_id) & (firsts.c.task == row.task)
-    failed = select(task_histories).join(firsts, same_task & (row.task != MAIN_TASK))
-    main = select(task_histories).where(row.history_id.in_(run_ids), row.task == MAIN_TASK)
-    return _by_run(connection, [main, failed], task_record)
+    first_number = select(row.history_id, func.min(row.task).label("task")).where(row.history_id.in_(run_ids))
+    first_failed = first_number.where(row.status.in_(FAILURES)).group_by(row.history_id, row.status).subquery()
+    is_first = (first_failed.c.history_id == row.history_id) & (first_failed.c.task == row.task)
+    failed_tasks = select(task_histories).join(first_failed, is_first & (row.task != MAIN_TASK))
+    main_tasks = select(task_histories).where(row.history_id.in_(run_ids), row.task == MAIN_TASK)
+    return _records_by_run(connection, [main_tasks, failed_tasks], task_record)
 
 
 def _stops_and_reopenings(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[LogRecord]]:
@@ -135,12 +138,14 @@ def _stops_and_reopenings(connection: Connection, run_ids: Sequence[int]) -> dic
     lines = (
         select(history_logs).where(line.history_id.in_(run_ids), line.event.in_(EXPLAINING_EVENTS)).order_by(line.id)
     )
-    return _by_run(connection, [lines], log_record)
+    return _records_by_run(connection, [lines], log_record)
 
 
-def _by_run(connection: Connection, queries: Sequence[Select[Any]], record: Any) -> dict[int, list[Any]]:
+def _records_by_run(
+    connection: Connection, queries: Sequence[Select[Any]], to_record: Callable[[Row[Any]], Any]
+) -> dict[int, list[Any]]:
     records: dict[int, list[Any]] = defaultdict(list)
     for query in queries:
         for row in connection.execute(query):
-            records[row.history_id].append(record(row))
+            records[row.history_id].append(to_record(row))
     return records

@@ -10,13 +10,13 @@ from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.migrate import check
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
-    explained,
     export_record,
     log_record,
     run_record,
     run_summary,
     task_counts,
     task_record,
+    with_explanations,
 )
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
@@ -26,10 +26,13 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import ScheduledRun
 
+runs = histories.c
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
 
 
 class RunRecords(OnDatabase):
+    """The methods in `ports.Records` for people and doors."""
+
     def installation(self) -> str:
         check(self._db)
         return self._installation()
@@ -56,7 +59,7 @@ class RunRecords(OnDatabase):
         if status is not None:
             query = query.where(histories.c.status == status)
         if crawler is not None:
-            # the first condition can use the index, the second drops names different in trailing blanks
+            # the first condition uses the index, the second leaves out names that differ in blanks at the end
             query = query.where(
                 histories.c.crawler == crawler, _with_trailing_dot(histories.c.crawler) == f"{crawler}."
             )
@@ -64,7 +67,7 @@ class RunRecords(OnDatabase):
             query = query.where(func.lower(histories.c.crawler).contains(search.lower(), autoescape=True))
         rows = connection.execute(query).all()
         tasks = task_counts(connection, [row.id for row in rows])
-        return explained(connection, [run_summary(row, tasks[row.id]) for row in rows])
+        return with_explanations(connection, [run_summary(row, tasks[row.id]) for row in rows])
 
     @reading
     def details(self, connection: Connection, run_id: int) -> RunDetails:
@@ -103,20 +106,19 @@ class RunRecords(OnDatabase):
 
     @reading
     def scheduled_runs(self, connection: Connection, first: str, last: str) -> list[ScheduledRun]:
-        run = histories.c
-        query = select(run.workflow_id, run.first_execution_run_id, run.created_at, run.finished_at).order_by(run.id)
-        return [ScheduledRun(*row) for row in connection.execute(query.where(run.workflow_id.between(first, last)))]
+        query = select(runs.workflow_id, runs.first_execution_run_id, runs.created_at, runs.finished_at)
+        scheduled = query.where(runs.workflow_id.between(first, last)).order_by(runs.id)
+        return [ScheduledRun(*row) for row in connection.execute(scheduled)]
 
 
 def _overview(connection: Connection, run_id: int) -> RunOverview:
-    of_run = {"history_id": run_id}
-    log = select(history_logs).filter_by(**of_run).order_by(history_logs.c.id)
-    announced = [export_record(row) for row in connection.execute(select(exports).filter_by(**of_run))]
-    (run,) = explained(connection, [run_record(connection, run_id)])
+    log = select(history_logs).filter_by(history_id=run_id).order_by(history_logs.c.id)
+    run_exports = [export_record(row) for row in connection.execute(select(exports).filter_by(history_id=run_id))]
+    (run,) = with_explanations(connection, [run_record(connection, run_id)])
     return RunOverview(
         run=run,
         log=[log_record(row) for row in connection.execute(log)],
-        exports=sorted(announced, key=lambda export: (export.end, KIND_ORDER.index(export.kind))),
+        exports=sorted(run_exports, key=lambda export: (export.end, KIND_ORDER.index(export.kind))),
         findings=findings_of(connection, run.run_uid),
     )
 
@@ -126,14 +128,13 @@ def _with_trailing_dot(text: ColumnElement[str]) -> ColumnElement[str]:
     return text + "."
 
 
-runs = histories.c
-
-
 class LiveChanges(OnDatabase):
+    """The methods in `ports.Records` for live views."""
+
     @reading
     def latest_change(self, connection: Connection) -> datetime | None:
-        latest: datetime | None = connection.scalar(select(func.max(runs.changed_at)))
-        return latest
+        changed_at: datetime | None = connection.scalar(select(func.max(runs.changed_at)))
+        return changed_at
 
     @reading
     def changed_since(
@@ -144,13 +145,13 @@ class LiveChanges(OnDatabase):
             query = query.where(runs.changed_at >= moment)
         if only is not None:
             query = query.where(runs.id == only)
-        return [Changed(run_id=number, changed_at=at) for number, at in connection.execute(query)]
+        return [Changed(run_id=row.id, changed_at=row.changed_at) for row in connection.execute(query)]
 
     @reading
     def summaries(self, connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
         rows = connection.execute(select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids)).order_by(runs.id)).all()
         tasks = task_counts(connection, run_ids)
-        return explained(connection, [run_summary(row, tasks[row.id]) for row in rows])
+        return with_explanations(connection, [run_summary(row, tasks[row.id]) for row in rows])
 
     @reading
     def notices_of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:

@@ -9,13 +9,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crawler_lifecycle.adapters.sql.types import Document, Id, Json, Line, Lines, Model, UtcDateTime, growing, words
+from crawler_lifecycle.adapters.sql.types import (
+    Document,
+    Id,
+    Json,
+    JsonModel,
+    LongText,
+    ShortText,
+    UtcDateTime,
+    growing,
+    stored_enum,
+)
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
-REVISION = "0001"
-LONGEST_WORKFLOW_ID = 700  # a unique key in InnoDB holds 768 characters: a workflow id and an execution's id (36)
+REVISION = "0001"  # the latest file in `migrations/versions`
+LONGEST_WORKFLOW_ID = 700  # the unique key of a workflow id and an execution's id (36) may have 768 characters
 
 
 def now() -> datetime:
@@ -24,7 +34,7 @@ def now() -> datetime:
 
 metadata = sa.MetaData()
 # names and ids differ by case, which MySQL's default collation ignores
-MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+TABLE_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 installation = sa.Table(
     "installation",
@@ -32,13 +42,13 @@ installation = sa.Table(
     sa.Column("id", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("uid", sa.String(36), nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
-    # the place of the installation's jobs, known from the first look on
+    # the place of the installation's jobs, null until the first look
     sa.Column("namespace", sa.String(63)),
     sa.Column("namespace_uid", sa.String(128)),
     sa.Column("cluster_uid", sa.String(128)),
     sa.PrimaryKeyConstraint("id", name="pk_installation"),
     sa.CheckConstraint("id = 1", name="ck_installation_single"),
-    **MYSQL,
+    **TABLE_OPTIONS,
 )
 OWN_INSTALLATION = sa.select(installation.c.uid).scalar_subquery()
 
@@ -50,33 +60,34 @@ histories = sa.Table(
     sa.Column("installation", sa.String(36), nullable=False),
     sa.Column("cluster", sa.String(63), nullable=False),
     sa.Column("crawler", sa.String(128), nullable=False),
-    sa.Column("trigger_kind", words(Trigger), nullable=False),
-    sa.Column("status", words(RunStatus), nullable=False),
-    sa.Column("reason", Line(128)),
-    sa.Column("intent", words(Intent), nullable=False),
+    sa.Column("trigger_kind", stored_enum(Trigger), nullable=False),
+    sa.Column("status", stored_enum(RunStatus), nullable=False),
+    sa.Column("reason", ShortText(128)),
+    sa.Column("intent", stored_enum(Intent), nullable=False),
     sa.Column("tasks", sa.Integer, nullable=False),
     sa.Column("max_parallel", sa.Integer),
-    # the execution that created the run never changes; the supervising execution does
+    # the run's first workflow execution; never changes
     sa.Column("workflow_id", sa.String(LONGEST_WORKFLOW_ID), nullable=False),
     sa.Column("first_execution_run_id", sa.String(36), nullable=False),
+    # the present supervisor, a workflow execution
     sa.Column("supervisor_workflow_id", sa.String(LONGEST_WORKFLOW_ID), nullable=False),
     sa.Column("supervisor_run_id", sa.String(36), nullable=False),
-    sa.Column("supervisor_began_at", UtcDateTime),  # null: the execution that created the run
+    sa.Column("supervisor_began_at", UtcDateTime),  # null while the run's creator supervises
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("request", Document, nullable=False),
-    sa.Column("entry", Document, nullable=False),
-    sa.Column("waiting_cause", Line(128)),
+    sa.Column("entry", Document, nullable=False),  # a copy from the catalogue
+    sa.Column("waiting_cause", ShortText(128)),
     sa.Column("waiting_since", UtcDateTime),
-    sa.Column("waiting_message", Lines(4000)),
+    sa.Column("waiting_message", LongText(4000)),
     sa.Column("last_look_at", UtcDateTime),
-    sa.Column("look_problem", Lines(4000)),
+    sa.Column("look_problem", LongText(4000)),
     sa.Column("next_look_at", UtcDateTime),
     sa.Column("nudge_sent", sa.Integer, nullable=False),
     sa.Column("nudge_acknowledged", sa.Integer, nullable=False),
-    sa.Column("export_state", words(ExportState)),
+    sa.Column("export_state", stored_enum(ExportState)),
     sa.Column("end_number", sa.Integer, nullable=False),
     # about the end: the outcome word, the sums of the tasks' stats, the main task's own result
-    sa.Column("outcome", Line(64)),
+    sa.Column("outcome", ShortText(64)),
     sa.Column("stats", Json),
     sa.Column("result", Json),
     sa.Column("created_at", UtcDateTime, nullable=False),
@@ -93,7 +104,7 @@ histories = sa.Table(
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
     sqlite_autoincrement=True,  # otherwise SQLite may give a deleted run's RunID again
-    **MYSQL,
+    **TABLE_OPTIONS,
 )
 
 history_properties = sa.Table(
@@ -101,9 +112,9 @@ history_properties = sa.Table(
     metadata,
     sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_history_properties_history"), nullable=False),
     sa.Column("name", sa.String(128), nullable=False),
-    sa.Column("value", Lines(32_000), nullable=False),
+    sa.Column("value", LongText(32_000), nullable=False),
     sa.PrimaryKeyConstraint("history_id", "name", name="pk_history_properties"),
-    **MYSQL,
+    **TABLE_OPTIONS,
 )
 
 history_logs = sa.Table(
@@ -111,16 +122,16 @@ history_logs = sa.Table(
     metadata,
     sa.Column("id", Id, nullable=False, autoincrement=True),
     sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_history_logs_history"), nullable=False),
-    sa.Column("entry_uid", sa.String(36), nullable=False),  # made from the line's key: a line is logged once
+    sa.Column("entry_uid", sa.String(36), nullable=False),  # computed from the line's key: a key has one line
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("event", sa.String(64), nullable=False),
-    sa.Column("message", Lines(4000), nullable=False),
-    sa.Column("actor", Line(256)),
-    sa.Column("door", Line(64)),
+    sa.Column("message", LongText(4000), nullable=False),
+    sa.Column("actor", ShortText(256)),
+    sa.Column("door", ShortText(64)),
     sa.PrimaryKeyConstraint("id", name="pk_history_logs"),
     sa.UniqueConstraint("history_id", "entry_uid", name="uq_history_logs_entry"),
     sa.Index("ix_history_logs_event", "event", "history_id"),
-    **MYSQL,
+    **TABLE_OPTIONS,
 )
 
 task_histories = sa.Table(
@@ -130,31 +141,31 @@ task_histories = sa.Table(
     sa.Column("task", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("status", words(TaskStatus), nullable=False),
-    sa.Column("cause", Line(128)),
+    sa.Column("status", stored_enum(TaskStatus), nullable=False),
+    sa.Column("cause", ShortText(128)),
     sa.Column("cause_since", UtcDateTime),
-    sa.Column("reason", Line(128)),
+    sa.Column("reason", ShortText(128)),
     sa.Column("exit_code", sa.Integer),
-    sa.Column("facts", Model(OutcomeFacts)),  # facts name the uid of their job
+    sa.Column("facts", JsonModel(OutcomeFacts)),  # facts name the uid of their job
     sa.Column("absent_count", sa.Integer, nullable=False),
-    sa.Column("job_name", Line(255)),
-    sa.Column("job_uid", Line(255)),
+    sa.Column("job_name", ShortText(255)),
+    sa.Column("job_uid", ShortText(255)),
     sa.Column("claim_token", sa.String(64)),
     sa.Column("claim_expires_at", UtcDateTime),
     sa.Column("queued_at", UtcDateTime, nullable=False),
     sa.Column("deployed_at", UtcDateTime),
     sa.Column("started_at", UtcDateTime),
     sa.Column("finished_at", UtcDateTime),
-    sa.Column("message", Lines(4000)),
-    sa.Column("node", Line(255)),
+    sa.Column("message", LongText(4000)),
+    sa.Column("node", ShortText(255)),
     sa.Column("restarts", sa.Integer, nullable=False),
-    sa.Column("log_tail", Lines(16_000, keep_end=True)),
+    sa.Column("log_tail", LongText(16_000, keep_end=True)),
     sa.Column("events", Document, nullable=False),
     sa.PrimaryKeyConstraint("history_id", "task", name="pk_task_histories"),
     # the first index is for queries about a single run, the second for the dispatcher's queries about all runs
     sa.Index("ix_task_histories_run", "history_id", "status", "task"),
     sa.Index("ix_task_histories_status", "status", "history_id", "task", "claim_expires_at"),
-    **MYSQL,
+    **TABLE_OPTIONS,
 )
 
 exports = sa.Table(
@@ -163,16 +174,16 @@ exports = sa.Table(
     sa.Column("event_id", sa.String(36), nullable=False),
     sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_exports_history"), nullable=False),
     sa.Column("kind", sa.String(32), nullable=False),
-    sa.Column("state", words(ExportState), nullable=False),
-    sa.Column("event", Document, nullable=False),  # as announced, for pipelines that read the table
-    sa.Column("location", Lines(4000)),
-    sa.Column("problem", Lines(4000)),
+    sa.Column("state", stored_enum(ExportState), nullable=False),
+    sa.Column("event", Document, nullable=False),  # JSON as announced; companies' pipelines read the table
+    sa.Column("location", LongText(4000)),
+    sa.Column("problem", LongText(4000)),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("finished_at", UtcDateTime),
     sa.PrimaryKeyConstraint("event_id", name="pk_exports"),
     sa.Index("ix_exports_history", "history_id"),
     sa.Index("ix_exports_state", "state", "created_at"),
-    **MYSQL,
+    **TABLE_OPTIONS,
 )
 
 audits = sa.Table(
@@ -186,31 +197,31 @@ audits = sa.Table(
     sa.PrimaryKeyConstraint("audit_uid", name="pk_audits"),
     sa.Index("ix_audits_began", "began_at"),
     sa.Index("ix_audits_complete", "complete", "finished_at"),
-    **MYSQL,
+    **TABLE_OPTIONS,
 )
 
 audit_findings = sa.Table(
     "audit_findings",
     metadata,
     sa.Column("id", Id, nullable=False, autoincrement=True),
-    sa.Column("open_key", sa.String(36)),  # from kind and subject; null when closed, so that an open finding is unique
-    sa.Column("kind", words(FindingKind), nullable=False),
-    sa.Column("subject", Line(255), nullable=False),
+    sa.Column("open_key", sa.String(36)),  # computed from kind and subject; null after the close
+    sa.Column("kind", stored_enum(FindingKind), nullable=False),
+    sa.Column("subject", ShortText(255), nullable=False),
     sa.Column("history_id", Id),  # no foreign key: a finding outlives its run
     sa.Column("run_uid", sa.String(36)),
-    sa.Column("message", Lines(4000), nullable=False),
-    sa.Column("evidence", Lines(16_000, keep_end=True)),
+    sa.Column("message", LongText(4000), nullable=False),
+    sa.Column("evidence", LongText(16_000, keep_end=True)),
     sa.Column("first_seen_at", UtcDateTime, nullable=False),
     sa.Column("last_seen_at", UtcDateTime, nullable=False),
-    sa.Column("last_seen_by", sa.String(36), nullable=False),  # the audit
+    sa.Column("last_seen_by", sa.String(36), nullable=False),  # the last audit's uid
     sa.Column("closed_at", UtcDateTime),
-    sa.Column("action", Lines(4000)),
+    sa.Column("action", LongText(4000)),
     sa.Column("acted_at", UtcDateTime),
-    sa.Column("acts", sa.Integer, nullable=False),
-    sa.Column("problem", Lines(4000)),
+    sa.Column("acts", sa.Integer, nullable=False),  # how many actions
+    sa.Column("problem", LongText(4000)),
     sa.PrimaryKeyConstraint("id", name="pk_audit_findings"),
-    sa.UniqueConstraint("open_key", name="uq_audit_findings_open"),
+    sa.UniqueConstraint("open_key", name="uq_audit_findings_open"),  # a kind and subject have at most one open finding
     sa.Index("ix_audit_findings_run", "run_uid"),
     sa.Index("ix_audit_findings_closed", "closed_at", "kind", "last_seen_at"),
-    **MYSQL,
+    **TABLE_OPTIONS,
 )

@@ -1,4 +1,4 @@
-"""The store: an adapter for every database port, all on one database."""
+"""The store: an object for every port to the database, put together from the classes in this folder."""
 
 from crawler_lifecycle.adapters.sql.additions import TaskAdditions
 from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
@@ -17,7 +17,7 @@ from crawler_lifecycle.ports import Claims, Findings, Places, Records, Runs, Tas
 
 
 class SqlRuns(Histories, Stops, Supervision, Exports, Notices):
-    """Writes to runs, a class for every duty."""
+    """Writes to runs; every base class has a single duty."""
 
 
 class SqlTasks(TaskRows, TaskAdditions):

@@ -1,5 +1,6 @@
-"""Changes of a run's supervisor: take-over by another execution, and reopening. Also the limit clock, and the latest
-stop's times for a new supervisor.
+"""Changes of a run's supervisor: take-over of an open run by another workflow execution, and reopening of a failed run.
+
+A new supervisor also reads from the timeline when the run's stop was requested, and how the limit clock stands.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ from sqlalchemy import Column, Connection, Row, Select, func, select, update
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
-from crawler_lifecycle.adapters.sql.stops import STOPS
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, hold, log, reading, transaction
+from crawler_lifecycle.adapters.sql.stops import STOP_EVENTS
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, lock_run, log, reading, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.run import Clock, RunRef
@@ -24,11 +25,11 @@ from crawler_lifecycle.ports import Execution
 
 tasks = task_histories.c
 REOPENED = "reopened"
-HELD_MESSAGES = {
+HELD_MESSAGES = {  # messages of timeline lines, by whether the limit clock stands still from now on
     True: "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still",
     False: "no longer is all that is left suspended: the run's limits of time count again",
 }
-# columns about a task's former attempt; the next attempt begins with these columns empty
+# columns about a task's former attempt, emptied for the next attempt
 NO_JOB_YET = dict.fromkeys(
     (
         "cause", "cause_since", "reason", "exit_code", "facts", "job_name", "job_uid", "claim_token",
@@ -42,96 +43,111 @@ NO_END_YET = dict.fromkeys(("finished_at", "reason", "outcome", "stats", "result
 
 
 class Supervision(OnDatabase):
+    """The methods in `ports.Runs` for supervisors."""
+
     @reading
     def get(self, connection: Connection, run_id: int) -> RunRecord:
+        """Return the run. Raise NotFound without such a run, Conflict if another installation began the run."""
         own_row(connection, run_id)
         return run_record(connection, run_id)
 
     @reading
     def jobs_asked_at(self, connection: Connection, run_id: int) -> datetime | None:
-        return _first_at(connection, run_id, [StopPhase.JOBS_ASKED])
+        """Return when the first job was asked to end; None without such a request."""
+        return _time_of_first_event(connection, run_id, [StopPhase.JOBS_ASKED])
 
     @reading
     def stop_asked_at(self, connection: Connection, run_id: int) -> datetime | None:
-        asked_at = _first_at(connection, run_id, STOPS)
+        """Return when the first stop was requested; None without a stop."""
+        asked_at = _time_of_first_event(connection, run_id, STOP_EVENTS)
         if asked_at is None:
             return None
-        # the time in a stop comes from another machine's clock, perhaps a wrong clock
+        # the time comes from another machine, whose clock may be wrong: keep the time between the creation and now
         created_at: datetime = own_row(connection, run_id).created_at
         return min(max(asked_at, created_at), self._db.clock())
 
     @reading
     def limit_clock(self, connection: Connection, run_id: int) -> Clock:
-        return _clock(connection, run_id)
+        return _limit_clock(connection, run_id)
 
     @transaction
     def hold_limits(self, tx: Connection, run: RunRef, number: int, *, held: bool) -> Clock:
+        """Log that the limit clock stops (`held`) or goes on, once for a change's number. Return the clock."""
         fence(tx, run)
         end = run_row(tx, run.run_id).end_number
         line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": HELD_MESSAGES[held]}
         log(tx, run, f"limits:{end}:{number}", line)
-        return _clock(tx, run.run_id)
+        return _limit_clock(tx, run.run_id)
 
     @transaction
     def take_over(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
-        row = _lock_row(tx, run_id, execution)
+        """Make the execution the supervisor of an open run. A run that is over stays as it is."""
+        row = _lock_for_change(tx, run_id, execution)
         if row is not None and not row.status.is_over:
-            _supervise(tx, row, execution, "resumed", self._db.clock())
+            _write_supervisor(tx, row, execution, "resumed", self._db.clock())
         return run_record(tx, run_id)
 
     @transaction
     def reopen(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
-        row = _lock_row(tx, run_id, execution)
+        """Open a FAILED run again, with the execution as its supervisor. A second call changes no row."""
+        row = _lock_for_change(tx, run_id, execution)
         if row is not None:
             if row.status is not RunStatus.FAILED:
                 raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
             now = self._db.clock()
-            _supervise(tx, row, execution, REOPENED, now)
-            _queue_again(tx, row, now)
+            _write_supervisor(tx, row, execution, REOPENED, now)
+            _queue_next_attempts(tx, row, now)
         return run_record(tx, run_id)
 
 
-def _lock_row(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:
-    """Lock the run's row and return the row, or None if this execution supervises the run already."""
-    hold(tx, run_id)
+def _lock_for_change(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:
+    """Lock the run's row and return the row; None if this execution supervises the run already.
+
+    Raise Conflict if the run belongs to another workflow id, and Fenced if a later execution supervises the run.
+    """
+    lock_run(tx, run_id)
     row = own_row(tx, run_id)
     if row.workflow_id != execution.workflow_id:
         raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {execution.workflow_id}")
     if row.supervisor_run_id == execution.run_id:
         return None
-    _refuse_predecessor(row, execution)
+    _refuse_earlier_execution(row, execution)
     return row
 
 
-def _first_at(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:
-    """Return the first such event's time since the run's last reopening, or since its beginning."""
-    first: datetime | None = connection.scalar(_events(run_id, events, history_logs.c.at).limit(1))
-    return first
+def _time_of_first_event(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:
+    """Return when the first of these events happened since the run was opened or reopened; None without an event."""
+    happened_at: datetime | None = connection.scalar(_events_since_opening(run_id, events, history_logs.c.at).limit(1))
+    return happened_at
 
 
-def _clock(connection: Connection, run_id: int) -> Clock:
+def _limit_clock(connection: Connection, run_id: int) -> Clock:
     line = history_logs.c
     return clock_of(
-        (at, event) for at, event in connection.execute(_events(run_id, [HELD, RELEASED], line.at, line.event))
+        (at, event)
+        for at, event in connection.execute(_events_since_opening(run_id, [HELD, RELEASED], line.at, line.event))
     )
 
 
-def _events(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select[Any]:
-    """Return the statement for these events since the run's last reopening, or since its beginning."""
+def _events_since_opening(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select[Any]:
+    """Return the statement for timeline lines with these events since the run was opened or reopened, oldest first."""
     line = history_logs.c
-    reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
+    reopening = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
     lines = select(*columns).where(line.history_id == run_id, line.event.in_(events))
-    return lines.where(line.id > func.coalesce(reopened, 0)).order_by(line.id)
+    return lines.where(line.id > func.coalesce(reopening, 0)).order_by(line.id)
 
 
-def _refuse_predecessor(row: Row[Any], execution: Execution) -> None:
-    """Raise Fenced if the present supervisor began after the execution: then the execution's write comes late."""
-    known, began_at = row.supervisor_began_at, execution.began_at
-    if known is not None and began_at is not None and began_at < known:
+def _refuse_earlier_execution(row: Row[Any], execution: Execution) -> None:
+    """Raise Fenced if the execution began before the present supervisor: then the execution's write comes too late."""
+    supervisor_began_at, began_at = row.supervisor_began_at, execution.began_at
+    if supervisor_began_at is None or began_at is None:
+        return
+    if began_at < supervisor_began_at:
         raise Fenced(f"run {row.id} has a later supervisor already, execution {row.supervisor_run_id}")
 
 
-def _supervise(connection: Connection, row: Row[Any], execution: Execution, event: str, now: datetime) -> None:
+def _write_supervisor(connection: Connection, row: Row[Any], execution: Execution, event: str, now: datetime) -> None:
+    """Make the execution the run's supervisor, and log the event."""
     epoch = row.epoch + 1
     values = {
         "epoch": epoch,
@@ -140,28 +156,28 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
         "supervisor_began_at": execution.began_at,
         "next_look_at": None,  # the former supervisor's next look will not come
     }
-    # the nudged execution is gone and will not acknowledge: without this, no later change could nudge the run
-    answered = {"nudge_acknowledged": row.nudge_sent}
-    connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **answered))
+    # the former supervisor cannot acknowledge its last nudge, and an open nudge prevents the next nudge
+    acknowledged = {"nudge_acknowledged": row.nudge_sent}
+    connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **acknowledged))
     run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)
     message = f"its workflow goes on in execution {execution.run_id}"
     log(connection, run, f"{event}:{epoch}", {"at": now, "event": event, "message": message})
 
 
-def _queue_again(connection: Connection, row: Row[Any], now: datetime) -> None:
+def _queue_next_attempts(connection: Connection, row: Row[Any], now: datetime) -> None:
     """Open the run's row again, and queue the next attempt for every task without success.
 
     If the main job has succeeded already, the run counts as started, and child tasks do not wait for the main job.
     """
-    main = select(tasks.status).where(tasks.history_id == row.id, tasks.task == MAIN_TASK)
-    started = connection.scalar(main) is TaskStatus.SUCCEEDED
-    fresh = {"status": RunStatus.PROCESSING if started else RunStatus.INITIALIZING, "intent": Intent.RUN}
-    open_again = {"begun_at": now, "started_at": now if started else None}
-    values = {**fresh, **open_again, **NO_END_YET, **NOT_WAITING}
+    main_status = select(tasks.status).where(tasks.history_id == row.id, tasks.task == MAIN_TASK)
+    is_started = connection.scalar(main_status) is TaskStatus.SUCCEEDED
+    status = RunStatus.PROCESSING if is_started else RunStatus.INITIALIZING
+    times = {"begun_at": now, "started_at": now if is_started else None}
+    values = {"status": status, "intent": Intent.RUN, **times, **NO_END_YET, **NOT_WAITING}
     connection.execute(update(histories).where(histories.c.id == row.id).values(values))
     failed = update(task_histories).where(tasks.history_id == row.id, tasks.status != TaskStatus.SUCCEEDED)
     next_attempt = {"attempt": tasks.attempt + 1, "version": tasks.version + 1, "status": TaskStatus.QUEUED}
-    cleared = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NO_JOB_YET}
-    connection.execute(failed.values(**next_attempt, **cleared))
-    cause = {"cause": DISPATCHER if started else MAIN_JOB, "cause_since": now}
+    reset = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NO_JOB_YET}
+    connection.execute(failed.values(**next_attempt, **reset))
+    cause = {"cause": DISPATCHER if is_started else MAIN_JOB, "cause_since": now}
     connection.execute(failed.where(tasks.task != MAIN_TASK).values(cause))

@@ -1,4 +1,4 @@
-"""Rows of tasks, read and written by looks, a thousand at a time."""
+"""Tasks' rows, read and written by looks: a statement has up to a thousand rows."""
 
 import json
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, or_, select, update
 
-from crawler_lifecycle.adapters.sql.pages import pages, table_of
+from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, reading, transaction
 from crawler_lifecycle.contract.states import OVER, TaskStatus
@@ -15,10 +15,10 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
 from crawler_lifecycle.errors import NotFound
 
-old = task_histories.c  # the row in the database; `new` is the row in the page of changes
-NOT_BEGUN = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
-# a LOST job's end may come to light later, and then corrects the row
-KEPT_FOR_EVER = tuple(status for status in OVER if status is not TaskStatus.LOST)
+old = task_histories.c  # the row in the database; below, `new` is the row in the page of changes or evidence
+NOT_STARTED = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
+# statuses unchanged by looks; a LOST task is corrected if its job's outcome fact shows up later
+UNCHANGEABLE = tuple(status for status in OVER if status is not TaskStatus.LOST)
 ROW_COLUMNS = [old[name] for name in TaskRow.__dataclass_fields__]
 KEY = [old.history_id, old.task]
 # columns for a page of changes: names and types as in the table, in the same order as in `_change_row`
@@ -36,12 +36,14 @@ CHANGE_COLUMNS = [
     old.absent_count,
     old.started_at,
     old.facts,
-    old.finished_at,  # from the change's `ended_at`
+    old.finished_at,  # the change's `ended_at`
 ]
 EVIDENCE_COLUMNS = [*KEY, old.attempt, old.job_uid, old.message, old.node, old.restarts, old.log_tail, old.events]
 
 
 class TaskRows(OnDatabase):
+    """The methods in `ports.Tasks` for looks."""
+
     @reading
     def by_status(self, connection: Connection, run_id: int) -> dict[TaskStatus, list[int]]:
         query = select(old.status, old.task).where(old.history_id == run_id).order_by(old.task)
@@ -56,30 +58,35 @@ class TaskRows(OnDatabase):
     def rows(self, connection: Connection, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
         task_rows: list[TaskRow] = []
         for numbers in pages(sorted(set(tasks))):
-            wanted = table_of(connection, KEY, [(run_id, number) for number in numbers])
-            query = select(*ROW_COLUMNS).where(*_same_task(wanted)).order_by(old.task)
+            keys = rows_as_table(connection, KEY, [(run_id, number) for number in numbers])
+            query = select(*ROW_COLUMNS).where(*_same_task(keys)).order_by(old.task)
             task_rows.extend(TaskRow(*row) for row in connection.execute(query))
         return task_rows
 
     def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
+        """Write the changes in a single transaction. Return how many rows changed."""
+
         def write(tx: Connection) -> int:
             fence(tx, run)
             now = self._db.clock()
-            return sum(tx.execute(_sync(tx, run.run_id, page, now)).rowcount for page in pages(changes))
+            return sum(tx.execute(_update_by_changes(tx, run.run_id, page, now)).rowcount for page in pages(changes))
 
         return self._db.transact(write, hurried=hurried)
 
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
+        """Write the evidence in a single transaction. Return how many rows changed."""
+
         def write(tx: Connection) -> int:
             fence(tx, run)
-            return sum(tx.execute(_reconcile(tx, run.run_id, page)).rowcount for page in pages(evidence))
+            return sum(tx.execute(_update_by_evidence(tx, run.run_id, page)).rowcount for page in pages(evidence))
 
         return self._db.transact(write, hurried=hurried)
 
     @reading
     def unexplained(self, connection: Connection, run_id: int) -> list[JobKey]:
+        """Return the jobs that ended by themselves and have no evidence."""
         ended_by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
-        # the node on record tells whether evidence is on record (decision 18)
+        # evidence always names a node, so a row without a node has no evidence (decision 18)
         query = select(old.task, old.attempt).where(old.history_id == run_id, ended_by_itself, old.node.is_(None))
         return [(row.task, row.attempt) for row in connection.execute(query.order_by(old.task))]
 
@@ -91,20 +98,23 @@ class TaskRows(OnDatabase):
         return tx.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
 
 
-def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:
-    """Return the statement to write a page of changes. A row with a change since its reading stays the same."""
-    page = table_of(connection, CHANGE_COLUMNS, [(run_id, *_change_row(change)) for change in changes])
+def _update_by_changes(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:
+    """Return the statement to write a page of changes.
+
+    A row with a new version since its reading stays unchanged.
+    """
+    page = rows_as_table(connection, CHANGE_COLUMNS, [(run_id, *_change_row(change)) for change in changes])
     new = page.c
     is_over = new.status.in_(OVER)
-    # a message about a former wait goes even if there is no new message; any other message stays until the next
+    # without a new message the old message stays, except for a message about a wait that ends now
     gets_job = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))
-    starts = and_(old.status.in_(NOT_BEGUN), old.cause.is_not(None), new.status == TaskStatus.RUNNING)
+    starts = and_(old.status.in_(NOT_STARTED), old.cause.is_not(None), new.status == TaskStatus.RUNNING)
     replaces_message = or_(gets_job, starts, new.status == TaskStatus.PENDING)
     # MySQL assigns in order: an expression with an old value comes before the old value's assignment
     return (
         update(task_histories)
         .where(*_same_task(page))
-        .where(old.attempt == new.attempt, old.version == new.version, old.status.not_in(KEPT_FOR_EVER))
+        .where(old.attempt == new.attempt, old.version == new.version, old.status.not_in(UNCHANGEABLE))
         .ordered_values(
             (old.message, case((replaces_message, new.message), else_=func.coalesce(new.message, old.message))),
             (old.cause_since, case((new.cause.is_(None), None), (old.cause == new.cause, old.cause_since), else_=now)),
@@ -129,13 +139,13 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
     )
 
 
-def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
-    """Return the statement that stores evidence for a page of tasks.
+def _update_by_evidence(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
+    """Return the statement to store evidence for a page of tasks.
 
-    The version stays, because evidence is written between the read and the write of a status. Late evidence does not
-    replace the message of an end. Evidence from a job other than the task's job is left out.
+    The version stays: a look writes evidence after it has read the row and before it writes the status. Evidence does
+    not replace the message of an end. Evidence from a job other than the task's job is left out.
     """
-    page = table_of(connection, EVIDENCE_COLUMNS, [(run_id, *_evidence_row(item)) for item in evidence])
+    page = rows_as_table(connection, EVIDENCE_COLUMNS, [(run_id, *_evidence_row(item)) for item in evidence])
     new = page.c
     return (
         update(task_histories)
@@ -143,7 +153,7 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
         .where(or_(new.job_uid.is_(None), old.job_uid.is_(None), old.job_uid == new.job_uid))
         .values(
             message=case(
-                (old.status.in_(KEPT_FOR_EVER), func.coalesce(old.message, new.message)),
+                (old.status.in_(UNCHANGEABLE), func.coalesce(old.message, new.message)),
                 else_=func.coalesce(new.message, old.message),
             ),
             node=func.coalesce(new.node, old.node),

@@ -1,6 +1,6 @@
-"""Decorators that make a method one transaction, the base class for such methods, and the fences of transactions.
+"""Decorators that make a method one transaction, and functions that lock a run's row in a transaction.
 
-Every transaction about a run begins with `fence`, `hold` or `held_intent`, which lock the run's row.
+Every write to a run begins its transaction with `fence`, `lock_run` or `lock_and_get_intent`.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,12 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Fenced, NotFound
 
+OPEN_STATUSES = tuple(status for status in RunStatus if not status.is_over)
+Assignment = tuple[Column[Any], Any]
+
 
 class OnDatabase:
-    """Base class: its methods read and write rows in one database."""
+    """Base class for adapters: an object to read and write rows in a database."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -54,18 +57,14 @@ def reading(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Conc
     return read
 
 
-LIVE = tuple(status for status in RunStatus if not status.is_over)
-Assignment = tuple[Column[Any], Any]
-
-
 def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None:
-    """Write the values and lock the run's row. Raise Fenced if the run has another supervisor.
+    """Lock the run's row for its supervisor, and write the assignments there. Raise Fenced for another supervisor.
 
     MySQL assigns in order: a value computed from an old value comes before the old value's assignment.
     """
-    this_run = (histories.c.id == run.run_id, _unindexed(histories.c.run_uid) == run.run_uid)
-    held = update(histories).where(*this_run, histories.c.epoch == run.epoch)
-    if connection.execute(held.ordered_values((histories.c.epoch, run.epoch), *assignments)).rowcount:
+    this_run = (histories.c.id == run.run_id, _without_index(histories.c.run_uid) == run.run_uid)
+    own_row = update(histories).where(*this_run, histories.c.epoch == run.epoch)
+    if connection.execute(own_row.ordered_values((histories.c.epoch, run.epoch), *assignments)).rowcount:
         return
     epoch = connection.scalar(select(histories.c.epoch).where(*this_run))
     if epoch is None:
@@ -73,24 +72,24 @@ def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None
     raise Fenced(f"run {run.run_id} has another supervisor now (epoch {epoch}, ours is {run.epoch})")
 
 
-def hold(connection: Connection, run_id: int) -> None:
+def lock_run(connection: Connection, run_id: int) -> None:
     """Lock the run's row for a caller without an epoch: a door, or a deployer with its claim.
 
-    The lock is an UPDATE, to move `changed_at` as well: so live views notice the caller's writes to tasks.
+    The lock is an UPDATE, because every UPDATE sets `changed_at`: live views then notice the caller's writes to tasks.
     """
     connection.execute(update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch))
 
 
-def held_intent(connection: Connection, run_id: int) -> Intent:
+def lock_and_get_intent(connection: Connection, run_id: int) -> Intent:
     """Lock the run's row and return its intent, which does not change before the transaction ends."""
-    hold(connection, run_id)
+    lock_run(connection, run_id)
     intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id))
     if intent is None:
         raise NotFound(f"there is no run {run_id}")
     return Intent(intent)
 
 
-def _unindexed(column: Column[str]) -> ColumnElement[str]:
+def _without_index(column: Column[str]) -> ColumnElement[str]:
     """Hide the column from the planner: two writers that lock a run through different indexes deadlock."""
     return func.lower(column)
 
@@ -105,15 +104,16 @@ def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -
 def keep_property(connection: Connection, run: RunRef, name: str, value: str) -> None:
     """Write the property, replacing an earlier value. The caller holds the lock on the run's row."""
     key = {"history_id": run.run_id, "name": name}
-    known = update(history_properties).filter_by(**key).values(value=value)
-    if not connection.execute(known).rowcount:
+    earlier_value = update(history_properties).filter_by(**key).values(value=value)
+    if not connection.execute(earlier_value).rowcount:
         connection.execute(insert(history_properties).values(**key, value=value))
 
 
 def is_logged(connection: Connection, run: RunRef, key: str) -> bool:
+    """Return whether the run's timeline has a line with the key."""
     line = history_logs.c
-    mine = (line.history_id == run.run_id, line.entry_uid == _line_uid(run, key))
-    return connection.scalar(select(line.id).where(*mine)) is not None
+    same_line = (line.history_id == run.run_id, line.entry_uid == _line_uid(run, key))
+    return connection.scalar(select(line.id).where(*same_line)) is not None
 
 
 def _line_uid(run: RunRef, key: str) -> str:

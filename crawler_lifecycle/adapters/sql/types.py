@@ -1,9 +1,4 @@
-"""Column types: both databases give back times, words and texts as they were written.
-
-`growing` makes a column whose time grows with every write, although clocks differ and a write may wait for its lock.
-The value is the writer's clock, or a microsecond after the row's value, whichever is later. The database computes the
-value while the row is locked.
-"""
+"""Column types for the tables in `schema.py`: SQLite and MySQL give back times, enums, texts and models as written."""
 
 import json
 from collections.abc import Callable
@@ -20,14 +15,14 @@ from sqlalchemy.types import TypeDecorator
 
 from crawler_lifecycle.contract.base import Message
 
-Word = TypeVar("Word", bound=StrEnum)
+EnumClass = TypeVar("EnumClass", bound=StrEnum)
 
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite gives numbers to new rows only if the key is an INTEGER
-Document = Text().with_variant(MEDIUMTEXT, "mysql")
+Document = Text().with_variant(MEDIUMTEXT, "mysql")  # TEXT in MySQL ends at 64 KiB
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time: aware in UTC outside, naive with microseconds inside."""
+    """A time: Python code uses times with the zone UTC, the column holds them with microseconds and without a zone."""
 
     impl = DateTime().with_variant(DATETIME(fsp=6), "mysql")
     cache_ok = True
@@ -43,8 +38,8 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-class Line(TypeDecorator[str]):
-    """Text from outside with any length and content, cut where the column ends."""
+class ShortText(TypeDecorator[str]):
+    """Text from outside with any length and content, cut after `length` characters."""
 
     impl = String
     cache_ok = True
@@ -57,8 +52,8 @@ class Line(TypeDecorator[str]):
         return None if value is None else storable(value)[: self.longest]
 
 
-class Lines(TypeDecorator[str]):
-    """Longer text from outside. Text above the limit keeps its end if `keep_end`, otherwise its beginning."""
+class LongText(TypeDecorator[str]):
+    """Text from outside, cut to `longest` characters: the last characters if `keep_end`, otherwise the first."""
 
     impl = Document
     cache_ok = True
@@ -74,7 +69,7 @@ class Lines(TypeDecorator[str]):
         return storable(value)[-self.longest :] if self.keep_end else storable(value)[: self.longest]
 
 
-class Model(TypeDecorator[Message]):
+class JsonModel(TypeDecorator[Message]):
     """A model from the contract, stored as JSON."""
 
     impl = Document
@@ -109,33 +104,43 @@ def storable(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
-def words(kind: type[Word]) -> Enum:
-    """Return the type for a column of such words, stored as text: a new word needs no migration."""
-    return Enum(kind, native_enum=False, length=16, values_callable=lambda members: [word.value for word in members])
+def stored_enum(enum: type[EnumClass]) -> Enum:
+    """Return the type for a column with the enum's values as text: a new member needs no migration."""
+    return Enum(enum, native_enum=False, length=16, values_callable=lambda members: [item.value for item in members])
 
 
-class later(FunctionElement[datetime]):  # noqa: N801 (the name of the SQL function)
+def growing(name: str, clock: Callable[[], datetime]) -> Column[datetime]:
+    """Return a column whose time grows with every UPDATE, although clocks differ and an UPDATE may wait for its lock.
+
+    The new value is the later of the writer's clock and the old value plus a microsecond. The database computes the
+    value while the row is locked.
+    """
+    writer_time = bindparam(None, callable_=clock, type_=UtcDateTime())
+    new_value = _LaterTime(writer_time, literal_column(name))
+    return Column(name, UtcDateTime, nullable=False, default=clock, onupdate=new_value)
+
+
+class _LaterTime(FunctionElement[datetime]):
+    """SQL expression for the later of two times, after the second time has got one more microsecond."""
+
     type = UtcDateTime()
     inherit_cache = True
 
 
-def growing(name: str, clock: Callable[[], datetime]) -> Column[datetime]:
-    moment = bindparam(None, callable_=clock, type_=UtcDateTime())
-    return Column(name, UtcDateTime, nullable=False, default=clock, onupdate=later(moment, literal_column(name)))
+@compiles(_LaterTime, "mysql")
+def _later_time_in_mysql(element: _LaterTime, compiler: SQLCompiler, **options: Any) -> str:
+    writer_time, old_time = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"GREATEST(CAST({writer_time} AS DATETIME(6)), {old_time} + INTERVAL 1 MICROSECOND)"
 
 
-@compiles(later, "mysql")
-def _mysql(element: later, compiler: SQLCompiler, **options: Any) -> str:
-    moment, before = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"GREATEST(CAST({moment} AS DATETIME(6)), {before} + INTERVAL 1 MICROSECOND)"
+@compiles(_LaterTime, "sqlite")
+def _later_time_in_sqlite(element: _LaterTime, compiler: SQLCompiler, **options: Any) -> str:
+    """Compile for SQLite, where a time is text such as 2026-01-31 10:20:30.123456.
 
-
-@compiles(later, "sqlite")
-def _sqlite(element: later, compiler: SQLCompiler, **options: Any) -> str:
-    """Compile for SQLite, where a time is text with six digits after the point. SQLite's own functions keep only three
-    digits, so the microsecond is added apart from the seconds.
+    SQLite's own functions keep only three digits after the point. So the microsecond is added to the last six
+    characters as a number, and a carry is added to the seconds.
     """
-    moment, before = (compiler.process(clause, **options) for clause in element.clauses)
-    second, micros = f"substr({before}, 1, 19)", f"(substr({before}, 21, 6) + 1)"
-    carried = f"datetime({second}, ({micros} / 1000000) || ' seconds')"
-    return f"max({moment}, printf('%s.%06d', {carried}, {micros} % 1000000))"
+    writer_time, old_time = (compiler.process(clause, **options) for clause in element.clauses)
+    old_seconds, microseconds = f"substr({old_time}, 1, 19)", f"(substr({old_time}, 21, 6) + 1)"
+    seconds = f"datetime({old_seconds}, ({microseconds} / 1000000) || ' seconds')"
+    return f"max({writer_time}, printf('%s.%06d', {seconds}, {microseconds} % 1000000))"

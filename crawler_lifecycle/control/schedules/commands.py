@@ -1,4 +1,7 @@
-"""The commands for schedules. Temporal alone keeps schedules; every occurrence is a workflow with its own id."""
+"""The commands for schedules, which all doors call as `Control.schedules`.
+
+Temporal alone keeps the schedules. Every occurrence that starts is a workflow with its own id.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -25,8 +28,8 @@ from crawler_lifecycle.control.schedules import pauses, replacement, translation
 from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
-TRIGGER_PATIENCE = 20.0
-POLL_PAUSE = 0.2
+TRIGGER_PATIENCE = 20.0  # seconds to wait for the outcome of a trigger; after them, the outcome is ASKED
+POLL_PAUSE = 0.2  # seconds between two reads of the schedule
 
 
 class ScheduleCommands:
@@ -36,7 +39,7 @@ class ScheduleCommands:
         self._occurrences = Occurrences(context, engine)
 
     async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
-        """Make a schedule. After an error no schedule remains."""
+        """Make a schedule. NotFound if its crawler is unknown, Conflict if its name is taken."""
         entry = await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
         note = pauses.with_line("", pauses.PAUSED, _now(), actor, "created paused") if request.paused else ""
         async with self._engine.calls() as client:
@@ -53,17 +56,17 @@ class ScheduleCommands:
         return await self.show(request.schedule_id)
 
     async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
-        """Replace the rules of a schedule. Its crawler stays, and a paused schedule stays paused.
+        """Replace a schedule's rules. BadInput if the schedule starts another crawler. A paused schedule stays paused.
 
-        The list of occurrences begins anew with the new rules. Equal rules have no effect.
+        The list of occurrences begins anew with the new rules. If the rules are equal, the schedule is not changed.
         """
-        await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
+        await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))  # raises NotFound
         handle, description = await self._our_schedule(request.schedule_id)
-        before = translation.run_of(translation.action_of(description.schedule))
-        if before is not None and before.crawler != request.run.crawler:
+        run = translation.run_request_of(description.schedule)
+        if run is not None and run.crawler != request.run.crawler:
             raise BadInput(
                 "crawler",
-                f"schedule {request.schedule_id} starts {before.crawler}: delete the schedule, or take another name",
+                f"schedule {request.schedule_id} starts {run.crawler}: delete the schedule, or take another name",
             )
         if translation.has_rules_of(description.schedule, request):
             return await self.show(request.schedule_id)
@@ -76,7 +79,7 @@ class ScheduleCommands:
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:
-        """Return the schedules by name. A new schedule may take a moment to appear."""
+        """Return our schedules, sorted by name. A new schedule may take a moment to appear."""
         summaries: list[ScheduleSummary] = []
         async with self._engine.calls() as client:
             async for listed in await client.list_schedules(rpc_timeout=RPC_TIMEOUT):
@@ -84,7 +87,7 @@ class ScheduleCommands:
                 if listed.schedule is None or listed.info is None or not translation.lists_our_runs(listed):
                     continue
                 if memo.get("task_queue", self._engine.task_queue) != self._engine.task_queue:
-                    continue
+                    continue  # another installation's schedule; a schedule without the memo counts as ours
                 summary = ScheduleSummary(
                     schedule_id=listed.id,
                     crawler=memo.get("crawler"),
@@ -100,7 +103,7 @@ class ScheduleCommands:
         """Return a schedule and its latest occurrences; with `before`, only occurrences before this time."""
         _, description = await self._our_schedule(schedule_id)
         schedule, info = description.schedule, description.info
-        run = translation.run_of(translation.action_of(schedule))
+        run = translation.run_request_of(schedule)
         window = schedule.policy.catchup_window
         return ScheduleDetails(
             schedule_id=schedule_id,
@@ -121,28 +124,32 @@ class ScheduleCommands:
         )
 
     async def pause(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
-        """Let no occurrence start until the schedule is resumed. Runs under way go on; a paused schedule stays as it
-        is."""
-        return await self._switch(schedule_id, pauses.PAUSED, actor, reason)
+        """Let no occurrence start until the schedule is resumed. Runs under way go on."""
+        return await self._set_paused(schedule_id, True, actor, reason)
 
     async def resume(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
         """Let occurrences start again. Occurrences that were due in the pause stay skipped; `backfill` starts them."""
-        return await self._switch(schedule_id, pauses.RESUMED, actor, reason)
+        return await self._set_paused(schedule_id, False, actor, reason)
 
-    async def _switch(self, schedule_id: str, word: str, actor: str | None, reason: str | None) -> ScheduleDetails:
+    async def _set_paused(
+        self, schedule_id: str, paused: bool, actor: str | None, reason: str | None
+    ) -> ScheduleDetails:
+        """Pause or resume the schedule and add a line to its note, unless the schedule is in this state already."""
         handle, description = await self._our_schedule(schedule_id)
-        state, is_pause = description.schedule.state, word == pauses.PAUSED
-        if state.paused is not is_pause:
+        state = description.schedule.state
+        if state.paused is not paused:
+            word = pauses.PAUSED if paused else pauses.RESUMED
             note = pauses.with_line(state.note or "", word, _now(), actor, reason)
-            change = handle.pause if is_pause else handle.unpause
+            change_state = handle.pause if paused else handle.unpause
             async with self._engine.calls():
-                await change(note=note, rpc_timeout=RPC_TIMEOUT)
+                await change_state(note=note, rpc_timeout=RPC_TIMEOUT)
         return await self.show(schedule_id)
 
     async def trigger(self, schedule_id: str) -> Triggered:
-        """Make an occurrence now, also of a paused schedule; its overlap policy holds.
+        """Make an occurrence now, also of a paused schedule. The schedule's rule for overlaps applies.
 
-        After the trigger no error is raised: a caller who repeats the command would get a second occurrence."""
+        After the trigger no error is raised: a caller who repeats the command would get a second occurrence.
+        """
         handle, before = await self._our_schedule(schedule_id)
         async with self._engine.calls():
             await handle.trigger(rpc_timeout=RPC_TIMEOUT)
@@ -157,16 +164,16 @@ class ScheduleCommands:
     async def backfill(
         self, schedule_id: str, since: datetime, until: datetime, *, at_once: bool = False
     ) -> Backfilled:
-        """Start every occurrence due from `since` to `until`, also occurrences with an earlier run.
+        """Start every occurrence due from `since` to `until`, also occurrences that have had a run already.
 
-        The runs follow one another; with `at_once` all runs start now.
+        The runs start one after another; with `at_once` all runs start now.
         """
         if until > _now():
             raise BadInput("until", "must not lie in the future: only past occurrences can be started")
         if since > until:
             raise BadInput("since", "must not be later than until")
         handle, description = await self._our_schedule(schedule_id)
-        since -= timedelta(milliseconds=1)  # Temporal leaves out the beginning
+        since -= timedelta(milliseconds=1)  # Temporal leaves out an occurrence at the very beginning
         due = await self._occurrences.due(description.id, since, until, most=PAGE)
         if not due:
             raise BadInput("since", "no occurrence was due in that time")
@@ -202,21 +209,22 @@ class ScheduleCommands:
 
 
 def _trigger_outcome(before: temporal.ScheduleDescription, after: temporal.ScheduleDescription) -> Triggered | None:
-    """Return the trigger's outcome, read from two descriptions; None if it is not known yet."""
-    counts_before, counts = translation.counts_of(before), translation.counts_of(after)
-    new = [action for action in after.info.recent_actions if action not in before.info.recent_actions]
-    if counts.started > counts_before.started and new:
-        workflow_id = getattr(new[-1].action, "workflow_id", None)
+    """Return the trigger's outcome, by the differences between two descriptions; None: there is no difference yet."""
+    counts_before, counts_after = translation.counts_of(before), translation.counts_of(after)
+    new_actions = [action for action in after.info.recent_actions if action not in before.info.recent_actions]
+    if counts_after.started > counts_before.started and new_actions:
+        workflow_id = getattr(new_actions[-1].action, "workflow_id", None)
         return Triggered(schedule_id=after.id, outcome=Outcome.STARTED, workflow_id=workflow_id)
-    if counts.skipped_overlap > counts_before.skipped_overlap:
+    if counts_after.skipped_overlap > counts_before.skipped_overlap:
         return Triggered(schedule_id=after.id, outcome=Outcome.SKIPPED, reason=SkipReason.OVERLAP)
-    if counts.queued > counts_before.queued and after.info.running_actions:
+    if counts_after.queued > counts_before.queued and after.info.running_actions:
         return Triggered(schedule_id=after.id, outcome=Outcome.QUEUED)
     return None
 
 
 @contextmanager
 def _refusals_as_bad_input(request: ScheduleRequest) -> Iterator[None]:
+    """Raise BadInput in the block if Temporal refuses the schedule."""
     try:
         yield
     except RPCError as error:
@@ -224,7 +232,7 @@ def _refusals_as_bad_input(request: ScheduleRequest) -> Iterator[None]:
             raise
         if "Invalid schedule spec" not in error.message:
             raise BadInput("schedule", error.message) from error
-        # the other fields were validated before
+        # our own validation covers all rules except the time zone
         expected = f"{request.time_zone!r} is unknown to Temporal: expected a name such as Europe/Berlin"
         raise BadInput("time_zone", expected) from error
 

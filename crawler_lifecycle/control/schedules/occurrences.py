@@ -19,9 +19,9 @@ from crawler_lifecycle.control.schedules import pauses, translation
 from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
-PAGE = 1000  # the most times in an answer by Temporal
-FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence every second the window is still within a page
-GROWTH = 8
+PAGE = 1000  # largest number of times in an answer by Temporal
+FIRST_WINDOW = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
+GROWTH = 8  # factor by which the window grows if the window has too few due times
 JUST_BEFORE = timedelta(microseconds=1)
 
 
@@ -33,7 +33,7 @@ class Occurrences:
     async def latest(
         self, description: ScheduleDescription, most: int, before: datetime | None
     ) -> Sequence[Occurrence]:
-        """Return the latest occurrences, newest first; with `before`, only occurrences before that time."""
+        """Return the `most` latest occurrences, newest first; with `before`, only occurrences before this time."""
         now = datetime.now(UTC)
         until = min(now, before - JUST_BEFORE) if before else now
         due = await self._latest_due(description, most, until) if most else []
@@ -51,18 +51,20 @@ class Occurrences:
     ) -> Sequence[Start]:
         """Return the starts that may belong to the due times.
 
-        On an earlier page, the starts long after its last due time are left out.
+        The first page has the latest occurrences. On an earlier page, starts long after its last due time are left out.
         """
         jitter, window = translation.jitter_of(description.schedule), translation.window_of(description.schedule)
         until = None if is_first_page else due[-1] + jitter + window + SETTLING
         async with self._engine.calls() as client:
             starts = await starts_of(client, description, due[0], until)
-        # a workflow id has the time without jitter, so an earlier time than the due time
-        ids = (translation.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
-        runs = await self._context.database(lambda store: store.records.scheduled_runs(*ids))
+        # a workflow id ends with the time without jitter, which may be earlier than the due time
+        first_id = translation.occurrence_id(description.id, due[0] - jitter)
+        last_id = translation.occurrence_id(description.id, due[-1])
+        runs = await self._context.database(lambda store: store.records.scheduled_runs(first_id, last_id))
         return with_runs(starts, runs, description.id)
 
     async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
+        """Add the occurrence's run, if a run was started, and the reason why the run FAILED."""
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
@@ -78,24 +80,29 @@ class Occurrences:
         return occurrence.model_copy(update=run_fields)
 
     async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
-        """Return the latest times up to `until`.
+        """Return the `most` latest due times up to `until`.
 
-        Temporal lists times forwards only, so a window before `until` grows until the window has enough times."""
-        rules_since, span = description.info.last_updated_at or description.info.created_at, FIRST_WINDOW
+        Temporal lists times forwards only, so a window before `until` grows until the window has enough times.
+        """
+        rules_since = description.info.last_updated_at or description.info.created_at
         if until <= rules_since:
             return []
+        window = FIRST_WINDOW
         while True:
-            since = max(rules_since, until - span)
+            since = max(rules_since, until - window)
             due = await self.due(description.id, since, until)
             if len(due) >= most or since == rules_since:
                 return due[-most:]
-            span *= GROWTH
+            window *= GROWTH
 
     async def due(
         self, schedule_id: str, since: datetime, until: datetime, most: int | None = None
     ) -> Sequence[datetime]:
-        """Return the due times after `since`, as Temporal computes the times, jitter included."""
-        times = [since]
+        """Return the due times between `since` and `until`, jitter included, as Temporal computes the times.
+
+        With `most`, reading stops as soon as more times are known.
+        """
+        times = [since]  # a further page begins after the last time
         while most is None or len(times) <= most:
             async with self._engine.calls() as client:
                 answer = await client.workflow_service.list_schedule_matching_times(
@@ -118,8 +125,8 @@ def _circumstances(
 ) -> Circumstances:
     schedule = description.schedule
     overlap = translation.overlap_of(schedule.policy)
-    # with `replace` only the last occurrence can wait, so an earlier page has no waiting run
-    has_queue = is_first_page or overlap is not Overlap.REPLACE
+    # with REPLACE only the latest occurrence can wait, and only the first page has the latest occurrence
+    may_have_queue = is_first_page or overlap is not Overlap.REPLACE
     return Circumstances(
         starts=starts,
         pauses=pauses.with_known_end(pauses.pauses_in(schedule.state.note or ""), paused=schedule.state.paused),
@@ -127,7 +134,7 @@ def _circumstances(
         overlap=overlap,
         jitter=translation.jitter_of(schedule),
         window=translation.window_of(schedule),
-        queued=description.raw_description.info.buffer_size if has_queue else 0,
+        queued=description.raw_description.info.buffer_size if may_have_queue else 0,
         missed=description.info.num_actions_missed_catchup_window,
         now=now,
     )

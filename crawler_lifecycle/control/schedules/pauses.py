@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.contract.schedules import Pause
 
-MOST_LINES = 40
-LONGEST_WORDS = 256
+MOST_LINES = 40  # lines about pauses in a note; a further line replaces the oldest
+LONGEST_TEXT = 256  # characters of an actor or a reason in a line; further characters are cut off
 PAUSED, RESUMED = "paused", "resumed"
+# for example `paused 2026-11-20T03:00:00.000Z by ann: the site is being rebuilt`, without actor or reason if unknown
 LINE = re.compile(r"(paused|resumed) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)(?: by ([^:]*))?(?:: (.*))?")
 
 
 def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str | None) -> str:
-    """Return the note with a further line about a pause. Above a limit, the oldest lines about pauses go."""
+    """Return the note with a further line: `word` is PAUSED or RESUMED. The latest MOST_LINES such lines stay."""
     stamp = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = f"{word} {stamp}"
     if actor:
@@ -24,14 +25,18 @@ def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str
     if reason:
         line += f": {_one_line(reason)}"
     lines = [*note.splitlines(), line]
-    surplus = [number for number, text in enumerate(lines) if LINE.fullmatch(text)][:-MOST_LINES]
+    pause_lines = [number for number, text in enumerate(lines) if LINE.fullmatch(text)]
+    surplus = pause_lines[:-MOST_LINES]
     return "\n".join(text for number, text in enumerate(lines) if number not in surplus)
 
 
 def pauses_in(note: str) -> list[Pause]:
-    """Return the pauses in the note. Lines in another form are ignored."""
+    """Return the pauses in the note, oldest first. Lines in another form are ignored."""
     pauses: list[Pause] = []
-    for match in filter(None, map(LINE.fullmatch, note.splitlines())):
+    for line in note.splitlines():
+        match = LINE.fullmatch(line)
+        if match is None:
+            continue
         word, stamp, actor, reason = match.groups()
         at = datetime.fromisoformat(stamp)
         is_open = bool(pauses) and pauses[-1].until is None
@@ -43,10 +48,12 @@ def pauses_in(note: str) -> list[Pause]:
 
 
 def with_known_end(pauses: Sequence[Pause], *, paused: bool) -> list[Pause]:
-    """Return the pauses without an open pause of a schedule that is not paused: another tool ended it, at an unknown
-    time."""
+    """Return the pauses; if the schedule is not paused, leave out a pause without an end in the note.
+
+    Another tool resumed the schedule after such a pause, at an unknown time.
+    """
     return [pause for pause in pauses if paused or pause.until is not None]
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_WORDS]
+    return " ".join(text.split())[:LONGEST_TEXT]

@@ -1,6 +1,6 @@
 """Replaces a schedule's rules without losing the changes that other clients make at the same time.
 
-A request carries a token of the state from which the request was made. Temporal drops a request with an old token, and
+A request carries the token that came with the description. Temporal drops a request with an old token, and
 some versions of Temporal report no error. So every request is verified, and a dropped request is made anew from the
 present state.
 """
@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.errors import TemporaryError
 
-TRIES = 10
+TRIES = 10  # requests until the replacement is given up, because other clients change the schedule all the time
 
 
 async def replace(
@@ -25,7 +25,10 @@ async def replace(
     rules: Schedule,
     has_rules: Callable[[Schedule], bool],
 ) -> None:
-    """Give the schedule these rules. Its state (paused or not, and the note) stays."""
+    """Give the schedule these rules. Its state stays: paused or not, and the note.
+
+    `present` is the schedule's description, and `has_rules` returns whether a schedule has the new rules.
+    """
     for _ in range(TRIES):
         rules.state = present.schedule.state
         await _update(client, present, rules)
@@ -36,7 +39,7 @@ async def replace(
 
 
 async def _update(client: Client, present: ScheduleDescription, rules: Schedule) -> None:
-    """Send the rules with the token of the present state, which the client's own method does not send."""
+    """Send the rules with the token of the present state; the client's own method sends no token."""
     request = UpdateScheduleRequest(
         namespace=client.namespace,
         schedule_id=present.id,
@@ -48,5 +51,5 @@ async def _update(client: Client, present: ScheduleDescription, rules: Schedule)
     try:
         await client.workflow_service.update_schedule(request, retry=True, timeout=RPC_TIMEOUT)
     except RPCError as error:
-        if error.status is not RPCStatusCode.FAILED_PRECONDITION:  # the state has changed
+        if error.status is not RPCStatusCode.FAILED_PRECONDITION:  # the token is old: `replace` tries again
             raise

@@ -16,31 +16,35 @@ from crawler_lifecycle.control.schedules.translation import nominal_time, occurr
 from crawler_lifecycle.domain.occurrences import Start
 from crawler_lifecycle.ports import ScheduledRun
 
-MOST_LISTED = 1000
-NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")  # the due time, without jitter
+MOST_LISTED = 1000  # workflows read from Temporal's list; further workflows are found by their runs in the database
+NOMINAL_TIME = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")  # the due time, without jitter
 
 
 async def starts_of(
     client: Client, description: ScheduleDescription, since: datetime, until: datetime | None = None
 ) -> list[Start]:
-    """Return workflows that were open at or after `since` and had started by `until`."""
-    quoted = description.id.replace("\\", "\\\\").replace('"', '\\"')
-    closed_late = f'CloseTime >= "{since.astimezone(UTC).isoformat()}"'
-    query = f'TemporalScheduledById = "{quoted}" AND (ExecutionStatus = "Running" OR {closed_late})'
+    """Return the schedule's workflows that were open at or after `since` and had started by `until`.
+
+    The last ten workflows, which the description has, are always among them.
+    """
+    quoted_id = description.id.replace("\\", "\\\\").replace('"', '\\"')
+    closed_since = f'CloseTime >= "{since.astimezone(UTC).isoformat()}"'
+    query = f'TemporalScheduledById = "{quoted_id}" AND (ExecutionStatus = "Running" OR {closed_since})'
     if until is not None:
         query += f' AND StartTime <= "{until.astimezone(UTC).isoformat()}"'
     listed = [execution async for execution in client.list_workflows(query, limit=MOST_LISTED, rpc_timeout=RPC_TIMEOUT)]
-    starts = _of_list(listed)
-    for start in _of_schedule(description):
+    starts = _starts_in_list(listed)
+    for start in _starts_in_description(description):
         starts.setdefault(start.workflow_id, start)
     return list(starts.values())
 
 
-def with_runs(known: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id: str) -> list[Start]:
-    """Add workflows that Temporal has forgotten, by their runs. These workflows are closed and block no occurrence."""
-    starts = {start.workflow_id: start for start in known}
+def with_runs(listed: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id: str) -> list[Start]:
+    """Add the runs' starts that Temporal does not list any more. Such workflows are closed."""
+    starts = {start.workflow_id: start for start in listed}
     for run in runs:
         nominal = nominal_time(run.workflow_id)
+        # another schedule's workflow ids may begin with the same text
         if nominal is not None and run.workflow_id == occurrence_id(schedule_id, nominal):
             closed_at = run.finished_at or run.created_at
             start = Start(run.workflow_id, run.first_execution, nominal, run.created_at, closed_at)
@@ -48,11 +52,14 @@ def with_runs(known: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id:
     return list(starts.values())
 
 
-def _of_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]:
-    """Return the starts by workflow id. Executions with the same id, continued or by a backfill, are one start."""
+def _starts_in_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]:
+    """Return the starts by workflow id.
+
+    Executions with the same id are one start: they continue one another, or a backfill started the occurrence again.
+    """
     starts: dict[str, Start] = {}
     for execution in sorted(executions, key=lambda execution: execution.start_time):
-        nominal = execution.typed_search_attributes.get(NOMINAL)
+        nominal = execution.typed_search_attributes.get(NOMINAL_TIME)
         if nominal is None:
             continue
         if execution.id in starts:
@@ -68,7 +75,8 @@ def _of_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]:
     return starts
 
 
-def _of_schedule(description: ScheduleDescription) -> Iterable[Start]:
+def _starts_in_description(description: ScheduleDescription) -> Iterable[Start]:
+    """Yield the last ten starts from the schedule's own record."""
     open_ids = {getattr(action, "workflow_id", "") for action in description.info.running_actions}
     for result in description.info.recent_actions:
         workflow_id = getattr(result.action, "workflow_id", "")
@@ -79,6 +87,6 @@ def _of_schedule(description: ScheduleDescription) -> Iterable[Start]:
                 first_execution=getattr(result.action, "first_execution_run_id", ""),
                 nominal=nominal,
                 started_at=result.started_at,
-                # the close time is unknown; the start time in its place makes the workflow block no occurrence
+                # The close time is unknown. With the start time in its place, the closed workflow explains no skip.
                 closed_at=None if workflow_id in open_ids else result.started_at,
             )

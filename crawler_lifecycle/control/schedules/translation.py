@@ -1,4 +1,4 @@
-"""Translates schedules from our terms into Temporal's terms, and back."""
+"""Translates schedules between our contract models and the classes of Temporal's client."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,12 +10,12 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-FOREIGN_RULE = "calendar"  # shown for a rule by another tool, which has no cron line
+FOREIGN_RULE = "calendar"  # shown for a rule without a cron line, which only other tools make
 OVERLAPS = {
     Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
     Overlap.QUEUE: temporal.ScheduleOverlapPolicy.BUFFER_ONE,
     # A cancelled run is stopped and exported before the next run starts. With TERMINATE_OTHER the jobs of the earlier
-    # run would go on beside the jobs of the next run.
+    # run would go on beside the next run's jobs.
     Overlap.REPLACE: temporal.ScheduleOverlapPolicy.CANCEL_OTHER,
     Overlap.ALLOW: temporal.ScheduleOverlapPolicy.ALLOW_ALL,
 }
@@ -50,7 +50,7 @@ def _spec(request: ScheduleRequest) -> temporal.ScheduleSpec:
 
 
 def times_of(spec: temporal.ScheduleSpec) -> dict[str, Any]:
-    """Return the fields of a ScheduleSummary that say when occurrences are due."""
+    """Return the fields for a ScheduleSummary about due times."""
     interval = spec.intervals[0] if spec.intervals else None
     return {
         "cron": [calendar.comment or FOREIGN_RULE for calendar in spec.calendars],
@@ -62,8 +62,8 @@ def times_of(spec: temporal.ScheduleSpec) -> dict[str, Any]:
 
 
 def overlap_of(policy: temporal.SchedulePolicy) -> Overlap | None:
-    """Return our word for the policy; None: another tool chose a policy without a word of ours."""
-    return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
+    """Return our rule for the policy; None: another tool chose a policy for which we have no rule."""
+    return next((overlap for overlap, temporal_policy in OVERLAPS.items() if temporal_policy is policy.overlap), None)
 
 
 def jitter_of(schedule: temporal.Schedule) -> timedelta:
@@ -76,25 +76,21 @@ def window_of(schedule: temporal.Schedule) -> timedelta:
 
 
 def has_rules_of(schedule: temporal.Schedule, request: ScheduleRequest) -> bool:
-    """Return whether the schedule has the rules of the request already."""
-    rules = times_of(schedule.spec)
+    """Return whether the schedule has the times, overlap rule, window and run of the request already."""
+    times = times_of(schedule.spec)
     return (
-        rules == request.model_dump(include=set(rules))
+        times == request.model_dump(include=set(times))
         and overlap_of(schedule.policy) is request.overlap
-        and schedule.policy.catchup_window == timedelta(seconds=request.window_seconds)
-        and run_of(action_of(schedule)) == request.run
+        and window_of(schedule) == timedelta(seconds=request.window_seconds)
+        and run_request_of(schedule) == request.run
     )
 
 
-def action_of(schedule: temporal.Schedule) -> temporal.ScheduleActionStartWorkflow:
-    """Return the action, which is always a start in our schedules."""
-    assert isinstance(schedule.action, temporal.ScheduleActionStartWorkflow)
-    return schedule.action
-
-
-def run_of(action: temporal.ScheduleActionStartWorkflow) -> RunRequest | None:
-    """Return the stored request; None if the request is not acceptable: the workflows then say the reason."""
-    data = getattr(action.args[0], "data", b"") if action.args else b""  # a payload, which is not decoded yet
+def run_request_of(schedule: temporal.Schedule) -> RunRequest | None:
+    """Return the request in the action of our schedule; None: the request is not valid, and its workflows fail."""
+    assert isinstance(schedule.action, temporal.ScheduleActionStartWorkflow), "our schedules only start workflows"
+    arguments = schedule.action.args
+    data = getattr(arguments[0], "data", b"") if arguments else b""  # a payload, which is not decoded yet
     try:
         return RunRequest.model_validate_json(data)
     except ValidationError:
@@ -112,6 +108,7 @@ def counts_of(description: temporal.ScheduleDescription) -> ScheduleCounts:
 
 
 def starts_our_runs(description: temporal.ScheduleDescription, task_queue: str) -> bool:
+    """Return whether the schedule starts workflows of runs on our task queue."""
     action = description.schedule.action
     return (
         isinstance(action, temporal.ScheduleActionStartWorkflow)
@@ -121,11 +118,13 @@ def starts_our_runs(description: temporal.ScheduleDescription, task_queue: str) 
 
 
 def lists_our_runs(listed: temporal.ScheduleListDescription) -> bool:
+    """Return whether the schedule starts workflows of runs. The list does not have the task queue."""
     action = listed.schedule.action if listed.schedule else None
     return isinstance(action, temporal.ScheduleListActionStartWorkflow) and action.workflow == RUN_WORKFLOW
 
 
 def occurrence_id(schedule_id: str, nominal: datetime) -> str:
+    """Return the workflow id for the occurrence with the due time `nominal`, as Temporal makes the id."""
     return f"{_workflow_id(schedule_id)}-{nominal.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -134,7 +133,7 @@ def _workflow_id(schedule_id: str) -> str:
 
 
 def nominal_time(workflow_id: str) -> datetime | None:
-    """Return the time that Temporal has added to the workflow id, to the second."""
+    """Return the due time at the end of the workflow id, to the second and without jitter; None: there is no time."""
     try:
         return datetime.strptime(workflow_id[-20:], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:

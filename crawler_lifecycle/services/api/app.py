@@ -16,18 +16,18 @@ from crawler_lifecycle.services.api.caller_check import ApiCallerCheck
 from crawler_lifecycle.services.api.document import COMMON, DESCRIPTION
 from crawler_lifecycle.services.api.metrics import RequestCounting
 from crawler_lifecycle.services.api.middleware import EntityTags, NormalizedRequests
-from crawler_lifecycle.services.api.page_files import files, page_router
-from crawler_lifecycle.services.api.parameters import method_not_allowed, refuse_unknown_parameters
+from crawler_lifecycle.services.api.page_files import files_by_path, page_router
+from crawler_lifecycle.services.api.refusals import answer_wrong_method, refuse_unknown_parameters
 from crawler_lifecycle.services.api.state import READING, ApiState, CurrentApi
 from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.services.applications import Health, new_app
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate
-from crawler_lifecycle.services.problems import Health, new_app
 from crawler_lifecycle.settings import Settings
 
-HEALTH = ("/healthz", "/readyz")
-READY_SECONDS = 5.0
+HEALTH_PATHS = ("/healthz", "/readyz")
+READINESS_SECONDS = 5.0  # time limit for the answers of database and Temporal together
 
 health_router = APIRouter(tags=["health"])
 
@@ -41,23 +41,23 @@ async def healthz() -> Health:
 @health_router.get("/readyz", responses={503: COMMON[503]})
 async def readyz(api: CurrentApi) -> Health:
     """Database and Temporal answer, or did a moment ago. Needs no token."""
-    with api.public_problems.shown():
+    with api.public_problems.hide_paths():
         await api.readiness.require(lambda: _require_answers(api))
     return Health(status="ready")
 
 
 async def _require_answers(api: ApiState) -> None:
     try:
-        async with asyncio.timeout(READY_SECONDS):
+        async with asyncio.timeout(READINESS_SECONDS):
             await api.control.context.database(lambda store: store.records.installation())
             await api.control.engine.ping()
     except TimeoutError as error:
-        raise TemporaryError(f"database and Temporal did not answer in {READY_SECONDS:.0f} s") from error
+        raise TemporaryError(f"database and Temporal did not answer in {READINESS_SECONDS:.0f} s") from error
 
 
 @health_router.get("/metrics", include_in_schema=False, dependencies=READING)
 async def metrics(api: CurrentApi) -> Response:
-    api.metrics.streams.set(api.streams.open)
+    api.metrics.streams.set(api.streams.open_count)
     api.metrics.disk_problem.set(api.disks.has_problem)
     return Response(api.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
@@ -70,16 +70,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def make_app(control: Control, settings: Settings) -> FastAPI:
-    app = _routes()
+    app = _app_with_endpoints()
     disks = DiskWatch(settings.local_folders)
-    api = app.state.api = ApiState(control, settings.api, Tokens(settings.tokens_file), disks=disks)
+    api = ApiState(control, settings.api, Tokens(settings.tokens_file), disks=disks)
+    app.state.api = api
     app.include_router(page_router())
     check = ApiCallerCheck(api.tokens, settings.api.requests_per_second)
-    open_paths = {*HEALTH, *files()}
-    # a request passes the middleware from the last line of this function to the first
+    open_paths = {*HEALTH_PATHS, *files_by_path()}
+    # a request passes the middleware in reverse: first the middleware that is added last, and at the end the gate
     app.add_middleware(Gate, check_caller=check, open_paths=open_paths, largest_body=settings.api.largest_body)
-    if origins := [origin.strip() for origin in settings.api.origins.split(",") if origin.strip()]:
-        app.add_middleware(  # before the gate: a browser asks for permission without the token
+    origins = [origin.strip() for origin in settings.api.origins.split(",") if origin.strip()]
+    if origins:  # a request passes CORS before the gate, since a browser asks for permission without the token
+        app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,
             expose_headers=["ETag", "Location", "Retry-After", "X-Archive-SHA256"],
@@ -94,13 +96,13 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
 
 
 def openapi_document() -> dict[str, object]:
-    return _routes().openapi()
+    return _app_with_endpoints().openapi()
 
 
-def _routes() -> FastAPI:
+def _app_with_endpoints() -> FastAPI:
     app = new_app("Crawler lifecycle", DESCRIPTION, _lifespan)
-    app.add_exception_handler(405, method_not_allowed)
-    for router in (runs, archives, commands, schedules, audits, streams):
-        app.include_router(router.router, dependencies=[Depends(refuse_unknown_parameters)], responses=COMMON)
+    app.add_exception_handler(405, answer_wrong_method)
+    for module in (runs, archives, commands, schedules, audits, streams):
+        app.include_router(module.router, dependencies=[Depends(refuse_unknown_parameters)], responses=COMMON)
     app.include_router(health_router)
     return app

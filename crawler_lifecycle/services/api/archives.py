@@ -13,7 +13,7 @@ from crawler_lifecycle.services.api.document import ARCHIVE, NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.state import READING, CurrentApi, Run
 from crawler_lifecycle.services.problems import problem, problems
 
-CHECKSUM = "X-Archive-SHA256"
+CHECKSUM_HEADER = "X-Archive-SHA256"
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 
@@ -38,48 +38,48 @@ async def archive(
         int | None, Query(ge=1, le=10**9, description="number of the end, for a reopened run; default: the last end")
     ] = None,
 ) -> Response:
-    """Send the zip of a run's files, also in ranges. An archive in a bucket is a redirect to an address signed for some
-    minutes, which needs no token.
+    """Send the zip of a run's files, also in ranges. For an archive in a bucket the answer is a redirect to an address
+    that is signed for some minutes and needs no token.
     """
     run_archive = await api.archive_readers.run(api.control.runs.archive, run, end)
-    return _redirect(run_archive) if run_archive.stored.url is not None else _file(run_archive)
+    return _redirect_to_bucket(run_archive) if run_archive.stored.url is not None else _file_response(run_archive)
 
 
-def _redirect(run_archive: RunArchive) -> Response:
+def _redirect_to_bucket(run_archive: RunArchive) -> Response:
     return RedirectResponse(
-        str(run_archive.stored.url), 307, headers=_checksum(run_archive) | {"Cache-Control": "no-store"}
+        str(run_archive.stored.url), 307, headers=_checksum_header(run_archive) | {"Cache-Control": "no-store"}
     )
 
 
-def _file(run_archive: RunArchive) -> Response:
+def _file_response(run_archive: RunArchive) -> Response:
     assert run_archive.stored.path is not None, "an archive is a file or an address"
-    tag = {"ETag": f'"{run_archive.sha256}"'} if run_archive.sha256 else {}
-    headers = _checksum(run_archive) | tag | {"Cache-Control": "private, no-cache"}
+    etag = {"ETag": f'"{run_archive.sha256}"'} if run_archive.sha256 else {}
+    headers = _checksum_header(run_archive) | etag | {"Cache-Control": "private, no-cache"}
     return ArchiveFile(
         run_archive.stored.path, headers=headers, media_type="application/zip", filename=run_archive.stored.name
     )
 
 
 class ArchiveFile(FileResponse):
-    """A file sent in ranges. A refusal is a problem, as at every other endpoint."""
+    """A file sent in ranges. The framework refuses a wrong range in plain text; this class sends a problem instead."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusals = list[Message]()
+        refusal = list[Message]()  # the messages of an error response, which are not sent
 
-        async def sent(message: Message) -> None:
-            if refusals or message.get("status", 200) >= HTTPStatus.BAD_REQUEST:
-                refusals.append(message)
+        async def send_file(message: Message) -> None:
+            if refusal or message.get("status", 200) >= HTTPStatus.BAD_REQUEST:
+                refusal.append(message)
             else:
                 await send(message)
 
-        await super().__call__(scope, receive, sent)
-        if refusals:
-            size = Headers(raw=refusals[0]["headers"]).get("content-range")
-            headers = {"Content-Range": size} if size else None
-            await problem(refusals[0]["status"], "expected one or more ranges of bytes", "Range", headers)(
-                scope, receive, send
-            )
+        await super().__call__(scope, receive, send_file)
+        if refusal:
+            start = refusal[0]
+            content_range = Headers(raw=start["headers"]).get("content-range")  # has the size of the file
+            headers = {"Content-Range": content_range} if content_range else None
+            response = problem(start["status"], "expected one or more ranges of bytes", "Range", headers)
+            await response(scope, receive, send)
 
 
-def _checksum(run_archive: RunArchive) -> dict[str, str]:
-    return {CHECKSUM: run_archive.sha256} if run_archive.sha256 else {}
+def _checksum_header(run_archive: RunArchive) -> dict[str, str]:
+    return {CHECKSUM_HEADER: run_archive.sha256} if run_archive.sha256 else {}

@@ -7,30 +7,39 @@ from fastapi import APIRouter, Path, Query, Response
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audits import AuditStarted
-from crawler_lifecycle.services.api.document import AUDITING, NOT_ACCEPTABLE, TOO_LARGE
+from crawler_lifecycle.services.api.document import AUDIT_BODY, NOT_ACCEPTABLE, TOO_LARGE
 from crawler_lifecycle.services.api.messages import RequestBody
 from crawler_lifecycle.services.api.state import OPERATING, READING, CurrentApi
 from crawler_lifecycle.services.problems import Responses, problems
 
-ID = "crawler-audit-0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10-9f1b7d0a6f0b"
-AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:02Z"
-UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
-FINDING = {"kind": "unsupervised", "subject": UID, "run_id": 42, "run_uid": UID, "evidence": None, "problem": None,
-         "message": "it is PROCESSING, and its workflow has terminated at 2026-11-20T08:51:00Z"}  # fmt: skip
-DONE = {"action": "its workflow was started again"}
+# examples for the OpenAPI document
+AUDIT_ID = "crawler-audit-0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10-9f1b7d0a6f0b"
+BEGAN_AT, FINISHED_AT = "2026-11-20T09:00:00Z", "2026-11-20T09:00:02Z"
+RUN_UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
+FINDING = {
+    "kind": "unsupervised", "subject": RUN_UID, "run_id": 42, "run_uid": RUN_UID, "evidence": None, "problem": None,
+    "message": "it is PROCESSING, and its workflow has terminated at 2026-11-20T08:51:00Z",
+}  # fmt: skip
+REPAIR = {"action": "its workflow was started again"}
 PARTS = {"runs": {"examined": 310, "found": {"unsupervised": 1}, "acted": 1, "unknown": 0, "problem": None}}
-KEPT = FINDING | DONE | {"first_seen_at": AT, "last_seen_at": AT, "closed_at": None, "acted_at": AT, "acts": 1}
-EXECUTION = "019a9f5e-1f0a-7c3e-9b1d-2f4c6a8e0b12"
+FINDING_RECORD = (
+    FINDING
+    | REPAIR
+    | {"first_seen_at": BEGAN_AT, "last_seen_at": BEGAN_AT, "closed_at": None, "acted_at": BEGAN_AT, "acts": 1}
+)
+AUDIT_UID = "019a9f5e-1f0a-7c3e-9b1d-2f4c6a8e0b12"
 OVERVIEW = {
-    "audits": [{"audit_uid": EXECUTION, "began_at": AT, "finished_at": LATER, "complete": True, "parts": PARTS}],
-    "last_complete_at": LATER,
+    "audits": [
+        {"audit_uid": AUDIT_UID, "began_at": BEGAN_AT, "finished_at": FINISHED_AT, "complete": True, "parts": PARTS}
+    ],
+    "last_complete_at": FINISHED_AT,
     "open": {"unsupervised": 1},
-    "findings": [KEPT],
+    "findings": [FINDING_RECORD],
 }
 REPORT = {
-    "audit": {"audit_uid": EXECUTION, "began_at": AT, "repair": True, "remove_unknown_jobs": False},
+    "audit": {"audit_uid": AUDIT_UID, "began_at": BEGAN_AT, "repair": True, "remove_unknown_jobs": False},
     "parts": PARTS,
-    "findings": [FINDING | DONE],
+    "findings": [FINDING | REPAIR],
 }
 
 router = APIRouter(prefix="/v1", tags=["auditing"])
@@ -50,7 +59,7 @@ class AuditResult(Message):
     report: AuditReport | None
 
 
-DRY_RUN = AuditBody()
+DRY_RUN = AuditBody()  # for a request without a body
 
 
 @router.get("/audits", dependencies=READING, responses=_example(OVERVIEW) | problems(_422=NOT_ACCEPTABLE))
@@ -65,10 +74,11 @@ def audits(
     "/audits",
     status_code=202,
     dependencies=OPERATING,
-    responses=_example({"audit": ID}, 202, "The audit is under way.") | problems(_413=TOO_LARGE, _422=NOT_ACCEPTABLE),
+    responses=_example({"audit": AUDIT_ID}, 202, "The audit is under way.")
+    | problems(_413=TOO_LARGE, _422=NOT_ACCEPTABLE),
 )
 async def start_audit(
-    api: CurrentApi, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN
+    api: CurrentApi, response: Response, body: Annotated[AuditBody, AUDIT_BODY] = DRY_RUN
 ) -> AuditStarted:
     """Compare database, Temporal and cluster now. Without `repair` the audit is a dry run."""
     started = await api.control.audits.start(body)

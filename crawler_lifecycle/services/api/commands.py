@@ -1,16 +1,17 @@
-"""Endpoints for commands: start, stop, resume and export runs."""
+"""Endpoints for commands: start and stop runs, add tasks, resume and export runs."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refusals_as_bad_input
-from crawler_lifecycle.control.runs import Resumed, Started, Stopping
+from crawler_lifecycle.control.runs import Resumed, Started
+from crawler_lifecycle.control.stops import Stopping
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi, Run
-from crawler_lifecycle.services.problems import problem, problems, result_unknown
+from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
 DOOR = "api"
 KEY = Header(
@@ -20,10 +21,10 @@ KEY = Header(
     pattern=r"^[!-~]+$",
     description="chosen by the client: repeated requests with the same key act once",
 )
-Key = Annotated[str | None, KEY]
-NeededKey = Annotated[str, KEY]
+OptionalKey = Annotated[str | None, KEY]
+RequiredKey = Annotated[str, KEY]
 
-STOP, RESUME = messages.StopBody(), messages.ResumeBody()  # for a request without a body
+DEFAULT_STOP, DEFAULT_RESUME = messages.StopBody(), messages.ResumeBody()  # for a request without a body
 router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
 
 
@@ -42,30 +43,31 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
 async def start(
     api: CurrentApi,
     caller: Caller,
-    body: Annotated[messages.StartRequest, docs.STARTING],
+    body: Annotated[messages.StartRequest, docs.START_BODY],
     response: Response,
-    key: Key = None,
+    key: OptionalKey = None,
 ) -> Started | Response:
     """Start a run. The answer comes as soon as the run is on record. Without an answer, repeat with the same key.
     Two requests without a key make two runs. If a run is accepted but not made yet, the 503 names its workflow.
     """
     try:
-        started = await api.control.runs.start(_request(body, caller.name), key)
+        started = await api.control.runs.start(_run_request(body, caller.name), key)
     except Conflict as error:
         return problem(409, error.message, "Idempotency-Key")
     except TemporaryError as error:
-        if key is not None:
+        if key is not None:  # the client may repeat the request, as the header Retry-After says
             raise
-        return result_unknown(error)
+        return problem_with_unknown_result(error)
     response.status_code = 201 if started.created else 200
     response.headers["Location"] = f"/v1/runs/{started.run_id}"
     return started
 
 
-def _request(body: messages.StartRequest, caller: str) -> RunRequest:
-    given = body.model_dump(exclude_unset=True)
+def _run_request(body: messages.StartRequest, caller: str) -> RunRequest:
+    """Return the request for the run; the token's name is the default for `requested_by`."""
+    fields = body.model_dump(exclude_unset=True)
     with refusals_as_bad_input():
-        return RunRequest(**given | {"trigger": body.trigger, "requested_by": body.requested_by or caller})
+        return RunRequest(**fields | {"trigger": body.trigger, "requested_by": body.requested_by or caller})
 
 
 @router.post(
@@ -75,7 +77,7 @@ def _request(body: messages.StartRequest, caller: str) -> RunRequest:
     | problems(_404=docs.NO_RUN, _409="The run is over.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
 )
 async def stop(
-    api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, docs.STOPPING] = STOP
+    api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, docs.STOP_BODY] = DEFAULT_STOP
 ) -> Stopping:
     """Stop a run, by force if requested. The run's timeline tells when the stop is proved.
 
@@ -102,8 +104,8 @@ def add_tasks(
     api: CurrentApi,
     caller: Caller,
     run: Run,
-    body: Annotated[messages.MoreTasks, docs.ADDING],
-    key: NeededKey,
+    body: Annotated[messages.MoreTasks, docs.ADD_TASKS_BODY],
+    key: RequiredKey,
     response: Response,
 ) -> messages.TasksAdded:
     """Add tasks to a run under way. Requests with the same key add the tasks once."""
@@ -118,7 +120,9 @@ def add_tasks(
     responses=docs.RESUMED
     | problems(_404=docs.NO_RUN, _409="There is nothing to resume.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
 )
-async def resume(api: CurrentApi, run: Run, body: Annotated[messages.ResumeBody, docs.RESUMING] = RESUME) -> Resumed:
+async def resume(
+    api: CurrentApi, run: Run, body: Annotated[messages.ResumeBody, docs.RESUME_BODY] = DEFAULT_RESUME
+) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
     return await api.control.runs.resume(run, reopen=body.reopen)
 

@@ -1,7 +1,7 @@
 """HTTP connections with time limits for all bytes awaited from a client.
 
 uvicorn itself limits only the pause between two requests. A request head or body without an end, or an answer never
-read by the client, would hold a connection, and a stream's place, for ever.
+read by the client, would hold a connection for ever, and for a live stream also one of the limited slots.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-SENDING = (h11.IDLE, h11.SEND_BODY)  # states in which the client has to send: a request's head, then its body
+CLIENT_HAS_TO_SEND = (h11.IDLE, h11.SEND_BODY)  # states of a client that has to send the head, or the body
 
 
 class TimeLimitedProtocol(H11Protocol):
@@ -30,9 +30,10 @@ class TimeLimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # otherwise a short unread answer would stay unnoticed
+        # without this limit, `pause_writing` would not be called for a short answer that the client does not read
+        transport.set_write_buffer_limits(high=0)
         self.app_state = {**self.app_state, "abort": transport.abort}  # for a stream whose token is revoked
-        self._turn: tuple[object, object] | None = None  # the client's state and the request, to notice a change
+        self._awaited: tuple[object, object] | None = None  # the client's state and the request of the running time
         self._send_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._limit_sending()
@@ -59,37 +60,39 @@ class TimeLimitedProtocol(H11Protocol):
         _cancel(self._read_timer)
 
     def _limit_sending(self) -> None:
-        """Start the time anew for every head and every body, and not for their pieces."""
-        turn = (self.conn.their_state, self.cycle)
-        if turn != self._turn:
+        """Start the time anew for every head and every body. A piece of a head or body does not change the time."""
+        awaited = (self.conn.their_state, self.cycle)
+        if awaited != self._awaited:
             _cancel(self._send_timer)
-            self._turn = turn
-            if self.conn.their_state in SENDING:
+            self._awaited = awaited
+            if self.conn.their_state in CLIENT_HAS_TO_SEND:
                 self._send_timer = self.loop.call_later(self.client_seconds, self.transport.abort)
 
     def _limit_reading(self) -> None:
-        self._read_timer = self.loop.call_later(self.client_seconds, self._abort_without_progress, self._unread())
+        """Start the time in which the client has to read a part of the unread bytes."""
+        self._read_timer = self.loop.call_later(self.client_seconds, self._abort_without_progress, self._count_unread())
 
     def _abort_without_progress(self, unread_before: int) -> None:
-        if self._unread() < unread_before:
+        if self._count_unread() < unread_before:
             self._limit_reading()
         else:
             self.transport.abort()
 
-    def _unread(self) -> int:
-        """Return how many bytes the client has still to read. The kernel's buffer counts, too: a slow client may read
-        from there for long, while the bytes here stay the same.
+    def _count_unread(self) -> int:
+        """Return the number of bytes that the client has still to read, in the buffers of this process and the kernel.
+
+        A slow client may empty the kernel's buffer for long, while the buffer of this process stays the same.
         """
         queued = bytearray(4)
-        with suppress(OSError):  # without this system call, only the bytes here are known
+        with suppress(OSError):  # without this system call, only the buffer of this process counts
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
         return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
 
 def server_config(app: FastAPI, **options: Any) -> uvicorn.Config:
     """Return the configuration for uvicorn: this protocol, and no websockets, since upgrades would bypass limits."""
-    seconds = {"client_seconds": app.state.api.settings.client_seconds}
-    protocol = type("Protocol", (TimeLimitedProtocol,), seconds)
+    class_attributes = {"client_seconds": app.state.api.settings.client_seconds}
+    protocol = type("Protocol", (TimeLimitedProtocol,), class_attributes)  # uvicorn takes a class, not an object
     return uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, **options)
 
 

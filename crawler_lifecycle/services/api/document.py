@@ -1,4 +1,4 @@
-"""Examples and descriptions for the API's OpenAPI document."""
+"""Examples and descriptions for the API's OpenAPI document; the endpoints' modules take their examples from here."""
 
 from fastapi import Body
 
@@ -17,29 +17,33 @@ Start, watch and stop runs of crawlers, and start runs by the clock.
 - **Times** are in UTC.
 - **Parameters** that an endpoint does not have, and repeated parameters, are refused with 422.
 """
+
+# descriptions of error responses
 NO_RUN = "There is no such run."
 NO_SCHEDULE = "There is no such schedule."
 NOT_ACCEPTABLE = "The request is not acceptable: `field` names the part."
 TOO_LARGE = "The body is too large."
+
+# values in examples
 UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
 AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:07.250000Z"
 WORKFLOW = "crawl-key-0f3c1d5a9b7e4c2d8a6f5e4d3c2b1a09"
 EXECUTION = "019a9f5e-1f0a-7c3e-9b1d-2f4c6a8e0b12"
-SUMMARY = {
+RUN_SUMMARY = {
     "run_id": 42, "run_uid": UID, "crawler": "bookshop", "trigger": "api", "cluster": "default",
     "status": "PROCESSING", "reason": None, "intent": "RUN", "tasks": {"RUNNING": 3, "SUCCEEDED": 1},
     "created_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None, "waiting_since": None,
     "waiting_message": None, "changed_at": LATER,
 }  # fmt: skip
 REQUEST = {"crawler": "bookshop", "arguments": {"site": "https://books.example"}, "tasks": 4}
-RECORD = SUMMARY | {
+RUN_RECORD = RUN_SUMMARY | {
     "installation": "0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10", "epoch": 1, "workflow_id": WORKFLOW,
     "first_execution_run_id": EXECUTION, "begun_at": AT, "end_number": 0, "export_state": None, "request": REQUEST,
     "entry": {"name": "bookshop", "command": ["python", "/opt/crawlers/bookshop_spider.py"], "processes": 4},
     "last_look_at": LATER, "look_problem": None, "next_look_at": "2026-11-20T09:01:07Z", "nudge_sent": 2,
     "nudge_acknowledged": 2,
 }  # fmt: skip
-LINE = {
+TASK_LINE = {
     "task": 2, "attempt": 1, "status": "FAILED", "cause": None, "cause_since": None, "reason": "exit_code",
     "exit_code": 3, "message": None, "node": "node-7", "restarts": 0, "queued_at": AT, "deployed_at": LATER,
     "started_at": LATER, "finished_at": "2026-11-20T09:02:11Z",
@@ -48,18 +52,17 @@ NOTICE = {
     "notice_id": "5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11", "kind": "started", "run_id": 42, "run_uid": UID,
     "crawler": "bookshop", "status": "PROCESSING", "reason": None, "tasks": {"RUNNING": 1, "QUEUED": 3}, "at": LATER,
 }  # fmt: skip
-CREATED = {"at": AT, "event": "created", "message": "api run of bookshop, 4 tasks", "actor": "shop-backend"}
+CREATION = {"at": AT, "event": "created", "message": "api run of bookshop, 4 tasks", "actor": "shop-backend"}
 EXPORT = {
     "event_id": "8d3a0d5e-4a52-5f0f-8f52-0c3f9a1b7c6d", "kind": "files_ready", "state": "done",
     "location": "s3://crawls/" + UID + ".zip", "problem": None, "created_at": LATER, "finished_at": LATER,
 }  # fmt: skip
-
-
-LOCATION = {"Location": {"description": "path of the new resource", "schema": {"type": "string"}}}
+LOCATION_HEADER = {"Location": {"description": "path of the new resource", "schema": {"type": "string"}}}
 
 
 def _example(value: object, status: int = 200, description: str = "Done.") -> Responses:
-    headers = {"headers": LOCATION} if status == 201 else {}
+    """Return a response with an example. A response 201 also has the header Location."""
+    headers = {"headers": LOCATION_HEADER} if status == 201 else {}
     return {status: {"description": description, "content": {"application/json": {"example": value}}} | headers}
 
 
@@ -68,13 +71,14 @@ def _stream_example(example: str) -> Responses:
     return {200: {"description": "Server-sent events.", "content": {"text/event-stream": text}}}
 
 
-ME = _example({"name": "shop-backend", "scopes": ["operate", "read"]})
+# responses of the endpoints, by status
+TOKEN = _example({"name": "shop-backend", "scopes": ["operate", "read"]})
 CRAWLERS = _example({"crawlers": ["bookshop", "sleeper"]})
-PAGE = _example({"runs": [SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
-VIEW = _example({"run": RECORD, "log": [CREATED], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]})
-TASKS = _example({"tasks": [LINE], "total": 4, "next": 3})
-JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
-TASK = _example(LINE | JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
+RUN_PAGE = _example({"runs": [RUN_SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
+RUN_VIEW = _example({"run": RUN_RECORD, "log": [CREATION], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]})
+TASKS = _example({"tasks": [TASK_LINE], "total": 4, "next": 3})
+_JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
+TASK = _example(TASK_LINE | _JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
 RUN = {"run_id": 42, "run_uid": UID}
 STARTED = {"workflow_id": WORKFLOW, "first_execution_run_id": EXECUTION, **RUN}
 RUN_STARTED = _example(STARTED | {"created": True}, 201, "The run is on record.") | _example(
@@ -82,7 +86,7 @@ RUN_STARTED = _example(STARTED | {"created": True}, 201, "The run is on record."
 )
 STOPPED = _example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The stop is on record.")
 TASKS_ADDED = _example({"first": 4, "count": 2}, 201, "The tasks are queued.")
-RESUMED = _example({"run": RECORD, "started": True}, 202, "The run's workflow goes on.")
+RESUMED = _example({"run": RUN_RECORD, "started": True}, 202, "The run's workflow goes on.")
 EXPORTED = _example({"exports": [EXPORT]})
 _CHECKSUM = {
     "X-Archive-SHA256": {
@@ -109,7 +113,7 @@ CHANGES = _stream_example(
     "id: 1763629207250000\n\n"
     'event: run\ndata: {"run_id":42,"status":"PROCESSING"}\nid: 1763629209000000\n\n'
 )
-RULE = {
+SCHEDULE_SUMMARY = {
     "schedule_id": "nightly", "crawler": "bookshop", "cron": ["0 3 * * *"], "every_seconds": None, "offset_seconds": 0,
     "time_zone": "Europe/Berlin", "jitter_seconds": 0, "paused": False, "next_at": ["2026-11-21T02:00:00Z"],
     "last_started_at": "2026-11-20T02:00:00Z",
@@ -119,9 +123,9 @@ OCCURRENCE = {
     "started_at": "2026-11-20T02:00:00Z", "workflow_id": "crawl-nightly-2026-11-20T02:00:00Z", "run_id": 42,
     "run_status": "COMPLETED",
 }  # fmt: skip
-SCHEDULES = _example({"schedules": [RULE]})
+SCHEDULES = _example({"schedules": [SCHEDULE_SUMMARY]})
 SCHEDULE = _example(
-    RULE
+    SCHEDULE_SUMMARY
     | {
         "run": REQUEST | {"trigger": "scheduled", "requested_by": "ann"}, "overlap": "skip",
         "missed_window_seconds": 3600, "created_at": AT, "note": "", "pauses": [], "open_workflows": [],
@@ -147,7 +151,9 @@ BACKFILLED = _example(
     "The runs are started.",
 )
 DELETED = _example({"schedule_id": "nightly", "deleted": True})
-SCHEDULING = Body(
+
+# bodies of requests
+SCHEDULE_BODY = Body(
     openapi_examples={
         "cron": {
             "summary": "Every night at three, in Berlin",
@@ -159,17 +165,17 @@ SCHEDULING = Body(
         },
     }
 )
-PAUSING = Body(
+PAUSE_BODY = Body(
     openapi_examples={
         "why": {"summary": "With a note", "value": {"reason": "the site is being rebuilt", "actor": "ann"}}
     }
 )
-BACKFILLING = Body(
+BACKFILL_BODY = Body(
     openapi_examples={
         "two days": {"summary": "Two days", "value": {"since": "2026-11-16T00:00:00Z", "until": "2026-11-18T00:00:00Z"}}
     }
 )
-STARTING = Body(
+START_BODY = Body(
     openapi_examples={
         "a run": {"summary": "A run of four tasks", "value": REQUEST | {"requested_by": "ann"}},
         "limits": {
@@ -178,25 +184,27 @@ STARTING = Body(
         },
     }
 )
-ADDING = Body(openapi_examples={"two": {"summary": "Two tasks more", "value": {"count": 2}}})
-RESUMING = Body(
+ADD_TASKS_BODY = Body(openapi_examples={"two": {"summary": "Two tasks more", "value": {"count": 2}}})
+RESUME_BODY = Body(
     openapi_examples={
         "resume": {"summary": "Go on", "value": {}},
         "reopen": {"summary": "Give the unfinished tasks of a FAILED run another attempt", "value": {"reopen": True}},
     }
 )
-AUDITING = Body(
+AUDIT_BODY = Body(
     openapi_examples={
         "dry run": {"summary": "Only report the disagreements", "value": {}},
         "repair": {"summary": "Mend the disagreements", "value": {"repair": True}},
     }
 )
-STOPPING = Body(
+STOP_BODY = Body(
     openapi_examples={
         "stop": {"summary": "Stop", "value": {"reason": "wrong site", "actor": "ann"}},
         "force": {"summary": "Do not wait for the grace period", "value": {"force": True}},
     }
 )
+
+# error responses of every endpoint that needs a token
 COMMON = problems(
     _401="No valid bearer token.",
     _403="The token lacks the scope.",

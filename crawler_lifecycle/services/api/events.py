@@ -10,20 +10,22 @@ from pydantic import BaseModel
 
 from crawler_lifecycle.services.api.state import ApiState
 
-PAUSE = timedelta(seconds=0.5)
-PAUSES_PER_COMMENT = 4  # silent pauses before a comment: for the page, 4.5 s of silence mean that the API is away
+PAUSE = timedelta(seconds=0.5)  # between two reads for a stream
+# a comment follows so many pauses without an event: the page takes 4.5 s of silence for an outage
+PAUSES_PER_COMMENT = 4
 COMMENT = b": still here\n\n"
 
 
 def event(kind: str, data: BaseModel | None = None, event_id: str | None = None) -> bytes:
+    """Return the bytes of an event. Without data the event carries `{}`; without an id the client keeps the last id."""
     lines = [f"event: {kind}", f"data: {data.model_dump_json() if data else '{}'}"]
     if event_id is not None:
         lines.append(f"id: {event_id}")
     return ("\n".join(lines) + "\n\n").encode()
 
 
-async def closes_within(api: ApiState, seconds: float = PAUSE.total_seconds()) -> bool:
-    """Wait for so many seconds, or until the process is about to end. Return whether the process is about to end."""
+async def wait_for_closing(api: ApiState, seconds: float = PAUSE.total_seconds()) -> bool:
+    """Wait until the process is about to end, at most for the seconds. Return whether the process is about to end."""
     try:
         async with asyncio.timeout(seconds):
             return await api.closing.wait()

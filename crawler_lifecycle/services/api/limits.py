@@ -1,7 +1,6 @@
-"""Limits a process's and a token's open live streams, and limits how often the API's readiness is checked.
+"""Limits the open live streams of a process and of a token, and how often the API's readiness is checked.
 
-Strangers may ask for readiness, which is checked at most once a second: their questions must not multiply the requests
-to database and Temporal.
+Strangers may ask for readiness. A check takes requests to database and Temporal, so a result is kept for a second.
 """
 
 import asyncio
@@ -16,30 +15,32 @@ from starlette.exceptions import HTTPException
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS
 
-VALID_SECONDS = 1.0  # of a check for readiness
+VALID_SECONDS = 1.0  # for so long, all callers get the result of the same check for readiness
 
 
 @dataclass
 class StreamSlots:
     """Open streams, counted by token. Without a limit for one token, a single client could take every slot."""
 
-    most: int
-    most_of_one: int
-    _open: Counter[str] = field(default_factory=Counter)
+    limit: int
+    limit_per_token: int
+    _open: Counter[str] = field(default_factory=Counter)  # by name of the token
 
     @property
-    def open(self) -> int:
+    def open_count(self) -> int:
         return self._open.total()
 
     def refuse_too_many(self, token: str) -> None:
-        if self.open >= self.most:
-            raise TemporaryError(f"{self.open} streams are open, which is all this process serves")
-        if self._open[token] >= self.most_of_one:
+        """Raise TemporaryError if the process has no free slot, and HTTPException if the token has no free slot."""
+        if self.open_count >= self.limit:
+            raise TemporaryError(f"{self.open_count} streams are open, which is all this process serves")
+        if self._open[token] >= self.limit_per_token:
             message = f"{self._open[token]} streams of the token {token} are open, which is all that one token may have"
             raise HTTPException(429, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
     @contextmanager
     def take(self, token: str) -> Iterator[None]:
+        """Take a slot during the block, or raise an error like `refuse_too_many`."""
         self.refuse_too_many(token)
         self._open[token] += 1
         try:
@@ -53,13 +54,13 @@ class Readiness:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._checking = asyncio.Lock()
+        self._lock = asyncio.Lock()  # concurrent callers wait for the same check
         self._valid_until = float("-inf")
         self._problem: LifecycleError | None = None
 
     async def require(self, check: Callable[[], Awaitable[None]]) -> None:
-        """Raise the problem of the last check, if any. Concurrent callers wait for the same check."""
-        async with self._checking:
+        """Check if the last result is not valid any more, and raise the problem of the last check, if any."""
+        async with self._lock:
             if self._clock() >= self._valid_until:
                 self._problem = await _problem_of(check)
                 self._valid_until = self._clock() + VALID_SECONDS

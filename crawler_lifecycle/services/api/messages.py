@@ -20,27 +20,27 @@ class RequestBody(Request):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_text(cls, given: Any) -> Any:
+    def _refuse_half_surrogates(cls, body: Any) -> Any:
         try:
-            json.dumps(given, ensure_ascii=False).encode()
+            json.dumps(body, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise PydanticCustomError("unicode", "contains half of a surrogate pair, which is no character") from error
         except TypeError as error:  # a body without a JSON media type stays bytes
             raise PydanticCustomError("json", "expected a JSON object, sent as application/json") from error
-        except RecursionError as error:  # deep nesting passes the reader, but not the writer
+        except RecursionError as error:  # deep nesting can be read, but not written
             raise PydanticCustomError("json", "is nested too deeply") from error
-        return given
+        return body
 
 
 class StartRequest(RequestBody, RunParameters):
     """Start a run of a crawler."""
 
-    model_config = Request.model_config  # else the last base's setting would win and ignore unknown fields
+    model_config = Request.model_config  # otherwise the setting of RunParameters would win and ignore unknown fields
     trigger: Trigger = Field(default=Trigger.API, strict=False, description="`api`, or `manual` if a person asked")
 
     @field_validator("trigger")
     @classmethod
-    def _is_not_a_schedule(cls, trigger: Trigger) -> Trigger:
+    def _refuse_scheduled(cls, trigger: Trigger) -> Trigger:
         if trigger is Trigger.SCHEDULED:
             raise ValueError("expected api or manual: scheduled runs are started by their schedule")
         return trigger
@@ -74,12 +74,12 @@ class TasksAdded(Message):
 class ScheduledRun(RequestBody, RunParameters):
     """Request for the run at every occurrence."""
 
-    model_config = Request.model_config  # as in StartRequest
+    model_config = Request.model_config  # refuses unknown fields, as in StartRequest
     trigger: Trigger = Field(default=Trigger.SCHEDULED, strict=False, description="always `scheduled`")
 
     @field_validator("trigger")
     @classmethod
-    def _is_by_the_clock(cls, trigger: Trigger) -> Trigger:
+    def _require_scheduled(cls, trigger: Trigger) -> Trigger:
         if trigger is not Trigger.SCHEDULED:
             raise ValueError("expected scheduled")
         return trigger
@@ -126,20 +126,20 @@ class CrawlerList(Message):
 
 class RunPage(Message):
     runs: list[RunSummary]
-    next: str | None = Field(description="cursor of the next page; none: this is the last")
+    next: str | None = Field(description="cursor of the next page; none: this is the last page")
 
 
 class RunView(RunOverview):
     """A run with timeline, exports and notices, without tasks."""
 
     main_task: TaskStatus | None = Field(description="status of task 0, whose main job starts the run")
-    notices: list[Notice] = Field(description="sent notices in order; of progress, only the last")
+    notices: list[Notice] = Field(description="sent notices in order; only the last notice of progress")
 
 
 class TaskPage(Message):
     tasks: list[TaskLine]
     total: int = Field(description="number of the run's tasks, or of its tasks with the requested status")
-    next: int | None = Field(description="number of the first task of the next page; none: this is the last")
+    next: int | None = Field(description="number of the first task of the next page; none: this is the last page")
 
 
 class LogPart(Message):

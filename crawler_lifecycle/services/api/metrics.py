@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}  # a client may invent methods without end
-NO_ROUTE = "none"  # refused before routing, or an unknown path
+METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}  # other methods, which a client may invent, share a label
+NO_ROUTE = "none"  # label of requests that were refused before routing or have an unknown path
 
 
 @dataclass
 class Metrics:
-    """A process's metrics."""
+    """The metrics of an API process."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
@@ -41,24 +41,24 @@ class RequestCounting:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        began, answered = time.monotonic(), False
+        began_at, is_answered = time.monotonic(), False
 
-        async def counted(message: Message) -> None:
-            nonlocal answered
+        async def send_and_count(message: Message) -> None:
+            nonlocal is_answered
             if message["type"] == "http.response.start":
-                answered = True
-                self._count(scope, message["status"], began)
+                is_answered = True
+                self._count(scope, message["status"], began_at)
             await send(message)
 
         try:
-            return await self._app(scope, receive, counted)
+            return await self._app(scope, receive, send_and_count)
         except Exception:  # for any exception, an outer layer of the framework answers 500
-            if not answered:
-                self._count(scope, 500, began)
+            if not is_answered:
+                self._count(scope, 500, began_at)
             raise
 
-    def _count(self, scope: Scope, status: int, began: float) -> None:
+    def _count(self, scope: Scope, status: int, began_at: float) -> None:
         route = getattr(scope.get("route"), "path", NO_ROUTE)
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._metrics.requests.labels(method, route, str(status)).inc()
-        self._metrics.seconds.observe(time.monotonic() - began)
+        self._metrics.seconds.observe(time.monotonic() - began_at)

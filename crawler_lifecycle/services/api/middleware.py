@@ -1,7 +1,7 @@
 """The API's middleware: a single form of request for the endpoints, and entity tags for their answers.
 
 HEAD becomes a GET without a body in the answer, and an absolute target such as `http://host/path` becomes its path.
-With an entity tag, a client with the current answer gets 304 instead of a repetition.
+An entity tag names an answer's content: a client that has the current answer already gets 304 without a body.
 """
 
 import hashlib
@@ -20,30 +20,32 @@ class EntityTags:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET":
             return await self._app(scope, receive, send)
-        known, held = Headers(scope=scope).get("if-none-match", ""), list[Message]()
+        known_tags = Headers(scope=scope).get("if-none-match", "")
+        pending_start = list[Message]()  # the start of the answer, until the body gives the tag
 
-        async def tagged(message: Message) -> None:
+        async def send_tagged(message: Message) -> None:
             if message["type"] == "http.response.start" and _may_be_tagged(message):
-                held.append(message)  # until the body is there
+                pending_start.append(message)
                 return
-            if held:
-                start = held.pop()
-                is_whole = not message.get("more_body", False)
-                if is_whole and _set_tag(start, message["body"], known):
+            if pending_start:
+                start = pending_start.pop()
+                is_whole_body = not message.get("more_body", False)
+                if is_whole_body and _set_tag(start, message["body"], known_tags):
                     message = {**message, "body": b""}
                 await send(start)
             await send(message)
 
-        return await self._app(scope, receive, tagged)
+        return await self._app(scope, receive, send_tagged)
 
 
 def _may_be_tagged(start: Message) -> bool:
+    """Return whether the answer is a success without an own tag and may be stored by the client."""
     headers = Headers(raw=start["headers"])
     return start["status"] == 200 and "etag" not in headers and headers.get("cache-control") != "no-store"
 
 
-def _set_tag(start: Message, body: bytes, known: str) -> bool:
-    """Tag the answer; make the answer a 304 and return True if the client has the body already.
+def _set_tag(start: Message, body: bytes, known_tags: str) -> bool:
+    """Tag the answer. Return whether the client has the body already; then the answer becomes a 304.
 
     The tag is weak, since a later layer may compress the body.
     """
@@ -51,7 +53,7 @@ def _set_tag(start: Message, body: bytes, known: str) -> bool:
     headers = MutableHeaders(raw=start["headers"])
     headers["ETag"] = tag
     headers.setdefault("Cache-Control", "private, no-cache")
-    is_known = known.strip() == "*" or tag in (tag_given.strip() for tag_given in known.split(","))
+    is_known = known_tags.strip() == "*" or tag in [known_tag.strip() for known_tag in known_tags.split(",")]
     if is_known:
         start["status"] = 304
         del headers["Content-Length"]
@@ -60,30 +62,32 @@ def _set_tag(start: Message, body: bytes, known: str) -> bool:
 
 
 class NormalizedRequests:
+    """Middleware that gives endpoints a GET for a HEAD, and a path for an absolute target."""
+
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        scope = _with_path(scope)
+        scope = _with_relative_target(scope)
         if scope["method"] != "HEAD":
             return await self._app(scope, receive, send)
-        return await self._app({**scope, "method": "GET"}, receive, _only_head(send))
+        return await self._app({**scope, "method": "GET"}, receive, _send_only_head(send))
 
 
-def _only_head(send: Send) -> Send:
-    """End the answer after its head, so that a stream ends at once, too."""
+def _send_only_head(send: Send) -> Send:
+    """Return a `send` that ends the answer after its head, so that a stream ends, too."""
 
-    async def head(message: Message) -> None:
+    async def send_head(message: Message) -> None:
         if message["type"] == "http.response.start":
             await send(message)
             await send({"type": "http.response.body", "body": b""})
 
-    return head
+    return send_head
 
 
-def _with_path(scope: Scope) -> Scope:
+def _with_relative_target(scope: Scope) -> Scope:
     """Accept a target such as `http://host/path`, which clients send to proxies and every server has to accept."""
     raw: bytes = scope["raw_path"] or b""
     if not raw.lower().startswith((b"http://", b"https://")):

@@ -6,13 +6,13 @@ from pathlib import Path
 from fastapi import APIRouter, Response
 
 FOLDER = Path(__file__).with_name("page")
-KINDS = {
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-HEADERS = {
+HEADERS = {  # the browser may load and connect to this server only, and no other site may embed the page
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'",
@@ -24,23 +24,23 @@ HEADERS = {
 }
 
 
-def files() -> dict[str, Path]:
-    """Return the files by URL path."""
-    routes = {f"/{path.name}": path for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
-    return {"/": FOLDER / "index.html", **routes}
+def files_by_path() -> dict[str, Path]:
+    """Return the page's files by the path of their URL."""
+    files = {f"/{path.name}": path for path in sorted(FOLDER.iterdir()) if path.suffix in MEDIA_TYPES}
+    return {"/": FOLDER / "index.html", **files}
 
 
 def page_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
-    for path, file in files().items():
-        router.add_api_route(path, _served(file), methods=["GET", "HEAD"], name=file.name + path)
+    for path, file in files_by_path().items():
+        router.add_api_route(path, _file_endpoint(file), methods=["GET", "HEAD"], name=file.name + path)
     return router
 
 
-def _served(file: Path) -> Callable[[], Response]:
-    content, kind = file.read_bytes(), KINDS[file.suffix]
+def _file_endpoint(file: Path) -> Callable[[], Response]:
+    content, media_type = file.read_bytes(), MEDIA_TYPES[file.suffix]
 
     def serve() -> Response:
-        return Response(content, media_type=kind, headers=HEADERS)
+        return Response(content, media_type=media_type, headers=HEADERS)
 
     return serve

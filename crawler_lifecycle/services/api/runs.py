@@ -9,17 +9,26 @@ from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, NOT_ACCEPTABLE, PAGE, TASK, TASKS, VIEW
-from crawler_lifecycle.services.api.parameters import cursor_to, place_in
+from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
+from crawler_lifecycle.services.api.document import (
+    CRAWLERS,
+    NO_RUN,
+    NOT_ACCEPTABLE,
+    RUN_PAGE,
+    RUN_VIEW,
+    TASK,
+    TASKS,
+    TOKEN,
+)
 from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.problems import problems
 
-LAST_TASK = 10**9  # above every task number, and within the database's integers
+LARGEST_TASK_NUMBER = 10**9  # above every task number, and within the database's integers
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 
 
-@router.get("/me", dependencies=[BEARER], responses=ME)
+@router.get("/me", dependencies=[BEARER], responses=TOKEN)
 def me(token: Caller) -> messages.Caller:
     """Return name and scopes of the token."""
     return messages.Caller(name=token.name, scopes=token.scopes)
@@ -32,7 +41,7 @@ async def crawlers(api: CurrentApi) -> messages.CrawlerList:
     return messages.CrawlerList(crawlers=names)
 
 
-@router.get("/runs", dependencies=READING, responses=PAGE | problems(_422=NOT_ACCEPTABLE))
+@router.get("/runs", dependencies=READING, responses=RUN_PAGE | problems(_422=NOT_ACCEPTABLE))
 def runs(
     api: CurrentApi,
     status: Annotated[RunStatus | None, Query(description="only runs with this status")] = None,
@@ -45,21 +54,22 @@ def runs(
     cursor: Annotated[str | None, Query(max_length=128, description="`next` of the previous page")] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
-    about = f"{api.control.context.store.records.installation()}:{status}:{crawler}:{search}"
-    before = place_in(cursor, about) if cursor is not None else None
-    listed = api.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
-    more = cursor_to(listed[limit - 1].run_id, about) if len(listed) > limit else None
-    return messages.RunPage(runs=list(listed[:limit]), next=more)
+    list_name = f"{api.control.context.store.records.installation()}:{status}:{crawler}:{search}"
+    before = read_cursor(cursor, list_name) if cursor is not None else None
+    summaries = api.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
+    has_next_page = len(summaries) > limit
+    next_cursor = make_cursor(summaries[limit - 1].run_id, list_name) if has_next_page else None
+    return messages.RunPage(runs=list(summaries[:limit]), next=next_cursor)
 
 
-@router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE))
+@router.get("/runs/{run}", dependencies=READING, responses=RUN_VIEW | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE))
 def run(api: CurrentApi, run: Run) -> messages.RunView:
     """Return a run with its status, its waiting cause and since when, its timeline, its exports and its notices."""
     overview = api.control.runs.overview(run)
-    number = overview.run.run_id
-    main = api.control.runs.tasks(number, limit=1)
-    notices = api.records.notices_of([number])
-    return messages.RunView(**dict(overview), main_task=main[0].status if main else None, notices=notices)
+    run_id = overview.run.run_id
+    first_tasks = api.control.runs.tasks(run_id, limit=1)
+    main_task = first_tasks[0].status if first_tasks else None
+    return messages.RunView(**dict(overview), main_task=main_task, notices=api.records.notices_of([run_id]))
 
 
 @router.get(
@@ -70,7 +80,7 @@ def run(api: CurrentApi, run: Run) -> messages.RunView:
 def tasks(
     api: CurrentApi,
     run: Run,
-    first: Annotated[int, Query(ge=0, le=LAST_TASK, description="number of the first task")] = 0,
+    first: Annotated[int, Query(ge=0, le=LARGEST_TASK_NUMBER, description="number of the first task")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
     status: Annotated[TaskStatus | None, Query(description="only tasks with this status")] = None,
 ) -> messages.TaskPage:
@@ -91,11 +101,12 @@ def tasks(
 )
 def task(api: CurrentApi, run: Run, task: int) -> TaskRecord:
     """Return a task with its evidence: message, last log lines, events."""
-    return one_task(api, run, task)
+    return find_task(api, run, task)
 
 
-def one_task(api: ApiState, run: int | str, number: int) -> TaskRecord:
-    rows = api.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
+def find_task(api: ApiState, run: int | str, number: int) -> TaskRecord:
+    """Return the task, or raise NotFound."""
+    rows = api.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LARGEST_TASK_NUMBER else ()
     if not rows or rows[0].task != number:
         raise NotFound(f"run {run} has no task {number}")
     return rows[0]

@@ -18,14 +18,14 @@ from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
-from crawler_lifecycle.services.problems import problem, problems, result_unknown
+from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
-Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
-NewName = Annotated[ScheduleId, Path(description="name of the schedule")]
+ScheduleName = Annotated[str, Path(max_length=1000, description="name of the schedule")]
+NewScheduleName = Annotated[ScheduleId, Path(description="name of the schedule")]
 OnlyNew = Annotated[
     str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if no schedule has this name")
 ]
-PAUSE = messages.PauseBody()  # for a request without a body
+NO_PAUSE_BODY = messages.PauseBody()  # for a request without a body
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
@@ -43,7 +43,7 @@ async def schedules(api: CurrentApi) -> messages.ScheduleList:
 )
 async def schedule(
     api: CurrentApi,
-    schedule: Name,
+    schedule: ScheduleName,
     occurrences: Annotated[int, Query(ge=0, le=500, description="number of latest occurrences")] = 10,
     before: Annotated[Moment | None, Query(description="only occurrences before this time, for the next page")] = None,
 ) -> ScheduleDetails:
@@ -68,29 +68,30 @@ async def schedule(
 async def put_schedule(
     api: CurrentApi,
     caller: Caller,
-    schedule: NewName,
-    body: Annotated[messages.ScheduleBody, docs.SCHEDULING],
+    schedule: NewScheduleName,
+    body: Annotated[messages.ScheduleBody, docs.SCHEDULE_BODY],
     response: Response,
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
     """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
-    request, schedules = _request(schedule, body, caller.name), api.control.schedules
+    request, schedules = _schedule_request(schedule, body, caller.name), api.control.schedules
     try:
         if only_new is None:
             return await schedules.replace(request)
-        await schedules.show(schedule, occurrences=0)
+        await schedules.show(schedule, occurrences=0)  # raises NotFound for a new name
         return problem(412, f"there is a schedule {schedule} already", "If-None-Match")
     except NotFound:
         response.status_code = 201
         return await schedules.create(request, actor=caller.name)
 
 
-def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest:
-    given = body.model_dump(exclude_unset=True)
+def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest:
+    """Return the request for the schedule; the token's name is the default for the runs' `requested_by`."""
+    rules = body.model_dump(exclude_unset=True)
     run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
     run["requested_by"] = body.run.requested_by or caller
     with refusals_as_bad_input():
-        return ScheduleRequest(**given | {"run": run, "overlap": body.overlap, "schedule_id": schedule})
+        return ScheduleRequest(**rules | {"run": run, "overlap": body.overlap, "schedule_id": schedule})
 
 
 @router.post(
@@ -99,7 +100,10 @@ def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> Schedul
     responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
 async def pause_schedule(
-    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, docs.PAUSING] = PAUSE
+    api: CurrentApi,
+    caller: Caller,
+    schedule: ScheduleName,
+    body: Annotated[messages.PauseBody, docs.PAUSE_BODY] = NO_PAUSE_BODY,
 ) -> ScheduleDetails:
     """Pause a schedule. Runs under way go on."""
     return await api.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
@@ -111,7 +115,10 @@ async def pause_schedule(
     responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
 async def resume_schedule(
-    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, docs.PAUSING] = PAUSE
+    api: CurrentApi,
+    caller: Caller,
+    schedule: ScheduleName,
+    body: Annotated[messages.PauseBody, docs.PAUSE_BODY] = NO_PAUSE_BODY,
 ) -> ScheduleDetails:
     """Resume a schedule. Occurrences due during the pause stay skipped; a backfill starts such occurrences."""
     return await api.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
@@ -123,14 +130,14 @@ async def resume_schedule(
     response_model=Triggered,
     responses=docs.TRIGGERED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
-async def trigger_schedule(api: CurrentApi, schedule: Name, response: Response) -> Triggered | Response:
+async def trigger_schedule(api: CurrentApi, schedule: ScheduleName, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
     Two requests start two occurrences: without an answer, or after a 503, check first whether the occurrence exists.
     """
     try:
         triggered = await api.control.schedules.trigger(schedule)
     except TemporaryError as error:
-        return result_unknown(error)
+        return problem_with_unknown_result(error)
     if triggered.outcome is Outcome.ASKED:
         response.status_code = 202
     return triggered
@@ -144,16 +151,16 @@ async def trigger_schedule(api: CurrentApi, schedule: Name, response: Response) 
     responses=docs.BACKFILLED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(
-    api: CurrentApi, schedule: Name, body: Annotated[messages.BackfillBody, docs.BACKFILLING]
+    api: CurrentApi, schedule: ScheduleName, body: Annotated[messages.BackfillBody, docs.BACKFILL_BODY]
 ) -> Backfilled | Response:
-    """Start the occurrences due in a past period, whether they ran or not. A repeated request may start them twice:
-    without an answer, or after a 503, check first whether they exist.
+    """Start the occurrences due in a past period, whether they ran or not. A repeated request may start the
+    occurrences twice: without an answer, or after a 503, check first whether the runs exist.
     """
     until = body.until or datetime.now(UTC)
     try:
         return await api.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
     except TemporaryError as error:
-        return result_unknown(error)
+        return problem_with_unknown_result(error)
 
 
 @router.delete(
@@ -161,7 +168,7 @@ async def backfill_schedule(
     dependencies=OPERATING,
     responses=docs.DELETED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
-async def delete_schedule(api: CurrentApi, schedule: Name) -> messages.Deleted:
+async def delete_schedule(api: CurrentApi, schedule: ScheduleName) -> messages.Deleted:
     """Remove a schedule. Runs under way go on, and earlier runs stay on record."""
     await api.control.schedules.delete(schedule)
     return messages.Deleted(schedule_id=schedule, deleted=True)

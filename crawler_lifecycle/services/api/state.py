@@ -1,4 +1,4 @@
-"""The shared state for all endpoints, and the dependencies through which endpoints get state and caller."""
+"""The shared state of all endpoints, and the FastAPI dependencies by which an endpoint gets state and caller."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,8 +20,11 @@ from crawler_lifecycle.services.public_problems import PublicProblems
 from crawler_lifecycle.settings.processes import ApiSettings
 
 # numbers of threads; together fewer than the database connections of a process
-CHANGE_READERS, LOG_READERS, TAIL_READERS, ARCHIVE_READERS = 6, 8, 4, 2
-PATIENCE = 10.0  # seconds that a request may wait for a thread
+CHANGE_READERS = 6  # for streams of changes
+LOG_READERS = 8  # for streams that follow a log
+LOG_PART_READERS = 4  # for single parts of a log
+ARCHIVE_READERS = 2
+PATIENCE = 10.0  # seconds that a request may wait for a thread; then the request fails
 
 
 @dataclass
@@ -31,14 +34,14 @@ class ApiState:
     control: Control
     settings: ApiSettings
     tokens: Tokens
-    # set when the process ends, so that streams end: an open stream would hold up the end
+    # set when the process is about to end, so that streams end: an open stream would hold up the process
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: StreamSlots = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
     change_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the reading of changes", CHANGE_READERS))
     log_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the following of logs", LOG_READERS))
-    tail_readers: Bulkhead = field(
-        default_factory=lambda: Bulkhead("the reading of logs", TAIL_READERS, patience=PATIENCE)
+    log_part_readers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the reading of logs", LOG_PART_READERS, patience=PATIENCE)
     )
     archive_readers: Bulkhead = field(
         default_factory=lambda: Bulkhead("the store of archives", ARCHIVE_READERS, patience=PATIENCE)
@@ -60,15 +63,17 @@ def _api_state(request: Request) -> ApiState:
     return api
 
 
-def caller(request: Request) -> Token:
+def caller_of(request: Request) -> Token:
     """Return the caller's token, which the gate has checked."""
     token: Token = request.state.caller
     return token
 
 
 def needs_scope(scope: Scope) -> Callable[[Request], None]:
+    """Return a dependency that answers 403 if the caller's token lacks the scope."""
+
     def check(request: Request) -> None:
-        token = caller(request)
+        token = caller_of(request)
         if scope not in token.scopes:
             raise HTTPException(403, f"the token {token.name} lacks the scope {scope}")
 
@@ -77,9 +82,10 @@ def needs_scope(scope: Scope) -> Callable[[Request], None]:
 
 # The gate has checked the token already; BEARER only declares the token in the OpenAPI document.
 BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
+# dependencies of the endpoints that read, and of the endpoints for commands
 READING = [BEARER, Depends(needs_scope(Scope.READ))]
 OPERATING = [BEARER, Depends(needs_scope(Scope.OPERATE))]
 
 CurrentApi = Annotated[ApiState, Depends(_api_state)]
-Caller = Annotated[Token, Depends(caller)]
+Caller = Annotated[Token, Depends(caller_of)]
 Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]

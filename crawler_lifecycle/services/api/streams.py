@@ -1,4 +1,4 @@
-"""Endpoints that stream a task's log or all runs' changes."""
+"""Endpoints for a task's log, as a single part or as a stream, and for the stream of all runs' changes."""
 
 import asyncio
 import re
@@ -19,13 +19,13 @@ from crawler_lifecycle.services.api.state import READING, ApiState, Caller, Curr
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.services.problems import problems
 
-FURTHEST = 1 << 50  # bytes: longer than any log, and valid as an offset in a file
-VALIDITY_PAUSE = 2.0  # seconds between two checks of an open stream's token
+LARGEST_OFFSET = 1 << 50  # bytes: longer than any log, and valid as an offset in a file
+TOKEN_CHECK_PAUSE = 2.0  # seconds between two checks of an open stream's token
 
 router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
 TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
 Offset = Annotated[
-    int, Query(ge=-FURTHEST, le=FURTHEST, description="first byte to read; negative: counted from the end")
+    int, Query(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET, description="first byte to read; negative: counted from the end")
 ]
 LastId = Annotated[
     str | None, Header(alias="Last-Event-ID", max_length=64, description="id of the last received event")
@@ -35,7 +35,7 @@ LastId = Annotated[
 @router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE))
 async def log(api: CurrentApi, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
     """Return the log of the task's last attempt."""
-    return await api.tail_readers.run(following.log_part, api, run, task, None, offset)
+    return await api.log_part_readers.run(following.log_part, api, run, task, None, offset)
 
 
 @router.get(
@@ -47,8 +47,8 @@ async def follow(
     api: CurrentApi, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
 ) -> StreamingResponse:
     """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""
-    api.streams.refuse_too_many(caller.name)
-    follower = await following.begin(api, run, task, _place_in_log(last) if last else (None, offset))
+    api.streams.refuse_too_many(caller.name)  # before the log is read in vain
+    follower = await following.begin(api, run, task, _read_log_id(last) if last else (None, offset))
     return _stream(api, caller, follower.events())
 
 
@@ -67,7 +67,7 @@ def follow_changes(
     state: several changes of a run may come as one event, and an unchanged state may come again; no change is left out.
     Notices (started, progress, stopped, finished) come before the state of their run. A repeated notice keeps its id.
     """
-    return _stream(api, caller, changes.follow(api, _moment(last), run))
+    return _stream(api, caller, changes.follow(api, _read_change_id(last), run))
 
 
 def _stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
@@ -75,8 +75,9 @@ def _stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> Strea
 
 
 class Stream(StreamingResponse):
-    """Stream that takes its slot when it begins: a check at admission alone would let concurrent requests exceed the
-    limit.
+    """Stream that takes a slot when the sending begins.
+
+    Endpoints only check for a free slot, and concurrent requests could pass the check for the same slot.
     """
 
     def __init__(self, api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> None:
@@ -87,21 +88,22 @@ class Stream(StreamingResponse):
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         with self._api.streams.take(self._caller.name):
-            watch = asyncio.create_task(self._abort_after_revocation(scope["state"]["abort"]))
+            revocation_watch = asyncio.create_task(self._abort_after_revocation(scope["state"]["abort"]))
             try:
                 await super().__call__(scope, receive, send)
             finally:
-                watch.cancel()
+                revocation_watch.cancel()
 
     async def _abort_after_revocation(self, abort: Callable[[], None]) -> None:
-        """Abort the connection after a revocation, since a blocked send would outlive the token."""
+        """Abort the connection when the token was revoked. A send that waits for the client would outlive the token."""
         while _is_still_valid(self._api, self._caller):
-            await asyncio.sleep(VALIDITY_PAUSE)
-        await asyncio.sleep(VALIDITY_PAUSE)  # an unblocked stream ends in order meanwhile, at its next event or comment
+            await asyncio.sleep(TOKEN_CHECK_PAUSE)
+        await asyncio.sleep(TOKEN_CHECK_PAUSE)  # meanwhile `_until_revoked` ends a stream whose client reads
         abort()
 
 
 async def _until_revoked(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the events, and end the stream at the first event or comment after the token was revoked."""
     async for event in events:
         if not _is_still_valid(api, caller):
             return
@@ -109,14 +111,15 @@ async def _until_revoked(api: ApiState, caller: Token, events: AsyncIterator[byt
 
 
 def _is_still_valid(api: ApiState, caller: Token) -> bool:
-    """Return whether the token is still valid. A stream may outlive its token by days."""
+    """Return whether the token is still valid. An unreadable file of tokens ends the stream, too."""
     try:
         return api.tokens.is_valid(caller, Scope.READ)
     except NotReady:  # the next request of the client gets the problem
         return False
 
 
-def _moment(last: str | None) -> datetime | None:
+def _read_change_id(last: str | None) -> datetime | None:
+    """Return the time of the event with the id; None: the client has received no event."""
     if last is None:
         return None
     try:
@@ -125,7 +128,8 @@ def _moment(last: str | None) -> datetime | None:
         raise BadInput("Last-Event-ID", "expected the id of an event of this stream") from error
 
 
-def _place_in_log(last: str) -> tuple[int, int]:
+def _read_log_id(last: str) -> tuple[int, int]:
+    """Return the attempt and the byte at which the client goes on."""
     match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,15})", last)
     if not match:
         raise BadInput("Last-Event-ID", "expected the id of an event of this stream")

@@ -23,7 +23,8 @@ from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.control.stack_file import make_token, write_private
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 
-EMBEDDED, EMBEDDED_FILE = "embedded", "api.token"  # the page's token: its name, and the file with its text
+EMBEDDED_NAME = "embedded"  # of the page's token in the embedded stack
+EMBEDDED_FILE = "api.token"  # in the state folder, with the text of the page's token
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 PREFIX = "crawl_"  # lets scanners for leaked secrets recognise a token
 
@@ -35,7 +36,7 @@ class Scope(StrEnum):
 
 class Token(Message):
     name: Name
-    hash: Hash
+    hash: Hash  # of the text
     scopes: list[Scope]
     created_at: datetime
 
@@ -47,23 +48,23 @@ class TokenFile(Message):
 class Tokens:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file_state: tuple[int, int, int] | None = None  # of the file when the tokens were read
+        self._file_state: tuple[int, int, int] | None = None  # time, size and inode when the file was read
         self._known: Sequence[Token] = ()
 
-    def find(self, token: str) -> Token | None:
-        """Return the token with this text. Every known token is compared in constant time."""
-        digest, match = _hash(token), None
+    def find(self, text: str) -> Token | None:
+        """Return the token with this text, or None. Comparisons take a constant time, against guessing."""
+        digest, match = _hash(text), None
         for known in self.all():
             if hmac.compare_digest(known.hash, digest):
                 match = known
         return match
 
     def is_valid(self, token: Token, scope: Scope) -> bool:
-        """Return whether the token still exists with the scope. A newer token of the same name is another token."""
+        """Return whether the file still has the token with the scope. A newer token of the same name does not count."""
         return any(known.hash == token.hash and scope in known.scopes for known in self.all())
 
     def all(self) -> Sequence[Token]:
-        """Return all tokens. NotReady: the file is unreadable, and no caller is admitted."""
+        """Return all tokens; none without a file. NotReady: the file is unreadable, and no caller is admitted."""
         try:
             status = self.path.stat()
             file_state = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -82,13 +83,14 @@ class Tokens:
 
     def make(self, name: str, scopes: Sequence[Scope]) -> str:
         """Make a token and return its text, which cannot be shown again."""
-        token = PREFIX + secrets.token_urlsafe(32)
-        self.add(name, scopes, token)
-        return token
+        text = PREFIX + secrets.token_urlsafe(32)
+        self.add(name, scopes, text)
+        return text
 
-    def add(self, name: str, scopes: Sequence[Scope], token: str) -> None:
+    def add(self, name: str, scopes: Sequence[Scope], text: str) -> None:
+        """Add a token with a given text. BadInput: the name is taken or not acceptable."""
         try:
-            new = Token(name=name, hash=_hash(token), scopes=sorted(set(scopes)), created_at=datetime.now(UTC))
+            new = Token(name=name, hash=_hash(text), scopes=sorted(set(scopes)), created_at=datetime.now(UTC))
         except ValidationError as error:
             raise BadInput("name", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
         with self._locked():
@@ -98,8 +100,9 @@ class Tokens:
 
     def revoke(self, name: str) -> None:
         with self._locked():
-            remaining = [known for known in self.all() if known.name != name]
-            if len(remaining) == len(self.all()):
+            tokens = self.all()
+            remaining = [known for known in tokens if known.name != name]
+            if len(remaining) == len(tokens):
                 raise NotFound(f"there is no token named {name}")
             self._write(remaining)
 
@@ -108,25 +111,29 @@ class Tokens:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Lock the file against other processes, so that two changes at a time do not lose a token."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise NotReady(f"{self.path} cannot be written: {error.strerror}") from error
-        with os.fdopen(lock) as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with os.fdopen(lock) as lock_file:  # the end of the block frees the lock
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
             yield
 
 
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def embedded_token(state: Path, tokens: Tokens) -> str:
-    """Return the page's token in the embedded stack; make the token if necessary. A private file keeps its text."""
-    token = make_token(state, EMBEDDED_FILE)
-    if tokens.find(token) is None:
-        if any(known.name == EMBEDDED for known in tokens.all()):
-            tokens.revoke(EMBEDDED)
-        tokens.add(EMBEDDED, tuple(Scope), token)
-    return token
+    """Return the text of the page's token in the embedded stack. A private file in the state folder keeps the text.
+
+    A token of this name with another text, from a lost file, is replaced.
+    """
+    text = make_token(state, EMBEDDED_FILE)
+    if tokens.find(text) is None:
+        if any(known.name == EMBEDDED_NAME for known in tokens.all()):
+            tokens.revoke(EMBEDDED_NAME)
+        tokens.add(EMBEDDED_NAME, tuple(Scope), text)
+    return text

@@ -1,4 +1,4 @@
-"""The ports of the embedded stack: the fixed ports, or free ports."""
+"""The ports of the embedded stack, on loopback: by default fixed ports, or free ports."""
 
 import random
 import socket
@@ -8,7 +8,7 @@ from itertools import islice
 from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = "127.0.0.1"
-# below the ports that Linux gives to clients: a client could take a chosen port before the server starts
+# below Linux's ports for clients: otherwise a client could get a chosen port before the server starts
 SERVER_PORTS = range(20_000, 32_768)
 
 
@@ -40,8 +40,9 @@ class Ports:
 
 
 def free_ports(count: int) -> list[int]:
-    free = (port for port in random.sample(SERVER_PORTS, len(SERVER_PORTS)) if not _is_taken(port))
-    return list(islice(free, count))
+    """Return free ports in random order, so that two stacks that start together hardly choose the same ports."""
+    candidates = random.sample(SERVER_PORTS, len(SERVER_PORTS))
+    return list(islice((port for port in candidates if not _is_taken(port)), count))
 
 
 def _is_taken(port: int) -> bool:

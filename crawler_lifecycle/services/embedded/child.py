@@ -16,19 +16,20 @@ from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.embedded import processes
 from crawler_lifecycle.services.embedded.plan import Part
 
-PROBE_PAUSE = 0.1  # seconds
-START_PATIENCE = 30.0  # seconds
-RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))
+PROBE_PAUSE = 0.1  # seconds between two probes of a starting process
+START_PATIENCE = 30.0  # seconds; a process that is not ready by then counts as failed
+RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # pauses before a restart
 HEALTHY_SECONDS = 60.0  # a process that ran for longer is restarted after the shortest pause
-LAST_LINES = 8  # shown from the log when a process does not start
+LAST_LINES = 8  # lines shown from the log when a process does not start
+TAIL_BYTES = 4096  # read from the end of the log for the last lines
 BIG_LOG = 10_000_000  # bytes; a longer log becomes `.log.1` at the next start
 
-Say = Callable[[str], None]
-Probe = Callable[[], Awaitable[None]]
+Say = Callable[[str], None]  # shows a line to the user
+Probe = Callable[[], Awaitable[None]]  # raises a LifecycleError while the process is not ready
 
 
 class Child:
-    """A child process. `on_start` is called after every start, so that the stack records the process."""
+    """A part's process. `on_start` is called after every start, so that the stack records the new process."""
 
     def __init__(
         self, part: Part, environment: dict[str, str], log: Path, say: Say, on_start: Callable[[], None]
@@ -36,25 +37,25 @@ class Child:
         self.part = part
         self.log = log
         self.started_at = 0.0
-        self.process: Process | None = None
-        self._environment = {name: value for name, value in environment.items() if name not in part.without}
+        self.record: Process | None = None  # identifies the process for other programs
+        self._environment = {name: value for name, value in environment.items() if name not in part.hidden_variables}
         self._say = say
         self._on_start = on_start
-        self._running: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._restarting: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
         return self.part.name
 
     async def start(self, group: int) -> None:
-        """Start the process in the reaper's group, so that the reaper finds the process however the stack ends."""
+        """Start the process in the reaper's process group: the reaper ends the process if the stack is killed."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > BIG_LOG:
             self.log.replace(self.log.with_suffix(".log.1"))
         self.started_at = time.time()
         with self.log.open("ab") as output:
-            self._running = await asyncio.create_subprocess_exec(
+            self._process = await asyncio.create_subprocess_exec(
                 *self.part.command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -62,12 +63,12 @@ class Child:
                 env=self._environment,
                 process_group=group,
             )
-        self.process = processes.describe(self.name, self._running.pid)
+        self.record = processes.describe(self.name, self._process.pid)
         self._on_start()
 
     async def wait_ready(self, probe: Probe) -> None:
-        """Wait until the probe succeeds. NotReady shows the end of the log: the process ended or took too long."""
-        ended = asyncio.create_task(self._process.wait())
+        """Wait until the probe succeeds. NotReady, with the end of the log: the process ended or took too long."""
+        process_end = asyncio.create_task(self._started_process.wait())
         deadline, problem = time.monotonic() + START_PATIENCE, "it does not answer"
         try:
             while time.monotonic() < deadline:
@@ -75,37 +76,42 @@ class Child:
                     return await probe()
                 except LifecycleError as error:
                     problem = error.message
-                done, _ = await asyncio.wait([ended], timeout=PROBE_PAUSE)
+                done, _ = await asyncio.wait([process_end], timeout=PROBE_PAUSE)
                 if done:
-                    raise self._did_not_start(f"ended with status {ended.result()}")
+                    raise self._did_not_start(f"ended with status {process_end.result()}")
             raise self._did_not_start(f"is not ready after {START_PATIENCE:.0f} s ({problem})")
         finally:
-            ended.cancel()
+            process_end.cancel()
 
     def refuse_ended(self) -> None:
-        if self._process.returncode is not None:
-            raise self._did_not_start(f"ended with status {self._process.returncode}")
+        """Raise NotReady if the process has ended."""
+        status = self._started_process.returncode
+        if status is not None:
+            raise self._did_not_start(f"ended with status {status}")
 
     def keep_running(self, group: Callable[[], int]) -> None:
-        """From now on, restart the process whenever the process ends, after a growing pause."""
-        self._keeper = asyncio.create_task(self._restart_for_ever(group))
+        """From now on, restart the process whenever the process ends, after a growing pause.
+
+        `group` returns the process group of the present reaper.
+        """
+        self._restarting = asyncio.create_task(self._restart_for_ever(group))
 
     async def stop(self) -> None:
-        """End the process: SIGTERM, and after the part's time SIGKILL."""
-        if self._keeper:
-            self._keeper.cancel()
+        """End the process: SIGTERM, and SIGKILL after the time that the part may take."""
+        if self._restarting:
+            self._restarting.cancel()
             with suppress(asyncio.CancelledError):
-                await self._keeper
-        if self._running is None:
+                await self._restarting
+        if self._process is None:
             return
         self._send(signal.SIGTERM)
         try:
             async with asyncio.timeout(self.part.stop_seconds):
-                await self._running.wait()
+                await self._process.wait()
         except TimeoutError:
             self._say(f"{self.name} did not end in {self.part.stop_seconds:.0f} s and is killed")
             self.kill()
-            await self._running.wait()
+            await self._process.wait()
 
     def kill(self) -> None:
         self._send(signal.SIGKILL)
@@ -113,8 +119,9 @@ class Child:
     async def _restart_for_ever(self, group: Callable[[], int]) -> None:
         failures = 0
         while True:
-            status = await self._process.wait()
-            failures = 1 if time.time() - self.started_at > HEALTHY_SECONDS else failures + 1
+            status = await self._started_process.wait()
+            was_healthy = time.time() - self.started_at > HEALTHY_SECONDS
+            failures = 1 if was_healthy else failures + 1
             pause = RESTARTS.seconds(failures)
             self._say(f"{self.name} ended with status {status}, starts again in {pause:.0f} s (log: {self.log})")
             await asyncio.sleep(pause)
@@ -125,21 +132,21 @@ class Child:
                 self._say(f"{self.name} cannot be started: {error.strerror}")
 
     @property
-    def _process(self) -> asyncio.subprocess.Process:
-        assert self._running is not None, f"{self.name} was never started"
-        return self._running
+    def _started_process(self) -> asyncio.subprocess.Process:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process
 
     def _send(self, number: signal.Signals) -> None:
-        if self._running is not None and self._running.returncode is None:
+        if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
-                self._running.send_signal(number)
+                self._process.send_signal(number)
 
     def _did_not_start(self, problem: str) -> NotReady:
-        return NotReady(f"{self.name} {problem}; the end of {self.log}:\n{_tail(self.log)}")
+        return NotReady(f"{self.name} {problem}; the end of {self.log}:\n{_last_lines(self.log)}")
 
 
-def _tail(log: Path) -> str:
+def _last_lines(log: Path) -> str:
     with log.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
     return "\n".join(f"  {line}" for line in lines[-LAST_LINES:]) or "  (nothing)"

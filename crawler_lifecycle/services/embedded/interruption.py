@@ -1,4 +1,4 @@
-"""Interrupts the stack in order at Ctrl-C, SIGTERM or a closed terminal."""
+"""Ends the stack's work at Ctrl-C, SIGTERM or a closed terminal, so that the work can clean up."""
 
 import asyncio
 import signal
@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
@@ -18,7 +18,10 @@ class Interrupted(Exception):
 
 
 async def until_interrupted(work: Coroutine[Any, Any, T], hurry: Callable[[], None]) -> T:
-    """Run the work. The first signal cancels the work, which then cleans up; every further signal calls `hurry`."""
+    """Run the work and return its result. Interrupted: a signal has ended the work.
+
+    The first signal cancels the work, which then cleans up. Every further signal calls `hurry`, to shorten the cleanup.
+    """
     task = asyncio.ensure_future(work)
     received: list[signal.Signals] = []
 
@@ -30,7 +33,7 @@ async def until_interrupted(work: Coroutine[Any, Any, T], hurry: Callable[[], No
         received.append(number)
 
     loop = asyncio.get_running_loop()
-    for number in ENDING:
+    for number in END_SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
     try:
         return await task
@@ -39,5 +42,5 @@ async def until_interrupted(work: Coroutine[Any, Any, T], hurry: Callable[[], No
             raise Interrupted(received[0]) from None
         raise
     finally:
-        for number in ENDING:
+        for number in END_SIGNALS:
             loop.remove_signal_handler(number)

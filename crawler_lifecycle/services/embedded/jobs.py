@@ -1,17 +1,18 @@
 """Finds the jobs under way on this machine, and ends these jobs with the stack if requested."""
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.looks import JobLook
+from crawler_lifecycle.domain.looks import JobKey, JobLook
 
 RUNS_IN_A_PAGE = 1000
-GRACE_SECONDS = 5.0
-LOOK_PAUSE = 0.1
+GRACE_SECONDS = 5.0  # time for jobs to end after a stop, and again after a kill
+LOOK_PAUSE = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,10 @@ class OpenJob:
 
 @dataclass(slots=True)
 class OpenJobs:
-    """Open jobs. `unseen`: a line for every run that may have more jobs, with the problem that hides the jobs."""
+    """Jobs that run or wait. `bool` is False only if there is certainly no such job.
+
+    `unseen` has a line for every run that may have more jobs, with the problem that hides the jobs.
+    """
 
     seen: list[OpenJob] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
@@ -38,7 +42,7 @@ class OpenJobs:
 
 
 def open_jobs(control: Control) -> OpenJobs:
-    """Return jobs that still run or wait, in all open runs."""
+    """Return the jobs of open runs that still run or wait."""
     jobs = OpenJobs()
     for run in _open_runs(control):
         look = control.parts.cluster.look(run.run_uid)
@@ -58,14 +62,22 @@ def _open_runs(control: Control) -> Iterator[RunSummary]:
 
 
 def end_jobs(control: Control, grace: float = GRACE_SECONDS) -> OpenJobs:
-    """Stop the jobs, and kill the remaining jobs after the grace period. Return the jobs still open."""
-    for end, patience in ((control.parts.cluster.stop, grace), (control.parts.cluster.kill, GRACE_SECONDS)):
-        deadline = time.monotonic() + patience
-        while alive := open_jobs(control):
-            for run_uid in {open_job.run_uid for open_job in alive.seen}:
-                jobs = [open_job.job for open_job in alive.seen if open_job.run_uid == run_uid]
-                end(run_uid, [(job.task, job.attempt) for job in jobs])
-            if time.monotonic() > deadline:
-                break
-            time.sleep(LOOK_PAUSE)  # no event tells of all jobs: their runners are no children of this process
+    """Stop the jobs, and kill the remaining jobs after the grace period. Return the jobs that are still open."""
+    cluster = control.parts.cluster
+    _repeat_until_ended(control, cluster.stop, grace)
+    _repeat_until_ended(control, cluster.kill, GRACE_SECONDS)
     return open_jobs(control)
+
+
+def _repeat_until_ended(control: Control, end: Callable[[str, Sequence[JobKey]], object], patience: float) -> None:
+    """Apply `end` to all open jobs, also to jobs that start meanwhile, until no job is open or `patience` is over."""
+    deadline = time.monotonic() + patience
+    while jobs := open_jobs(control):
+        keys = defaultdict[str, list[JobKey]](list)
+        for open_job in jobs.seen:
+            keys[open_job.run_uid].append((open_job.job.task, open_job.job.attempt))
+        for run_uid, keys_of_run in keys.items():
+            end(run_uid, keys_of_run)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(LOOK_PAUSE)  # no event announces the end: the jobs are no children of this process

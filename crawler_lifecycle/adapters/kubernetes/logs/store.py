@@ -1,6 +1,7 @@
-"""Logs of jobs: a chunk from a byte on, the last lines, or the whole log into the run's files.
+"""Read logs of jobs: a chunk from a byte on, the last lines, or the whole log into the run's files.
 
-The cluster keeps a log for as long as the pod, and only its latest part: the node begins a new file about every 10 MiB.
+A log written into the run's files is a kept log: readers use the kept log first, and need the cluster no more. The
+cluster keeps a log for as long as the pod, and only its latest part: the node begins a new file about every 10 MiB.
 """
 
 import math
@@ -17,59 +18,64 @@ from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missin
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.logs import files
-from crawler_lifecycle.adapters.kubernetes.logs.mirrors import COMPARED, WORTH_IT, Mirrors, Position
+from crawler_lifecycle.adapters.kubernetes.logs.mirrors import COMPARED_BYTES, SHORTEST_MIRRORED, Mirrors, Position
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_BYTES, TAIL_LINES, chunk_of, log_name, tail_of
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.ports import LogChunk
 
-# The API server counts a tail's bytes from the tail's first line on, and cuts off the end, which matters most. A tail
-# without its end is requested again with fewer lines.
+# The API server cuts a tail off after its limit in bytes, counted from the tail's first line: the end, the most
+# important part, is missing. A tail as long as the limit is requested again with fewer lines.
 MOST_BYTES_OF_TAIL = 1 << 16
 MOST_BYTES_OF_LAST_LINE = 1 << 20
-FEWER_LINES = (TAIL_LINES, 5, 1)
-TAIL_SECONDS = 15.0
-NODE_SECONDS = 30.0
-WHOLE_SECONDS = 60.0
-SILENCE_SECONDS = 60.0
+LINES_PER_TRY = (TAIL_LINES, 5, 1)
+# most seconds for the requests
+TAIL_SECONDS = 15.0  # all tries for a tail together
+NODE_SECONDS = 30.0  # for a node's answer
+WHOLE_SECONDS = 60.0  # a chunk, or an ended job's whole log
+# a stream without data for longer has failed
+SILENCE_SECONDS = 60.0  # for a mirror
 LONGEST_SILENCE_SECONDS = 600.0  # for a pod that was asked to end, and tidies up
-APOLOGY = b"unable to retrieve container logs for "  # some nodes answer so, with 200, after dropping the log
-NO_PLACE = "logs-not-kept.txt"
-NEVER_ANY = (400, 404)  # the container never started, or its pod is gone
-NODE_SILENT = (500, 502, 504)  # for now, or for ever
+APOLOGY = b"unable to retrieve container logs for "  # some nodes answer so, with status 200, after dropping the log
+FOREIGN_PLACE_NOTE = "logs-not-kept.txt"  # file in the run's folder with the reason why no log is kept
+# HTTP statuses if a log is requested
+NO_LOG_EVER = (400, 404)  # the container never started, or its pod does not exist
+NODE_SILENT = (500, 502, 504)  # the API server gets no answer from the node, for now or for ever
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
+    """Logs in the cluster, read by pod, and kept logs, read by run, task and attempt."""
+
     api: Api
     files_folder: Path  # with a folder for each run
-    most_bytes: int
+    most_bytes: int  # per log; the rest is neither shown nor kept
     mirrors: Mirrors = field(default_factory=Mirrors)
 
     def kept(self, run_uid: str, task: int, attempt: int) -> Path:
-        """Return the place of a log whose job has left the cluster."""
+        """Return the path of the kept log, whether the file exists or not."""
         return self.files_folder / checked_uid(run_uid) / log_name(task, attempt)
 
     def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
         return files.read(self.kept(run_uid, task, attempt), offset)
 
     def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
-        """Return the last lines; empty if the log's end is not kept."""
+        """Return the last lines; empty if no log is kept, or the kept log was cut off before its end."""
         kept = self.read_kept(run_uid, task, attempt, -TAIL_BYTES)
-        if kept is None or kept.offset > self.most_bytes:
+        if kept is None or kept.offset > self.most_bytes:  # a longer file ends with our line about the missing rest
             return ""
         return "\n".join(kept.text.splitlines()[-TAIL_LINES:])
 
     def tail(self, pod: Pod, until: float) -> str:
-        """Return the last lines; the time limit is for all tries together."""
+        """Return the last lines of the pod's log, within TAIL_SECONDS for all tries together."""
         last_lines, until = "", min(until, time.monotonic() + TAIL_SECONDS)
-        for lines in FEWER_LINES:
-            most = MOST_BYTES_OF_LAST_LINE if lines == 1 else MOST_BYTES_OF_TAIL
+        for lines in LINES_PER_TRY:
+            most_bytes = MOST_BYTES_OF_LAST_LINE if lines == 1 else MOST_BYTES_OF_TAIL
             with tempfile.TemporaryFile() as file:
-                file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most}, until))
-                has_its_end, last_lines = file.tell() < most, tail_of(file)
-            if has_its_end:
+                file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most_bytes}, until))
+                is_cut_off, last_lines = file.tell() >= most_bytes, tail_of(file)
+            if not is_cut_off:
                 break
         return last_lines
 
@@ -87,25 +93,27 @@ class Logs:
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
         """Return a chunk from the offset on.
 
-        The API cannot begin at a byte, so the bytes before the offset are read and dropped. A reader that goes on with
-        a long log gets the rest from a mirror. A log that became shorter is in a new file, and is returned from its
-        beginning: repeated text is better than missing text.
+        The API cannot begin at a byte, so the bytes before the offset are read and dropped. A reader that has read a
+        long log to its present end gets the further lines from a mirror. A log that became shorter is in a new file,
+        and is returned from its beginning: repeated text is better than missing text. If no log exists or the node is
+        silent, the chunk is empty.
         """
         uid = pod.metadata.uid
         if not ended and (mirrored := self.mirrors.read(uid, offset)):
             return mirrored
         # a byte more than the chunk shows whether the log goes on
-        wanted = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
+        most_bytes = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
         with tempfile.TemporaryFile() as file:  # the file has no name: crawl output outlives no process of ours
             try:
-                file.writelines(self._pieces(pod, {"limitBytes": wanted}, time.monotonic() + WHOLE_SECONDS))
+                file.writelines(self._pieces(pod, {"limitBytes": most_bytes}, time.monotonic() + WHOLE_SECONDS))
             except (Missing, ApiFailed) as error:
-                if not (is_gone(error) or node_is_silent(error)):
+                if not (no_log_exists(error) or node_is_silent(error)):
                     raise
             size = file.tell()
             chunk = replace(chunk_of(file, 0 if offset > size else offset, ended=ended), read=size)
-            before = os.pread(file.fileno(), COMPARED, max(0, size - COMPARED))
-        if not ended and offset > 0 and size >= WORTH_IT and chunk.offset == size:
+            before = os.pread(file.fileno(), COMPARED_BYTES, max(0, size - COMPARED_BYTES))
+        is_at_present_end = offset > 0 and chunk.offset == size
+        if not ended and is_at_present_end and size >= SHORTEST_MIRRORED:
             self.mirrors.begin(uid, Position(size, before), lambda: self._stream(pod))
         return chunk
 
@@ -113,113 +121,123 @@ class Logs:
         yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
     def is_kept(self, run_uid: str, task: int, attempt: int) -> bool:
-        """Return whether a file has the log's place; the file may be from a crawl."""
-        return files.is_there(self.kept(run_uid, task, attempt))
+        """Return whether the kept log's place has a file, be it a log or a crawl's own file."""
+        return files.exists(self.kept(run_uid, task, attempt))
 
-    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, or_a_part: bool) -> None:
-        """Write the log, up to a limit, to the run's files, over any file that a crawl put there."""
-        files.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
+    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, part_is_enough: bool) -> None:
+        """Write the log of an ended job, up to `most_bytes`, to the run's files, and replace a crawl's own file.
+
+        If the stream breaks off, a part is kept with `part_is_enough`; otherwise raise ApiFailed.
+        """
+        files.write(self.kept(run_uid, task, attempt), self._whole_log(pod, part_is_enough=part_is_enough))
 
     def keep_to_its_end(
-        self, pod: Pod, run_uid: str, task: int, attempt: int, begun: Callable[[], None] = lambda: None
+        self, pod: Pod, run_uid: str, task: int, attempt: int, on_answer: Callable[[], None] = lambda: None
     ) -> None:
         """Keep the log of a job that still prints; the file appears after the job's end.
 
-        Raise ApiFailed if the stream breaks off, or is silent for ten minutes. If the pod is gone, the part received so
-        far is kept, unless a log is there already. `begun` is called once the node has answered.
+        Raise ApiFailed if the stream breaks off, or is silent for LONGEST_SILENCE_SECONDS. If the pod does not exist
+        any more then, the part received so far is kept, unless a log is kept already. `on_answer` is called with every
+        piece that the node sends.
         """
         self.files_folder.mkdir(parents=True, exist_ok=True)
-        broke_off = None
+        failure = None
         with tempfile.TemporaryFile(dir=self.files_folder) as file:  # without a name: our crash leaves no file behind
             try:
-                self._copy_to_its_end(pod, file, begun)
+                self._copy_to_its_end(pod, file, on_answer)
             except ApiFailed as error:
-                if not file.tell() or self._is_there(pod):
+                if not file.tell() or self._exists(pod):
                     raise
-                broke_off = error
-                file.write(_not_read(error))
+                failure = error
+                file.write(_line_about_unread_rest(error))
             file.seek(0)
             pieces = iter(partial(file.read, CHUNK), b"")
-            files.write(self.kept(run_uid, task, attempt), pieces, over=broke_off is None)
-        if broke_off:
-            raise broke_off
+            files.write(self.kept(run_uid, task, attempt), pieces, overwrite=failure is None)
+        if failure:
+            raise failure
 
-    def _is_there(self, pod: Pod) -> bool:
-        """Return whether the API server lists the pod; an error counts as no."""
+    def _exists(self, pod: Pod) -> bool:
+        """Return whether the API server still has the pod; False also if the request fails."""
         try:
             present = PODS.item(self.api.get(self.api.core_path("pods", pod.metadata.name)))
         except (Missing, ApiFailed):
             return False
         return present.metadata.uid == pod.metadata.uid
 
-    def _copy_to_its_end(self, pod: Pod, file: IO[bytes], begun: Callable[[], None]) -> None:
-        """Copy the log until a new stream brings no new bytes: a proxy may have ended the stream early and in order."""
-        copied = -1
-        while file.tell() > copied:
-            copied = to_skip = file.tell()  # a new stream begins with the bytes copied already
+    def _copy_to_its_end(self, pod: Pod, file: IO[bytes], on_answer: Callable[[], None]) -> None:
+        """Copy the log, one stream after another, until a stream brings no new bytes.
+
+        The end of a stream does not prove the log's end: a proxy may have ended the stream early and in order. If a
+        later stream finds no log, the log in the file is whole.
+        """
+        size_before = -1
+        while file.tell() > size_before:
+            size_before = to_skip = file.tell()  # a new stream begins with the bytes in the file already
             try:
-                for piece in self._all_of(pod, or_a_part=False, to_its_end=True):
-                    begun()
+                for piece in self._whole_log(pod, part_is_enough=False, until_job_ends=True):
+                    on_answer()
                     file.write(piece[to_skip:])
                     to_skip = max(0, to_skip - len(piece))
             except (Missing, ApiFailed) as error:
-                if not copied or not is_gone(error):
+                is_first_stream = size_before == 0
+                if is_first_stream or not no_log_exists(error):
                     raise
                 return
 
-    def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
-        """Write the problem in the place of a log that cannot be read any more."""
+    def keep_problem(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
+        """Write the problem in place of an unreadable log, unless a log is kept."""
         line = f"(the log could not be read while its job was in the cluster: {problem})\n"
-        files.write(self.kept(run_uid, task, attempt), [line.encode()], over=False)
+        files.write(self.kept(run_uid, task, attempt), [line.encode()], overwrite=False)
 
-    def say_that_there_is_no_place(self, run_uid: str, problem: str) -> None:
-        """Write the problem once for all the run's logs, among its files."""
+    def note_foreign_place(self, run_uid: str, problem: str) -> None:
+        """Write into the run's folder, once for all its logs, why they cannot be kept."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
-        files.write_once(self.files_folder / checked_uid(run_uid) / NO_PLACE, text)
+        files.write_once(self.files_folder / checked_uid(run_uid) / FOREIGN_PLACE_NOTE, text)
 
-    def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
-        """Yield the log; its last line names a missing rest.
+    def _whole_log(self, pod: Pod, *, part_is_enough: bool, until_job_ends: bool = False) -> Iterator[bytes]:
+        """Yield the log up to `most_bytes`, and a line about a missing rest. `until_job_ends`: follow a growing log.
 
         If the stream breaks off, raise ApiFailed as for a silent node, unless a part is enough.
         """
-        query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}
-        until, silence, came = time.monotonic() + WHOLE_SECONDS, None, 0
-        if to_its_end:
+        query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}  # a byte too many shows a missing rest
+        until, silence, received = time.monotonic() + WHOLE_SECONDS, None, 0
+        if until_job_ends:
             until, silence = math.inf, LONGEST_SILENCE_SECONDS
             query["follow"] = "true"
         try:
             for piece in self._pieces(pod, query, until, silence):
-                if not came and piece.startswith(APOLOGY):
+                if not received and piece.startswith(APOLOGY):
                     raise Missing(piece.decode(errors="replace"))
-                yield piece[: max(0, self.most_bytes - came)]
-                came += len(piece)
-            if came > self.most_bytes:
+                yield piece[: max(0, self.most_bytes - received)]
+                received += len(piece)
+            if received > self.most_bytes:
                 yield f"\n(the rest of the log is not kept: it is longer than {self.most_bytes} bytes)\n".encode()
         except ApiFailed as error:
-            if not came:
+            if not received:
                 raise
-            if not or_a_part:
-                raise ApiFailed(error.message, timed_out=True) from error
-            yield _not_read(error)
+            if not part_is_enough:
+                raise ApiFailed(error.message, timed_out=True) from error  # `node_is_silent` is true for a time-out
+            yield _line_about_unread_rest(error)
 
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None
     ) -> Iterator[bytes]:
+        """Yield the log's pieces, as the API's `query` limits the log; `silence`: most seconds without a piece."""
         name = pods.container_with_log(pod)
-        named = {"container": name} if name else {}
+        container = {"container": name} if name else {}
         path = self.api.core_path("pods", pod.metadata.name, "log")
-        return self.api.chunks(path, {**named, **query}, accept="*/*", until=until, silence=silence)
+        return self.api.chunks(path, {**container, **query}, accept="*/*", until=until, silence=silence)
 
 
-def _not_read(error: ApiFailed) -> bytes:
+def _line_about_unread_rest(error: ApiFailed) -> bytes:
     return f"\n(the rest of the log could not be read: {error.message})\n".encode()
 
 
-def is_gone(error: Missing | ApiFailed) -> bool:
-    """Return whether no log exists, now or ever."""
-    return isinstance(error, Missing) or error.status in NEVER_ANY
+def no_log_exists(error: Missing | ApiFailed) -> bool:
+    """Return whether the error means that no log exists, now or ever."""
+    return isinstance(error, Missing) or error.status in NO_LOG_EVER
 
 
 def node_is_silent(error: Missing | ApiFailed) -> bool:
-    """Return whether the node restarts, cannot be reached, or is gone with its logs."""
+    """Return whether the error means that the node restarts, cannot be reached, or has gone with its logs."""
     return isinstance(error, ApiFailed) and (error.timed_out or error.status in NODE_SILENT)

@@ -1,4 +1,7 @@
-"""Looks at Jobs in deletion, at Jobs whose deletion does not end, and at pods that outlived their Job."""
+"""Looks at Jobs in deletion, at Jobs whose deletion does not end, and at orphan pods.
+
+`looking.py` and `pod_status.py` call these functions for Jobs that were deleted and for absent Jobs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +16,10 @@ from crawler_lifecycle.domain.reasons import FINISHING, ORPHAN_PODS, POD_OVERDUE
 def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook | None:
     """Return the look at a provably absent Job by its remaining pods; None without pods.
 
-    A pod that may run decides before pods that have ended.
+    A pod that may run decides before pods that have ended. Pods of several or unknown Jobs make the look unclear.
     """
-    pod = pods.primary_pod([pod for pod in own_pods if not pods.has_ended(pod)] or own_pods)
+    may_run = [pod for pod in own_pods if not pods.has_ended(pod)]
+    pod = pods.primary_pod(may_run or own_pods)
     if pod is None:
         return None
     job_uids = {pods.controller_uid(pod) for pod in own_pods}
@@ -25,20 +29,20 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
         problem = f"pod {pod.metadata.name} and the other pods of the task do not name the same Job"
         return replace(job_status.unclear_look(key, name, problem), pods=run_state, presence=Presence.ABSENT)
     request = EndRequest.by(pod.metadata.deletion_timestamp is not None)
-    alive = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
+    running = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
     if pods.has_ended(pod):
-        return _of_ended_orphan(alive, pod)
-    return replace(alive, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
+        return _look_of_ended_orphan(running, pod)
+    return replace(running, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
 
 
-def _of_ended_orphan(alive: JobLook, pod: Pod) -> JobLook:
-    """Return the look by an ended orphan pod; `alive` is the look if the pod still ran.
+def _look_of_ended_orphan(running: JobLook, pod: Pod) -> JobLook:
+    """Return the look by an ended orphan pod; `running` is the look that the pod would get before its end.
 
-    No Job confirms a success, so a success needs the main container's exit code 0.
+    No Job confirms a success, so a success needs the main container's exit code 0. Otherwise the look is unclear.
     """
     end, exit_code = pods.end_of_main(pod), pods.exit_code(pod)
     ended = replace(
-        alive,
+        running,
         cause=None,
         exit_code=exit_code,
         pods=Pods.ENDED,
@@ -51,13 +55,13 @@ def _of_ended_orphan(alive: JobLook, pod: Pod) -> JobLook:
     if exit_code != 0:
         problem = f"pod {pod.metadata.name} succeeded, but not its main container"
         return replace(ended, phase=JobPhase.UNCLEAR, message=problem)
-    was_told = termination.told_to_end([pod])
-    author = None if was_told is False else termination.told_by([pod])
+    was_told = termination.were_told_to_end([pod])
+    author = None if was_told is False else termination.author_of_request([pod])
     return replace(ended, phase=JobPhase.SUCCEEDED, end_request=EndRequest.by(was_told), reason=author)
 
 
 def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
-    """Mark a job as overdue if its end is late by more than `patience`: its node is dead, or a finalizer holds it."""
+    """Mark a job as overdue if its end was due more than `patience` ago: its node is dead, or a finalizer holds it."""
     if look.gone or look.due_at is None or now - look.due_at <= patience:
         return look
     return replace(look, cause=POD_OVERDUE)
@@ -66,29 +70,30 @@ def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
 def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
     """Return the look with cause POD_TERMINATING if the deletion met living pods, FINISHING if all had ended before.
 
-    The cause has to be recorded now, since the pods may be gone before the deletion completes. A pod in an unknown
-    phase may live or may have ended: then the look stays without a cause.
+    The cause has to be recorded now, since the pods may be gone before the deletion completes. If a pod is in an
+    unknown phase, or the pods do not show which came first, the look stays without a cause.
     """
     if any(pods.lives(pod) for pod in own_pods):
         return replace(look, cause=POD_TERMINATING)
     if not all(pods.has_ended(pod) for pod in own_pods):
         return look
-    was_told = termination.told_to_end(own_pods)
+    was_told = termination.were_told_to_end(own_pods)
     return look if was_told is None else replace(look, cause=POD_TERMINATING if was_told else FINISHING)
 
 
 def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
-    """Return the look at a Job whose deletion was due long ago.
+    """Return the look at a Job whose deletion should have ended long ago.
 
-    Either pods still live, with or without a request to end, or only a finalizer holds the Job object.
+    If pods may still run, the cause is POD_TERMINATING after a request to end, and ORPHAN_PODS without a request.
+    Otherwise a finalizer holds the Job: the presence is HELD, and the look is as of a Job that is absent.
     """
-    living = [pod for pod in own_pods if not pods.has_ended(pod)]
-    if living:
-        due = not_before_creation(job, pods.due_at(living))
-        return replace(look, due_at=due, cause=POD_TERMINATING if due else ORPHAN_PODS)
+    may_run = [pod for pod in own_pods if not pods.has_ended(pod)]
+    if may_run:
+        due_at = not_before_creation(job, pods.due_at(may_run))
+        return replace(look, due_at=due_at, cause=POD_TERMINATING if due_at else ORPHAN_PODS)
     status = job.status or NO_JOB_STATUS
     if is_positive(status.active) or is_positive(status.terminating):
-        return look  # the Job counts pods, although the list shows none: they may live
+        return look  # the Job counts pods that the list does not show, and these pods may run
     key = (look.task, look.attempt)
     remains = look_of_orphans(key, look.name, own_pods)
     if remains is None:
@@ -97,10 +102,10 @@ def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLoo
     return replace(remains, presence=Presence.HELD)
 
 
-def not_before_creation(job: Job, at: datetime | None) -> datetime | None:
-    """Return the pod's time `at`, but at least the Job's creation.
+def not_before_creation(job: Job, due_at: datetime | None) -> datetime | None:
+    """Return the time when pods should have ended, but at least the Job's creation; None stays None.
 
     Pods are younger than their Job. An older time comes from a wrong clock, and would make the job overdue too early.
     """
     created_at = job.metadata.creation_timestamp
-    return at if at is None or created_at is None else max(at, created_at)
+    return due_at if due_at is None or created_at is None else max(due_at, created_at)

@@ -1,7 +1,8 @@
-"""Reason of a job's failure in one short word, by the first rule that fits (row R in docs/decisions/0014).
+"""Give the reason of a job's failure in one short word, by the first rule that fits (row R in docs/decisions/0014).
 
-A deleted pod disappears as soon as the Job has counted the pod. Then only a sentence in the Job's condition Failed is
-left, written because our Jobs have a pod failure policy (`act/job_spec.py`).
+The rules read the pod, and the Job's condition `Failed`. A deleted pod disappears as soon as the Job has counted the
+pod. Then only a sentence in the condition tells how the pod ended; Kubernetes writes the sentence because our Jobs have
+a pod failure policy (`act/job_spec.py`).
 """
 
 import re
@@ -13,16 +14,16 @@ from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.domain.crawl_results import is_meant_as_result
 from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
 
-# with these reasons the Job decides, whatever its pods show
-AS_THE_JOB_SAYS = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
-DISRUPTION = "DisruptionTarget"
-# the failure policy's sentences in the condition
+# with these reasons in the condition the Job decides, whatever its pods show
+REASONS_BY_JOB_ALONE = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
+DISRUPTION = "DisruptionTarget"  # condition; true if the cluster ends the pod, such as for a drained node
+# sentences that the failure policy leaves in the condition
 POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching ")
 POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
 )
-OF_A_DELETION = (143, 137)  # exit codes of a deleted pod: SIGTERM, and SIGKILL after the grace
-BY_POD_REASON = {
+DELETION_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
+REASON_BY_POD_REASON = {  # by the reason in the pod's status
     "Evicted": "evicted",
     "Preempting": "preempted",
     "DeadlineExceeded": "pod_deadline",
@@ -47,56 +48,86 @@ BY_POD_REASON = {
     "UnexpectedPredicateFailureType": "node_rejected",
     "NodeLost": "node_lost",
 }
-BY_KUBELET = "TerminationByKubelet"  # the kubelet ends a pod without deleting the pod
-BY_DISRUPTION = {
+BY_KUBELET = "TerminationByKubelet"  # the kubelet, the agent on the node, ends a pod without deleting the pod
+REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
     "PreemptionByScheduler": "preempted",
     "DeletionByTaintManager": "node_tainted",
     "EvictionByEvictionAPI": "drained",
     "DeletionByPodGC": "node_deleted",
     BY_KUBELET: "evicted",
 }
-BY_END = {"ContainerStatusUnknown": "node_lost", "ContainerCannotRun": "cannot_start", "StartError": "cannot_start"}
+REASON_BY_CONTAINER_END = {  # by the kubelet's reason for a container's end
+    "ContainerStatusUnknown": "node_lost",
+    "ContainerCannotRun": "cannot_start",
+    "StartError": "cannot_start",
+}
 
 
 def reason(failed: Condition | None, pod: Pod | None) -> str:
-    """Return the reason. `failed` is the Job's condition, if the Job still exists."""
-    said = failed.reason if failed else None
-    known = None
-    if said not in AS_THE_JOB_SAYS:
-        known = (_of_pod(pod) or _of_exit(pod) if pod else None) or _of_policy(failed)
-    return known or word(said, "failed")
+    """Return the reason of the failure; `failed`: the Job's condition, None if the Job does not exist any more."""
+    job_reason = failed.reason if failed else None
+    known_reason = None
+    if job_reason not in REASONS_BY_JOB_ALONE:
+        if pod:
+            known_reason = _reason_of_pod(pod) or _reason_of_containers(pod)
+        known_reason = known_reason or _reason_of_policy(failed)
+    return known_reason or word(job_reason, "failed")
+
+
+def _reason_of_pod(pod: Pod) -> str | None:
+    if any(end.reason == "OOMKilled" for end in pods.container_ends(pod)):
+        return "oom_killed"
+    pod_reason = (pod.status or pods.NO_STATUS).reason or ""
+    if pod_reason.startswith("OutOf"):  # such as OutOfcpu
+        return "node_rejected"
+    return REASON_BY_POD_REASON.get(pod_reason) or disruption(pod)
+
+
+def disruption(pod: Pod) -> str | None:
+    """Return the reason of the pod's disruption, such as a preemption or a drained node; None without a disruption."""
+    condition = pods.condition(pod, DISRUPTION)
+    return REASON_BY_DISRUPTION.get(condition.reason or "", DISRUPTED) if condition and condition.is_true else None
+
+
+def _reason_of_containers(pod: Pod) -> str | None:
+    """Return the reason by how the main container ended, or by a failed init container; None if neither has ended."""
+    main_end = pods.end_of_main(pod)
+    if main_end and (reason_of_end := REASON_BY_CONTAINER_END.get(main_end.reason or "")):
+        return reason_of_end
+    for container in pods.plain_init_containers(pod):
+        init_end = pods.state(container).terminated
+        if init_end and (reason_of_end := REASON_BY_CONTAINER_END.get(init_end.reason or "")):
+            return reason_of_end
+        if init_end and init_end.exit_code:
+            return f"init_exit_{init_end.exit_code}"
+    return None if main_end is None or main_end.exit_code is None else _reason_of_code(main_end.exit_code)
+
+
+def _reason_of_policy(failed: Condition | None) -> str | None:
+    """Return the reason by the sentence that the failure policy left in the condition; None without a sentence."""
+    if failed is None:
+        return None
+    if POLICY_ON_DISRUPTION.match(failed.message or ""):
+        return DISRUPTED
+    code = exit_code(failed)
+    return None if code is None else _reason_of_code(code)
+
+
+def _reason_of_code(code: int) -> str:
+    return "job_failed_main_ok" if code == 0 else of_exit_code(code)
 
 
 def exit_code(failed: Condition) -> int | None:
-    """Return the exit code from the Job's condition, for a Job without pods."""
+    """Return the exit code from the Job's condition, for a Job without pods; None if the condition names no code."""
     match = POLICY_ON_EXIT_CODE.match(failed.message or "")
     return int(match[1]) if match else None
 
 
-def is_by_deletion(failed: Condition | None, own_pods: Sequence[Pod], *, remembers: bool) -> bool:
-    """Return whether a user or program deleted the pods: neither the Job's deadline nor a disruption did.
-
-    Without pods, the exit code in the condition decides: a program's own code proves an end without a deletion.
-    A missing code proves a deletion before the program ran, but only if the Job `remembers` codes by a failure policy.
-    """
-    if failed is None or failed.reason in AS_THE_JOB_SAYS or POLICY_ON_DISRUPTION.match(failed.message or ""):
-        return False
-    if any(pods.is_true(pod, DISRUPTION) for pod in own_pods):
-        return False
-    if own_pods:
-        return all(pod.metadata.deletion_timestamp for pod in own_pods)
-    code = exit_code(failed)
-    return remembers if code is None else code in OF_A_DELETION
-
-
-def disruption(pod: Pod) -> str | None:
-    """Return the reason of the pod's disruption, such as a preemption or a drained node."""
-    condition = pods.condition(pod, DISRUPTION)
-    return BY_DISRUPTION.get(condition.reason or "", DISRUPTED) if condition and condition.is_true else None
-
-
 def message(failed: Condition | None, pod: Pod | None) -> str | None:
-    """Return the message nearest to the program. A crawl's result explains no failure."""
+    """Return the first known message: from the pod, its main container or failed init container, or the Job.
+
+    A crawl's result explains no failure and is no message.
+    """
     end = (pods.end_of_main(pod) or pods.state(pods.failed_init(pod)).terminated) if pod else None
     pod_message = (pod.status or pods.NO_STATUS).message if pod else None
     return pod_message or (message_of(end) if end else None) or (failed.message if failed else None)
@@ -107,36 +138,17 @@ def message_of(end: Terminated) -> str | None:
     return None if end.message and is_meant_as_result(end.message) else end.message
 
 
-def _of_pod(pod: Pod) -> str | None:
-    if any(end.reason == "OOMKilled" for end in pods.ends(pod)):
-        return "oom_killed"
-    said = (pod.status or pods.NO_STATUS).reason or ""
-    if said.startswith("OutOf"):
-        return "node_rejected"
-    return BY_POD_REASON.get(said) or disruption(pod)
+def is_by_deletion(failed: Condition | None, own_pods: Sequence[Pod], *, has_failure_policy: bool) -> bool:
+    """Return whether a user or program deleted the pods; False if the Job's deadline or a disruption ended them.
 
-
-def _of_exit(pod: Pod) -> str | None:
-    end = pods.end_of_main(pod)
-    if end and (known := BY_END.get(end.reason or "")):
-        return known
-    for container in pods.plain_init_containers(pod):
-        init = pods.state(container).terminated
-        if init and (known := BY_END.get(init.reason or "")):
-            return known
-        if init and init.exit_code:
-            return f"init_exit_{init.exit_code}"
-    return None if end is None or end.exit_code is None else reason_of_code(end.exit_code)
-
-
-def _of_policy(failed: Condition | None) -> str | None:
-    if failed is None:
-        return None
-    if POLICY_ON_DISRUPTION.match(failed.message or ""):
-        return DISRUPTED
+    Without pods, the exit code in the condition decides: a program's own code proves an end without a deletion. A
+    missing code proves a deletion before the program ran, if the Job `has_failure_policy`: a policy keeps every code.
+    """
+    if failed is None or failed.reason in REASONS_BY_JOB_ALONE or POLICY_ON_DISRUPTION.match(failed.message or ""):
+        return False
+    if any(pods.is_true(pod, DISRUPTION) for pod in own_pods):
+        return False
+    if own_pods:
+        return all(pod.metadata.deletion_timestamp for pod in own_pods)
     code = exit_code(failed)
-    return None if code is None else reason_of_code(code)
-
-
-def reason_of_code(code: int) -> str:
-    return "job_failed_main_ok" if code == 0 else of_exit_code(code)
+    return has_failure_policy if code is None else code in DELETION_EXIT_CODES

@@ -1,4 +1,7 @@
-"""Look at a job by the Job object alone, without its pods. docs/decisions/0014 numbers the rules."""
+"""Look at a job by the Job object alone, and decide whether the look needs the Job's pods.
+
+docs/decisions/0014 numbers the rules. `pod_status.py` completes the look by the pods.
+"""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -9,53 +12,55 @@ from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, waiting
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
-SLACK = timedelta(minutes=1)  # by which two machines' clocks may differ
-SUSPENDING = "suspending"
-# The Job waits for its pods to end, and only the pods show whether their end is overdue. SUSPENDING is left out: an
-# overdue job is deleted by force, but a suspended Job is to continue.
-WAITS_FOR_PODS = (POD_TERMINATING, FAILING)
+CLOCK_DIFFERENCE = timedelta(minutes=1)  # two machines' clocks differ by at most this time
+SUSPENDING = "suspending"  # cause while a suspended Job waits for its pods to end
+# With these causes the Job waits for its pods to end, and only the pods show whether their end is overdue. SUSPENDING
+# is left out: an overdue job is deleted by force, but a suspended Job is to continue.
+CAUSES_WAITING_FOR_PODS = (POD_TERMINATING, FAILING)
 
-Stage = tuple[JobPhase, str | None]  # phase and cause
+PhaseAndCause = tuple[JobPhase, str | None]
 
 
 def look_of_job(key: JobKey, job: Job) -> JobLook | None:
-    """Return the Job's own look; None if only the pod can decide (rules 12 to 21).
+    """Return the look by the Job alone; None if only the pod can decide (rules 12 to 21).
 
     A failure's reason is preliminary, and a success does not show whether the program was told to end: pods tell more.
     """
     status = job.status or NO_JOB_STATUS
-    true = true_conditions(status)
-    if complete := true.get("Complete"):
-        return _succeeded(key, job, complete)
-    if failed := true.get("Failed"):
-        return _failed(key, job, failed)
-    if deleted := job.metadata.deletion_timestamp:
+    conditions = true_conditions(status)
+    if complete := conditions.get("Complete"):
+        return _look_of_success(key, job, complete)
+    if failed := conditions.get("Failed"):
+        return _look_of_failure(key, job, failed)
+    if deleted_at := job.metadata.deletion_timestamp:
         cause = POD_TERMINATING if is_positive(status.terminating) else None
         ending = build_look(key, job, JobPhase.ENDING, cause)
         return replace(
             ending,
             presence=Presence.BEING_DELETED,
             end_request=EndRequest.TO_JOB,
-            due_at=deleted + job.grace,
+            due_at=deleted_at + job.grace,
         )
-    stage = _by_conditions(job, status, true) or _by_counters(status)
-    return build_look(key, job, *stage) if stage else None
+    phase_and_cause = _by_conditions(job, status, conditions) or _by_counters(status)
+    return build_look(key, job, *phase_and_cause) if phase_and_cause else None
 
 
-def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage | None:
-    """Return the stage by the Job's conditions: failing, finishing, suspended or not synced (rules 7 to 10)."""
-    if "FailureTarget" in true:
+def _by_conditions(job: Job, status: JobStatus, conditions: Container[str]) -> PhaseAndCause | None:
+    """Return failing, finishing, suspended or not synced by the Job's true conditions (rules 7 to 10); else None."""
+    if "FailureTarget" in conditions:
         return JobPhase.RUNNING, FAILING
-    if "SuccessCriteriaMet" in true:
+    if "SuccessCriteriaMet" in conditions:
         return JobPhase.RUNNING, FINISHING
-    if "Suspended" in true or (job.spec is not None and job.spec.suspend):
+    if "Suspended" in conditions or (job.spec is not None and job.spec.suspend):
         has_pods = is_positive(status.active) or is_positive(status.terminating)
         return (JobPhase.RUNNING, SUSPENDING) if has_pods else (JobPhase.WAITING, SUSPENDED)
     return (JobPhase.WAITING, waiting.NOT_SYNCED) if status.start_time is None else None
 
 
-def _by_counters(status: JobStatus) -> Stage | None:
-    """Return the stage by the Job's counts of pods that end or have ended (rules 11 to 13), or of a Ready pod (20)."""
+def _by_counters(status: JobStatus) -> PhaseAndCause | None:
+    """Return phase and cause by the Job's counts of pods: a Ready pod (rule 20), or pods that end or have ended (11 to
+    13). None: the Job counts no pod, or an active pod that is not Ready.
+    """
     if is_positive(status.active):
         return (JobPhase.RUNNING, None) if is_positive(status.ready) else None
     if is_positive(status.terminating):
@@ -66,7 +71,11 @@ def _by_counters(status: JobStatus) -> Stage | None:
 
 
 def needs_its_pods(look: JobLook | None, job: Job) -> bool:
-    """Return whether the look needs pods. A deleted Job needs pods only to learn whether they had ended before."""
+    """Return whether pods tell more about a watched job than the look by its Job.
+
+    True without a look and for a job that has ended; for a deleted Job only while the Job counts an active pod, which
+    may have ended before the deletion.
+    """
     if look is None or look.phase.has_ended:
         return True
     return look.phase is JobPhase.ENDING and look.cause is None and is_positive((job.status or NO_JOB_STATUS).active)
@@ -74,16 +83,16 @@ def needs_its_pods(look: JobLook | None, job: Job) -> bool:
 
 def may_be_overdue(look: JobLook | None) -> bool:
     """Return whether only pods can show that the job is overdue."""
-    return look is not None and look.phase is JobPhase.RUNNING and look.cause in WAITS_FOR_PODS
+    return look is not None and look.phase is JobPhase.RUNNING and look.cause in CAUSES_WAITING_FOR_PODS
 
 
-def tells_enough(look: JobLook) -> bool:
-    """Return whether the look is usable without pods that cannot be read."""
-    return look.phase is JobPhase.ENDING or look.cause in WAITS_FOR_PODS
+def is_usable_without_pods(look: JobLook) -> bool:
+    """Return whether the look stays usable if its pods cannot be read: the Job shows already that the job is to end."""
+    return look.phase is JobPhase.ENDING or look.cause in CAUSES_WAITING_FOR_PODS
 
 
 def true_conditions(status: JobStatus) -> dict[str, Condition]:
-    """Return true conditions by type. Sorting decides between contradictory duplicates, in whatever order they come."""
+    """Return the true conditions by type. Among duplicates the last in sorted order counts, not the last sent."""
     conditions = [condition for condition in status.conditions or () if condition.is_true]
     if len(conditions) > 1:
         conditions.sort(key=repr)
@@ -92,32 +101,34 @@ def true_conditions(status: JobStatus) -> dict[str, Condition]:
 
 def end_of(status: JobStatus | None) -> Condition | None:
     """Return the condition with which a Job has ended; None while the Job goes on."""
-    true = true_conditions(status or NO_JOB_STATUS)
-    return true.get("Complete") or true.get("Failed")
+    conditions = true_conditions(status or NO_JOB_STATUS)
+    return conditions.get("Complete") or conditions.get("Failed")
 
 
-def _succeeded(key: JobKey, job: Job, complete: Condition) -> JobLook:
+def _look_of_success(key: JobKey, job: Job, complete: Condition) -> JobLook:
     """Return the look at a Complete Job: all containers exited with 0.
 
     The Job's time is when the controller noticed the end, later than the end itself. So the Job alone does not show
-    whether its program was told to end before.
+    whether its program was told to end before its end.
     """
-    at = (job.status or NO_JOB_STATUS).completion_time or complete.last_transition_time
-    return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), end_request=EndRequest.UNKNOWN)
+    noticed_at = (job.status or NO_JOB_STATUS).completion_time or complete.last_transition_time
+    return replace(_look_of_end(key, job, JobPhase.SUCCEEDED, noticed_at, exit_code=0), end_request=EndRequest.UNKNOWN)
 
 
-def _failed(key: JobKey, job: Job, failed: Condition) -> JobLook:
-    look = _ended(key, job, JobPhase.FAILED, failed.last_transition_time)
+def _look_of_failure(key: JobKey, job: Job, failed: Condition) -> JobLook:
+    look = _look_of_end(key, job, JobPhase.FAILED, failed.last_transition_time)
     return replace(
         look, reason=failure.reason(failed, None), message=failed.message, exit_code=failure.exit_code(failed)
     )
 
 
-def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
-    status, deleted = job.status or NO_JOB_STATUS, job.metadata.deletion_timestamp
+def _look_of_end(
+    key: JobKey, job: Job, phase: JobPhase, ended_at: datetime | None, exit_code: int | None = None
+) -> JobLook:
+    status, deleted_at = job.status or NO_JOB_STATUS, job.metadata.deletion_timestamp
     may_run = is_positive(status.active) or is_positive(status.terminating)
-    # a deletion long after the end (by the time to live or a person) did not tell the program to end
-    is_told = deleted is not None and (at is None or deleted - at <= SLACK)
+    # a deletion long after the end (by the Job's time to live, or a person) did not tell the program to end
+    is_told = deleted_at is not None and (ended_at is None or deleted_at - ended_at <= CLOCK_DIFFERENCE)
     return JobLook(
         *key,
         job.metadata.uid,
@@ -125,19 +136,21 @@ def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_cod
         phase,
         exit_code=exit_code,
         started_at=status.start_time,
-        ended_at=at,
-        presence=Presence.PRESENT if deleted is None else Presence.BEING_DELETED,
+        ended_at=ended_at,
+        presence=Presence.PRESENT if deleted_at is None else Presence.BEING_DELETED,
         pods=Pods.MAY_RUN if may_run else Pods.ENDED,
         end_request=EndRequest.by(is_told),
     )
 
 
 def build_look(key: JobKey, job: Job, phase: JobPhase, cause: str | None = None, pod: Pod | None = None) -> JobLook:
-    begun = (job.status or NO_JOB_STATUS).start_time if phase is JobPhase.RUNNING else None
-    started = (pods.started_at(pod) if pod else None) or begun
+    """Return the look at a present job; its start is by the pod's main container, or else by the running Job."""
+    job_started_at = (job.status or NO_JOB_STATUS).start_time if phase is JobPhase.RUNNING else None
+    started_at = (pods.started_at(pod) if pod else None) or job_started_at
     uid, name = job.metadata.uid, job.metadata.name
-    return JobLook(*key, uid, name, phase, cause, started_at=started)
+    return JobLook(*key, uid, name, phase, cause, started_at=started_at)
 
 
 def unclear_look(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:
+    """Return the look at a job that could not be observed; the message says why."""
     return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)

@@ -1,8 +1,8 @@
 """Read, list and delete our Jobs and pods by their key (task, attempt) in a run, and list the jobs of all runs.
 
-A Job is ours by its labels, or by the uid on record: a user may have edited the labels since the deployment.
-Threads share the work on a page of jobs, one call per job, so that one failing job delays no other job.
-The inventory of all runs reads the metadata of Jobs, and of pods without a Job.
+A Job is ours by its labels, or by the uid on record: a user may have edited the labels since the deployment. `Jobs`
+serves stops, removals and evidence; its threads share the work on many jobs, so that a failing job delays no other.
+The audit reads the `inventory` of all runs: the metadata of Jobs, and of pods without a Job.
 """
 
 import math
@@ -24,10 +24,10 @@ from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import BadInput, TemporaryError
 
-T = TypeVar("T")
-R = TypeVar("R")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 NO_OPTIONS: Mapping[str, int] = {}
-THREADS = 16
+THREADS = 16  # per `Jobs`
 
 
 class Annotations(msgspec.Struct, frozen=True, rename={"not_after": naming.NOT_AFTER}):
@@ -39,7 +39,7 @@ class DatedMetadata(Metadata, frozen=True):
 
 
 class DatedJob(Object, frozen=True):
-    """Job with the annotation that removals read."""
+    """Job with the annotation `not_after`, which removals read."""
 
     metadata: DatedMetadata
     status: JobStatus | None = None
@@ -50,6 +50,8 @@ DATED_JOBS = Decoder("Job", DatedJob)
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
+    """Requests about Jobs and their pods, for one installation; without `installation` for all."""
+
     api: Api
     installation: str | None
     pool: ThreadPoolExecutor = field(
@@ -57,7 +59,7 @@ class Jobs:
     )
 
     def read_job(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
-        """Return the Job from the API server's storage; its metadata alone if the rest cannot be read.
+        """Return the Job by its name, with its metadata alone if the rest cannot be read; None if we have no such Job.
 
         A Job with edited labels is still ours if its uid is `uid`, the uid on record, or if its pod template has our
         labels, since templates cannot be edited.
@@ -70,8 +72,8 @@ class Jobs:
         is_on_record = uid is not None and job.metadata.uid == uid
         template = job.spec.template if job.spec else None
         template_labels = template.metadata.labels if template and template.metadata else None
-        is_ours = any(self._is_labelled(labels, run_uid, key) for labels in (job.metadata.labels, template_labels))
-        return job if is_on_record or is_ours else None
+        is_labelled = any(self._are_ours(labels, run_uid, key) for labels in (job.metadata.labels, template_labels))
+        return job if is_on_record or is_labelled else None
 
     def _read(self, path: str) -> Job:
         try:
@@ -80,24 +82,20 @@ class Jobs:
             return Job(NAMED.item(self.api.get(path, accept=naming.METADATA)).metadata)
 
     def list_jobs(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
-        """List these Jobs, many tasks per request."""
+        """List these Jobs, many tasks per request. Absent and unreadable Jobs are left out."""
         wanted = set(keys)
         pages = self._pages(self.api.jobs_path(), run_uid, (task for task, _ in wanted), until)
         jobs = (job for page in pages for job in JOBS.page(page).whole)
-        return {
-            key: job
-            for job in jobs
-            if (key := key_named(job.metadata.name, job.metadata.labels, run_uid)) and key in wanted
-        }
+        return {key: job for job in jobs if (key := _key_of_job(job, run_uid)) and key in wanted}
 
-    def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[JobKey, DatedJob]:
-        """List these tasks' Jobs in every attempt."""
+    def list_dated(self, run_uid: str, tasks: Iterable[int]) -> dict[JobKey, DatedJob]:
+        """List these tasks' Jobs in every attempt. Unreadable Jobs are left out."""
         pages = self._pages(self.api.jobs_path(), run_uid, tasks)
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
-        return {key: job for job in jobs if (key := _key(job, run_uid))}
+        return {key: job for job in jobs if (key := _key_of_job(job, run_uid))}
 
-    def dated_by_name(self, run_uid: str, uids: Mapping[JobKey, str]) -> dict[JobKey, DatedJob]:
-        """Read these Jobs singly by their names. Return the existing Jobs with the uid on record."""
+    def read_dated(self, run_uid: str, uids: Mapping[JobKey, str]) -> dict[JobKey, DatedJob]:
+        """Read these Jobs singly by their names, whatever their labels. Return the Jobs with the uid on record."""
         jobs: dict[JobKey, DatedJob] = {}
 
         def read(key: JobKey) -> None:
@@ -112,7 +110,7 @@ class Jobs:
         return jobs
 
     def pods(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, list[Pod]]:
-        """Return pods by key, newest first."""
+        """List the pods of these jobs by key, newest first. Jobs without pods and unreadable pods are left out."""
         wanted = set(keys)
         by_key: dict[JobKey, list[Pod]] = {}
         for page in self._pages(self.api.core_path("pods"), run_uid, (task for task, _ in wanted), until):
@@ -122,87 +120,96 @@ class Jobs:
         return {key: _newest_first(pods) for key, pods in by_key.items()}
 
     def delete(
-        self, path: str, read: Metadata, propagation: str | None, options: Mapping[str, int] = NO_OPTIONS
+        self, path: str, metadata: Metadata, propagation: str | None, options: Mapping[str, int] = NO_OPTIONS
     ) -> None:
-        """Delete exactly the object that was read: with the same uid, and a Job only in the same version.
+        """Delete the object only as it was read: with the uid in `metadata`, and a Job only in the same version.
 
-        `propagation`: how a Job's deletion reaches its pods; None for a pod. The options are in the address as well as
-        in the body: some clients and proxies drop the body of a DELETE.
+        `propagation` says how a Job's deletion reaches its pods; None: the object is a pod. The options are in the
+        address as well as in the body: some clients and proxies drop the body of a DELETE.
         """
-        chosen: dict[str, str | int] = {**options, **({"propagationPolicy": propagation} if propagation else {})}
-        unchanged = {"resourceVersion": read.resource_version} if propagation and read.resource_version else {}
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": read.uid, **unchanged}}
-        self.api.delete(path, {**body, **chosen}, chosen)
+        chosen_options: dict[str, str | int] = {**options}
+        preconditions = {"uid": metadata.uid}
+        if propagation:
+            chosen_options["propagationPolicy"] = propagation
+            if metadata.resource_version:
+                preconditions["resourceVersion"] = metadata.resource_version
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
+        self.api.delete(path, {**body, **chosen_options}, chosen_options)
 
-    def for_each(self, act: Callable[[T], R], items: Iterable[T], what: str) -> list[R]:
-        """Call `act` for every item, in threads. Raise the first TemporaryError after the last call.
+    def for_each(self, act: Callable[[Item], Result], items: Iterable[Item], failure: str) -> list[Result]:
+        """Call `act` for every item, in threads, and return the results in the order of the items.
 
-        `what`: the error message's beginning.
+        If calls fail, raise a TemporaryError after the last call, with the message `failure` and the first error.
         """
-        done: list[R] = []
-        failed: list[TemporaryError] = []
+        results: list[Result] = []
+        errors: list[TemporaryError] = []
         for future in [self.pool.submit(act, item) for item in items]:
             try:
-                done.append(future.result())
+                results.append(future.result())
             except TemporaryError as error:
-                failed.append(error)
-        if failed:
-            others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-            raise TemporaryError(f"{what}: {failed[0].message}{others}") from failed[0]
-        return done
+                errors.append(error)
+        if errors:
+            others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise TemporaryError(f"{failure}: {errors[0].message}{others}") from errors[0]
+        return results
 
     def _pages(self, path: str, run_uid: str, tasks: Iterable[int], until: float = math.inf) -> Iterator[bytes]:
+        """Yield list pages with these tasks' objects."""
         for selector in naming.selectors(self.installation, run_uid, tasks):
             yield from self.api.pages(path, {"labelSelector": selector}, until=until)
 
-    def _is_labelled(self, labels: Labels | None, run_uid: str, key: JobKey) -> bool:
+    def _are_ours(self, labels: Labels | None, run_uid: str, key: JobKey) -> bool:
+        """Return whether the labels name this installation, run, task and attempt."""
         labels = labels or NO_LABELS
-        ours = labels.installation is not None and self.installation in (None, labels.installation)
-        return ours and labels.run_uid == run_uid and key_of(labels) == key
+        return _is_ours(labels, self.installation) and labels.run_uid == run_uid and key_of(labels) == key
 
 
-def _key(job: Job | DatedJob, run_uid: str) -> JobKey | None:
+def _key_of_job(job: Job | DatedJob, run_uid: str) -> JobKey | None:
     return key_named(job.metadata.name, job.metadata.labels, run_uid)
 
 
 def _newest_first(pods: Iterable[Pod]) -> list[Pod]:
-    """Sort pods. A list that began anew may show a pod twice."""
-    return sorted({(pod.metadata.name, pod.metadata.uid): pod for pod in pods}.values(), key=_age, reverse=True)
+    """Sort pods without duplicates: a list that began anew may show a pod twice."""
+    by_identity = {(pod.metadata.name, pod.metadata.uid): pod for pod in pods}
+    return sorted(by_identity.values(), key=_creation_and_name, reverse=True)
 
 
-def _age(pod: Pod) -> tuple[float, str]:
+def _creation_and_name(pod: Pod) -> tuple[float, str]:
     created_at = pod.metadata.creation_timestamp
     return created_at.timestamp() if created_at else 0.0, pod.metadata.name
 
 
 def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
-    """Yield the jobs in pages of the API server. An error in a page is raised, and makes the inventory invalid.
+    """Yield the jobs of all runs in pages. Raise TemporaryError if a page fails: the earlier pages are no inventory.
 
-    Pods are listed, too, since orphan pods have no Job; a pod with a listed Job is left out.
+    Pods are listed, too, since orphan pods have no Job; a pod with a listed Job is left out. A broken object counts by
+    its name alone.
     """
     seen: set[tuple[str | None, JobKey | None]] = set()
     for path in (api.jobs_path(), api.core_path("pods")):
         query = {"labelSelector": naming.selector(installation)}
         for body in api.pages(path, query, accept=naming.METADATA_LIST):
             page = METADATA.page(body)
-            listed = [_listed(item.metadata) for item in page.whole if _is_ours(item.metadata.labels, installation)]
-            listed += [ListedJob(item.name, None, None) for item in page.broken if _is_ours(item.labels, installation)]
+            whole = (item.metadata for item in page.whole if _is_ours(item.metadata.labels, installation))
+            broken = (item for item in page.broken if _is_ours(item.labels, installation))
+            listed = [*map(_listed_job, whole), *(ListedJob(item.name, None, None) for item in broken)]
             new = [job for job in listed if job.key is None or (job.run_uid, job.key) not in seen]
             seen |= {(job.run_uid, job.key) for job in new}
             yield new
 
 
 def _is_ours(labels: Labels | None, installation: str | None) -> bool:
+    """Return whether the labels name the installation; without `installation`, whether they name any."""
     owner = (labels or NO_LABELS).installation
     return owner is not None and installation in (None, owner)
 
 
-def _listed(metadata: Metadata) -> ListedJob:
+def _listed_job(metadata: Metadata) -> ListedJob:
     labels = metadata.labels or NO_LABELS
-    return ListedJob(metadata.name, _run_uid(labels), key_of(labels), metadata.creation_timestamp)
+    return ListedJob(metadata.name, _valid_run_uid(labels), key_of(labels), metadata.creation_timestamp)
 
 
-def _run_uid(labels: Labels) -> str | None:
+def _valid_run_uid(labels: Labels) -> str | None:
     try:
         return checked_uid(labels.run_uid or "")
     except BadInput:

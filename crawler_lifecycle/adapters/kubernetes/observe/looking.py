@@ -1,14 +1,17 @@
-"""Look at a run on Kubernetes: one list of its Jobs; pods, events and single Jobs only if they can change the look.
+"""Look at a run on Kubernetes, with as few requests as possible.
 
-A `Survey` collects the look's results. Its methods recognize our Jobs, and choose the Jobs that need their pods.
+A look lists the run's Jobs, and reads pods, events and single Jobs only if they can change the look. A `Survey`
+collects the results: its methods recognize our Jobs, and choose the Jobs that need their pods.
 """
 
 import logging
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
+import math
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.adapters.kubernetes.http.api import JSON, PAGE, Api
@@ -16,8 +19,9 @@ from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS, JOBS, PO
 from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import Event, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import job_status, pod_status, pods
+from crawler_lifecycle.adapters.kubernetes.observe.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.observe.deletion import look_of_orphans, mark_overdue
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import Absence, NamespaceCheck
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Timing
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
@@ -28,24 +32,35 @@ from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
 logger = logging.getLogger(__name__)
-MOST_LISTS = 21  # a look at 10,000 jobs takes 10 lists of Jobs, 10 of pods, and one of names or events
-MOST_EVENT_REQUESTS = 10  # for single Jobs or pods, in a look
-MOST_EVENTS = 100  # in the answer to such a request
-REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"
-NOT_SEEN = (TemporaryError, PermanentError)  # errors from a request without a usable answer
-EventRequest = tuple[JobKey, str, Job]  # key of the job, uid of the object with events, Job
+# After this number of list pages a look reads no events; Jobs, pods and names are listed without a limit. A look at
+# 10,000 jobs takes 10 pages with Jobs, 10 with pods, and 1 with names or events.
+MOST_LISTS = 21
+MOST_EVENT_REQUESTS = 10  # for single Jobs or pods; further jobs keep the cause known without events
+MOST_EVENTS = 100  # per request for a single object; a wait's cause needs no more
+REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"  # selector for events about rejected pods
+REQUEST_ERRORS = (TemporaryError, PermanentError)  # a request failed, or its answer is unusable
 
 
 @dataclass(frozen=True, slots=True)
 class JobPatience:
-    """Longest times for a job in states from which it may never get away by itself."""
+    """Longest times for a job in states that may never end by themselves."""
 
-    no_progress: timedelta = timedelta(minutes=30)  # such as without an image
-    overdue: timedelta = timedelta(minutes=30)  # after the end of the grace
-    sidecars: timedelta = timedelta(minutes=10)  # after the main container's end
+    no_progress: timedelta = timedelta(minutes=30)  # before its start, such as without an image; then it is given up
+    overdue: timedelta = timedelta(minutes=30)  # after the end of the grace; then the job is overdue
+    sidecars: timedelta = timedelta(
+        minutes=10
+    )  # after the main container's end; then the task ends as the main container did
 
 
 PATIENT = JobPatience()
+
+
+class EventRequest(NamedTuple):
+    """Wish for events about a Job or its pod, to explain why the job waits."""
+
+    key: JobKey
+    uid: str  # uid of the Job or pod
+    job: Job
 
 
 class Observer:
@@ -64,25 +79,26 @@ class Observer:
         tasks: Collection[int] | None = None,
         uids: Mapping[JobKey, str] = NO_UIDS,
     ) -> Look:
-        """Look as `ports.Cluster.look` says, with as few requests as possible.
+        """Look at the jobs, as `ports.Cluster.look` says.
 
         In order: list the Jobs; read watched Jobs missing in the list by name, since a Job is absent only if the API
-        server denies the name; list pods for absent Jobs and for Jobs in question; read events for waiting Jobs.
+        server denies the name; list pods for absent Jobs and for Jobs that need their pods; read events for waiting
+        Jobs. Without a readable list of Jobs the look is empty and incomplete.
         """
-        late = self._api.clock.now() - self._patience.overdue
-        survey = Survey(run_uid, self._installation, frozenset(watched), late)
+        overdue_before = self._api.clock.now() - self._patience.overdue
+        survey = Survey(run_uid, self._installation, frozenset(watched), overdue_before)
         try:
             self._list_jobs(survey, tasks)
-        except NOT_SEEN as error:
+        except REQUEST_ERRORS as error:
             return Look(complete=False, problem=error.message)
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
-        all_readable = not survey.problems  # otherwise any missing Job may be the unreadable Job
+        is_list_readable = not survey.problems  # otherwise any missing Job may be the unreadable Job
         try:
-            absent = self._absent(survey, missing, uids) if missing and all_readable else []
-        except NOT_SEEN as error:
+            absent = self._absent_keys(survey, missing, uids) if missing and is_list_readable else []
+        except REQUEST_ERRORS as error:
             absent = []
             survey.problems.append(error.message)
-        if absent or survey.need_pods:
+        if absent or survey.jobs_needing_pods:
             self._complete_by_pods(survey, absent)
         now = self._api.clock.now()
         for key, job in survey.jobs.items():
@@ -90,9 +106,11 @@ class Observer:
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference, keeps_ended_jobs=True)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
-        whole_run = [naming.selector(survey.installation, checked_uid(survey.run_uid))]
-        chosen = whole_run if tasks is None else naming.selectors(survey.installation, survey.run_uid, tasks)
-        for selector in chosen:
+        """Add these tasks' Jobs to the survey; without tasks, all Jobs in the run."""
+        selectors: Iterable[str] = [naming.selector(survey.installation, checked_uid(survey.run_uid))]
+        if tasks is not None:
+            selectors = naming.selectors(survey.installation, survey.run_uid, tasks)
+        for selector in selectors:
             for body in self._pages(survey, self._api.jobs_path(), {"labelSelector": selector}):
                 page = JOBS.page(body)
                 for job in page.whole:
@@ -101,51 +119,60 @@ class Observer:
                     problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
                     survey.add_unclear(key_named(broken.name, broken.labels, survey.run_uid), broken.name, problem)
 
-    def _absent(self, survey: Survey, missing: Sequence[JobKey], uids: Mapping[JobKey, str]) -> list[JobKey]:
-        """Return the keys of provably absent Jobs.
+    def _absent_keys(self, survey: Survey, missing: Sequence[JobKey], uids: Mapping[JobKey, str]) -> list[JobKey]:
+        """Return the keys of provably absent Jobs, and add the other missing Jobs to the survey.
 
         A Job with the uid on record is present despite edited labels. A Job with another uid and without our labels
-        only shares the name.
+        only shares the name, so our Job is absent. Without a uid on record such a Job is unclear.
         """
-        keys = {survey.name(key): key for key in missing}
-        on_record = {name: uids.get(key) for name, key in keys.items()}
-        for name, job in self._absence.present(on_record, partial(self._pages, survey)):
-            key, uid = keys[name], on_record[name]
+        keys = {survey.proper_name(key): key for key in missing}
+        uids_on_record = {name: uids.get(key) for name, key in keys.items()}
+        for name, job in self._absence.present_jobs(uids_on_record, partial(self._pages, survey)):
+            key, uid_on_record = keys[name], uids_on_record[name]
             if job is None:
                 survey.add_unclear(key, name, f"job {name} cannot be read")
-            elif job.metadata.uid == uid or survey.is_ours(job.metadata.labels):
+            elif job.metadata.uid == uid_on_record or survey.is_ours(job.metadata.labels):
                 survey.add(job, key)
-            elif uid is None:
+            elif uid_on_record is None:
                 survey.add_unclear(key, name, f"job {name} is there without our labels: delete it, or have it labelled")
         return [key for key in missing if key not in survey.jobs]
 
     def _complete_by_pods(self, survey: Survey, absent: Sequence[JobKey]) -> None:
-        """Complete the looks in `survey.need_pods`, and add absent Jobs with orphan pods."""
+        """Complete the looks of Jobs that need their pods, and add absent Jobs with orphan pods.
+
+        If the pods cannot be listed, the look is incomplete, and a job is unclear if its Job alone says too little.
+        """
         try:
-            pods_by_key = self._pods(survey, {*survey.need_pods, *absent})
-        except NOT_SEEN as error:
+            pods_by_key = self._list_pods(survey, {*survey.jobs_needing_pods, *absent})
+        except REQUEST_ERRORS as error:
             survey.problems.append(error.message)
-            for key, job in survey.need_pods.items():
-                if job_status.tells_enough(survey.jobs[key]):
+            for key, job in survey.jobs_needing_pods.items():
+                if job_status.is_usable_without_pods(survey.jobs[key]):
                     continue
                 survey.jobs[key] = job_status.unclear_look(key, job.metadata.name, error.message, job.metadata.uid)
             return
         now = self._api.clock.now()
-        timing = Timing(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
+        timing = Timing(
+            now=now,
+            no_progress=self._patience.no_progress,
+            overdue_before=now - self._patience.overdue,
+            sidecars=self._patience.sidecars,
+        )
         for key in absent:
             orphans = pods_by_key.get(key, ())
-            look = look_of_orphans(key, survey.name(key), orphans)
+            look = look_of_orphans(key, survey.proper_name(key), orphans)
             if key not in survey.jobs and look is not None:
                 survey.jobs[key] = replace(look, facts=facts_of(look, None, orphans))
         requests: list[EventRequest] = []
-        for key, job in survey.need_pods.items():
-            own = [pod for pod in pods_by_key.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = pod_status.look_with_pods(key, job, own, timing)
-            if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own)):
-                requests.append((key, uid, job))
+        for key, job in survey.jobs_needing_pods.items():
+            own_pods = [pod for pod in pods_by_key.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
+            look = survey.jobs[key] = pod_status.look_with_pods(key, job, own_pods, timing)
+            if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own_pods)):
+                requests.append(EventRequest(key, uid, job))
         self._complete_by_events(survey, requests, timing)
 
-    def _pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
+    def _list_pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
+        """Return the jobs' pods. Raise Unreadable if a pod may belong to any job in the run."""
         pods_by_key: dict[JobKey, list[Pod]] = {}
         for selector in self._selectors(survey, keys):
             for body in self._pages(survey, self._api.core_path("pods"), {"labelSelector": selector}):
@@ -153,9 +180,9 @@ class Observer:
                 for broken in page.broken:
                     _note_unreadable_pod(survey, broken, keys)
                 for pod in page.whole:
-                    if survey.is_theirs(pod.metadata.labels):
+                    if survey.is_foreign(pod.metadata.labels):
                         continue
-                    key = survey.key_of_ours(pod.metadata.labels)
+                    key = survey.own_key(pod.metadata.labels)
                     if key is None:
                         raise Unreadable(f"pod {pod.metadata.name or '?'} does not tell which job it is of")
                     if key in keys:
@@ -169,12 +196,13 @@ class Observer:
     def _pages(
         self, survey: Survey, path: str, query: Mapping[str, str | int], *, accept: str = JSON
     ) -> Iterator[bytes]:
+        """Yield the pages of a list, and count them in the survey."""
         for page in self._api.pages(path, query, accept=accept):
-            survey.lists += 1
+            survey.list_requests += 1
             yield page
 
     def _selectors(self, survey: Survey, keys: Collection[JobKey]) -> Iterator[str]:
-        """Yield selectors for these tasks' pods, or for the whole run if the run's pods need fewer lists."""
+        """Yield selectors for the pods of these jobs' tasks, or for the whole run if its pods need fewer lists."""
         tasks = {task for task, _ in keys}
         if _number_of_lists(tasks, naming.TASKS_IN_A_SELECTOR) > _number_of_lists(survey.jobs, PAGE):
             yield naming.selector(survey.installation, survey.run_uid)
@@ -182,38 +210,35 @@ class Observer:
         yield from naming.selectors(survey.installation, survey.run_uid, tasks)
 
     def _complete_by_events(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
-        """Read events that say more about why jobs wait, within the look's budget (MOST_LISTS requests).
+        """Read events, which tell more about why jobs wait, within the look's budget (MOST_LISTS).
 
-        A Job with rejected pods is given up after a while, if its events show the rejection. One list brings the events
-        of many such Jobs: single requests would reach only the first few Jobs in a look. The list may be cut, so the
-        budget's last request is kept for the main job: without its events the run could not say why it does not begin.
+        A Job with rejected pods is given up after a while, if its events show the rejection. Single requests would
+        reach only the first few such Jobs in a look, so for many Jobs one list brings the events. The list may be cut,
+        and a main job behind the cut needs a single request: the run could not say otherwise why it does not begin. So
+        the list is left out if the budget is enough only for the main job's request.
         """
-        affordable = max(0, MOST_LISTS - survey.lists)
-        for_main_job = 1 if any(task == MAIN_TASK for (task, _), _, _ in requests) else 0
-        without_pod = {uid: key for key, uid, _ in requests if survey.jobs[key].cause == POD_NOT_CREATED}
-        answered: set[JobKey] = set()
-        if len(without_pod) > MOST_EVENT_REQUESTS and affordable > for_main_job:
-            events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_EVENT_REQUESTS))
-            for key, uid, job in requests:
-                if uid in events:
-                    survey.jobs[key] = pod_status.look_with_events(survey.jobs[key], job, events[uid], timing)
-                    answered.add(key)
-        unanswered = [request for request in requests if request[0] not in answered]
+        uids_without_pod = {request.uid for request in requests if survey.jobs[request.key].cause == POD_NOT_CREATED}
+        has_main_job = any(request.key[0] == MAIN_TASK for request in requests)
+        budget = max(0, MOST_LISTS - survey.list_requests)
+        events_by_uid: Mapping[str, Sequence[Event]] = {}
+        if len(uids_without_pod) > MOST_EVENT_REQUESTS and budget > (1 if has_main_job else 0):
+            most_pages = max(1, budget - MOST_EVENT_REQUESTS)  # the rest is for requests about single objects
+            events_by_uid = self._list_events_of_rejected_pods(survey, uids_without_pod, most_pages)
+        for key, uid, job in requests:
+            if uid in events_by_uid:
+                survey.jobs[key] = pod_status.look_with_events(survey.jobs[key], job, events_by_uid[uid], timing)
 
-        def order(request: EventRequest) -> tuple[bool, bool, JobKey]:
+        def priority(request: EventRequest) -> tuple[bool, bool, JobKey]:
             """Sort the main job first, then jobs without a pod, then by key."""
-            key, uid, _ = request
-            return key[0] != MAIN_TASK, uid not in without_pod, key
+            return request.key[0] != MAIN_TASK, request.uid not in uids_without_pod, request.key
 
-        remaining = max(0, min(MOST_EVENT_REQUESTS, MOST_LISTS - survey.lists))
-        for key, uid, job in sorted(unanswered, key=order)[:remaining]:
-            survey.jobs[key] = self._with_events(survey.jobs[key], uid, job, timing)
-            answered.add(key)
-        if any(survey.jobs[key].cause == QUOTA for key in answered):  # the namespace's quota holds back all other jobs
-            others = [key for key in without_pod.values() if key not in answered]
-            survey.jobs.update((key, replace(survey.jobs[key], cause=QUOTA)) for key in others)
+        remaining_budget = max(0, min(MOST_EVENT_REQUESTS, MOST_LISTS - survey.list_requests))
+        single_requests = sorted((request for request in requests if request.uid not in events_by_uid), key=priority)
+        for key, uid, job in single_requests[:remaining_budget]:
+            survey.jobs[key] = self._look_with_own_events(survey.jobs[key], uid, job, timing)
+        _spread_quota(survey, requests, unanswered=single_requests[remaining_budget:])
 
-    def _events_of_rejected_pods(
+    def _list_events_of_rejected_pods(
         self, survey: Survey, uids: Collection[str], most_pages: int
     ) -> Mapping[str, Sequence[Event]]:
         """Return events by the Jobs' uids, for all these Jobs if the whole list could be read.
@@ -222,35 +247,49 @@ class Observer:
         out: the Job's latest event, which decides, may be behind the cut.
         """
         by_uid: dict[str, list[Event]] = {}
-        read, last = 0, None
+        pages_read, last_uid = 0, None
         try:
             pages = self._pages(survey, self._api.core_path("events"), {"fieldSelector": REJECTED_PODS})
             for body in islice(pages, most_pages):
-                read += 1
+                pages_read += 1
                 for event in EVENTS.page(body).whole:
-                    last = event.involved_object.uid if event.involved_object else None
-                    if last and last in uids:
-                        by_uid.setdefault(last, []).append(event)
-        except NOT_SEEN as error:
+                    last_uid = event.involved_object.uid if event.involved_object else None
+                    if last_uid and last_uid in uids:
+                        by_uid.setdefault(last_uid, []).append(event)
+        except REQUEST_ERRORS as error:
             logger.info("run %s: events of jobs without pods cannot be listed: %s", survey.run_uid, error.message)
             is_cut = True
         else:
-            is_cut = read == most_pages
+            is_cut = pages_read == most_pages
         if is_cut:
-            return {uid: events for uid, events in by_uid.items() if uid != last}
+            return {uid: events for uid, events in by_uid.items() if uid != last_uid}
         return {uid: by_uid.get(uid, []) for uid in uids}
 
-    def _with_events(self, look: JobLook, uid: str, job: Job, timing: Timing) -> JobLook:
+    def _look_with_own_events(self, look: JobLook, uid: str, job: Job, timing: Timing) -> JobLook:
+        """Read the events about the object with the uid. Return the look with the cause by these events."""
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": MOST_EVENTS}
         try:
             events = EVENTS.page(self._api.get(self._api.core_path("events"), query)).whole
-        except NOT_SEEN as error:
+        except REQUEST_ERRORS as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
         return pod_status.look_with_events(look, job, events, timing)
 
 
-def _number_of_lists(objects: Sized, size: int) -> int:
-    return max(1, -(-len(objects) // size))
+def _spread_quota(survey: Survey, requests: Sequence[EventRequest], unanswered: Sequence[EventRequest]) -> None:
+    """If the events about a job show an exhausted quota, note this cause for unanswered jobs, too.
+
+    The namespace's quota holds back all jobs without a pod.
+    """
+    unanswered_keys = {request.key for request in unanswered}
+    answered_keys = {request.key for request in requests} - unanswered_keys
+    if any(survey.jobs[key].cause == QUOTA for key in answered_keys):
+        for key in unanswered_keys:
+            if survey.jobs[key].cause == POD_NOT_CREATED:
+                survey.jobs[key] = replace(survey.jobs[key], cause=QUOTA)
+
+
+def _number_of_lists(objects: Sized, page_size: int) -> int:
+    return max(1, math.ceil(len(objects) / page_size))
 
 
 def _note_unreadable_pod(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
@@ -258,7 +297,7 @@ def _note_unreadable_pod(survey: Survey, pod: Broken, keys: Container[JobKey]) -
 
     An ending job stays as it is, and lacks only the time when its pod should have ended. A failed job lacks only
     details about its reason. A complete Job becomes unclear: its program may have ended on request, and only the pod
-    shows the request.
+    shows the request. Raise Unreadable if the pod's job is unknown.
     """
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
@@ -267,9 +306,9 @@ def _note_unreadable_pod(survey: Survey, pod: Broken, keys: Container[JobKey]) -
     if key not in keys:
         return
     known = survey.jobs.get(key)
-    if known and job_status.tells_enough(known):
-        survey.need_pods.pop(key, None)
+    if known and job_status.is_usable_without_pods(known):
+        survey.jobs_needing_pods.pop(key, None)
     elif known is None:
-        survey.add_unclear(key, survey.name(key), problem)
+        survey.add_unclear(key, survey.proper_name(key), problem)
     elif known.phase is not JobPhase.FAILED:
         survey.make_unclear(known, problem)

@@ -1,4 +1,7 @@
-"""Outcome facts of a job, read from its pod."""
+"""Read the outcome facts of a job from its pod: exit code, times, message, and whether its program was told to end.
+
+Looks bring the facts with the job (`facts_of`); stops record the facts before they delete the pods (`facts_by_uid`).
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,15 +15,18 @@ from crawler_lifecycle.domain.reasons import POD_TERMINATING
 
 
 def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> OutcomeFacts | None:
-    """Return the looked-at job's facts. None: neither its pods nor the Job show a fact."""
-    ended_as = pods.FAILED if look.phase is JobPhase.FAILED else pods.SUCCEEDED if look.phase.has_ended else None
-    pod = pods.ended_pod(own_pods, ended_as) if ended_as else pods.primary_pod(own_pods)
+    """Return the facts about the job of the look. None: neither its pods nor the Job show a fact."""
+    if look.phase.has_ended:
+        pod = pods.ended_pod(own_pods, pods.FAILED if look.phase is JobPhase.FAILED else pods.SUCCEEDED)
+    else:
+        pod = pods.primary_pod(own_pods)
     if pod is None:
         return _facts_without_pod(look)
-    job_deleted = job.metadata.deletion_timestamp if job else None
-    facts = _of_pod(look.uid, pod, job_deleted)
-    is_complete = job is not None and look.phase is JobPhase.SUCCEEDED
-    return _facts_of_silent_pod(pod, look, job_deleted) if facts is None and is_complete else facts
+    job_deleted_at = job.metadata.deletion_timestamp if job else None
+    facts = _facts_of_pod(look.uid, pod, job_deleted_at)
+    if facts is None and job is not None and look.phase is JobPhase.SUCCEEDED:
+        return _facts_of_silent_pod(pod, look, job_deleted_at)
+    return facts
 
 
 def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
@@ -28,38 +34,40 @@ def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobK
     facts: dict[JobKey, OutcomeFacts] = {}
     for key in pods_by_key.keys() & uids.keys():
         pod = pods.primary_pod(pod for pod in pods_by_key[key] if pods.controller_uid(pod) == uids[key])
-        if pod and (known := _of_pod(uids[key], pod, None)):
-            facts[key] = known
+        if pod and (facts_of_job := _facts_of_pod(uids[key], pod, None)):
+            facts[key] = facts_of_job
     return facts
 
 
-def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFacts | None:
-    told_by = termination.told_by([pod], job_deleted)
+def _facts_of_pod(job_uid: str, pod: Pod, job_deleted_at: datetime | None) -> OutcomeFacts | None:
+    """Return facts about the program's end, or the fact that a running program was told to end; None without facts."""
+    told_by = termination.author_of_request([pod], job_deleted_at)
     if pods.has_ended(pod):
-        return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, told_by)
+        return _facts_of_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, told_by)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
         return None  # an unknown phase proves no fact
-    if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
-        return _of_an_end(job_uid, pod, end.exit_code == 0, told_by)
+    end = pods.end_of_main(pod)
+    if end is not None and end.exit_code is not None and not pods.main_may_restart(pod):
+        return _facts_of_end(job_uid, pod, end.exit_code == 0, told_by)
     if pod.metadata.deletion_timestamp is not None:
         return OutcomeFacts(job_uid=job_uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=told_by)
     return None
 
 
 def _facts_without_pod(look: JobLook) -> OutcomeFacts | None:
-    """Return the only fact from a Job without a pod: its pods were told to end while they ran."""
+    """Return the only fact that a Job shows without a pod: its pods were told to end while they ran; else None."""
     is_told = look.cause == POD_TERMINATING and not look.phase.has_ended
     return OutcomeFacts(job_uid=look.uid, told_to_end=True, told_by=look.reason) if is_told else None
 
 
-def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted: datetime | None) -> OutcomeFacts | None:
+def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted_at: datetime | None) -> OutcomeFacts | None:
     """Return the facts about a complete Job whose pod does not show its main container's end.
 
     None: the pod was not told to end. The Job proves the exit code 0. Without these facts the task's row would decide
-    whether the program was told before its end: a row without a request would turn half a crawl into a success
+    whether the program was told to end: a row without a request would turn half a crawl into a success
     (docs/decisions/0006, rule 4).
     """
-    told_to_end = termination.pod_told_to_end(pod)
+    told_to_end = termination.was_told_to_end(pod)
     if told_to_end is False or look.stop_asked is False:
         return None
     return OutcomeFacts(
@@ -67,17 +75,18 @@ def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted: datetime | None) 
         pod_uid=pod.metadata.uid,
         succeeded=True,
         told_to_end=told_to_end,
-        told_by=termination.told_by([pod], job_deleted),
+        told_by=termination.author_of_request([pod], job_deleted_at),
         exit_code=look.exit_code,
         ended_at=look.ended_at,
     )
 
 
-def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, told_by: str | None) -> OutcomeFacts | None:
+def _facts_of_end(job_uid: str, pod: Pod, succeeded: bool, told_by: str | None) -> OutcomeFacts | None:
+    """Return the facts about a program that has ended; None for a success that the exit code does not prove."""
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
-        return None  # without its main container's exit code 0, success is unproved
-    told_to_end = termination.pod_told_to_end(pod)
+        return None
+    told_to_end = termination.was_told_to_end(pod)
     message = failure.message(None, pod)
     result, _ = read_result(end.message or "") if end else (None, None)
     return OutcomeFacts(

@@ -1,10 +1,14 @@
-"""Look at a job by its pods and events. docs/decisions/0014 numbers the rules."""
+"""Complete a job's look by its pods and events. docs/decisions/0014 numbers the rules.
+
+`job_status.look_of_job` gives the look by the Job alone. `look_with_pods` decides the looks that the Job leaves open,
+and adds the details that only pods show. `look_with_events` adds why a job waits.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Condition, Event, Job, Pod, is_positive
+from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Event, Job, Pod, is_positive
 from crawler_lifecycle.adapters.kubernetes.observe import deletion, failure, job_status, pods, termination, waiting
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import build_look, look_of_job, true_conditions
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
@@ -13,11 +17,11 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods
 
 NODE_UNREACHABLE = "node_unreachable"
-CAUSE_OF_ENDED_POD = {  # causes while the Job has not counted the pod's end yet
+CAUSE_BY_PHASE = {  # cause while a pod has ended in the phase, and the Job has not counted the pod's end yet
     pods.SUCCEEDED: reasons.FINISHING,
     pods.FAILED: reasons.BACKOFF,
 }
-ONCE_ON_RECORD = timedelta()  # for give_up_after: the next look with the same cause ends the task
+GIVE_UP_AT_NEXT_LOOK = timedelta()  # value of `give_up_after`: the next look with the same cause ends the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +29,14 @@ class Timing:
     """The look's time by the API server's clock, and how long a job may stay in a state."""
 
     now: datetime
-    patience: timedelta  # how long a job may make no progress
-    late: datetime  # a job whose end was due before this time is overdue
-    with_sidecars: timedelta  # how long sidecars may run on after the main container's end
+    no_progress: timedelta  # how long a job may make no progress before its start
+    overdue_before: datetime  # jobs due to end before this time are overdue
+    sidecars: timedelta  # how long sidecars may run on after the main container's end
 
 
 def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
-    """Return the look of `job_status.look_of_job`, completed by the job's pods."""
-    look = _with_pods(key, job, own_pods, timing)
+    """Return the look by the Job and its pods, with outcome facts and the time when the job should end."""
+    look = _look_by_job_or_pod(key, job, own_pods, timing)
     if look.phase is not JobPhase.UNCLEAR:
         look = replace(look, facts=facts_of(look, job, own_pods))
     if look.gone or look.due_at is not None:
@@ -41,62 +45,64 @@ def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timin
     return replace(look, due_at=due_at) if due_at else look
 
 
-def _with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
-    known = look_of_job(key, job)
-    has_failed = known is not None and known.phase is JobPhase.FAILED
-    pod = pods.ended_pod(own_pods, pods.FAILED) if has_failed else pods.primary_pod(own_pods)
-    if known is not None and known.phase is JobPhase.ENDING:
-        is_held = known.due_at is not None and known.due_at < timing.late
-        return (
-            deletion.look_of_held_job(known, job, own_pods)
-            if is_held
-            else deletion.look_of_deleted_job(known, own_pods)
-        )
-    if known is not None:
-        return _explained(known, job, pod, own_pods)
-    if pod is None:
-        return _without_pod(key, job)
-    return _by_its_pod(key, job, pod, timing)
+def _look_by_job_or_pod(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
+    """Return the look by the Job, with details from the pods; by the pods if the Job decides nothing."""
+    look = look_of_job(key, job)
+    if look is None:
+        pod = pods.primary_pod(own_pods)
+        return _look_by_pod(key, job, pod, timing) if pod else _look_without_pod(key, job)
+    if look.phase is JobPhase.ENDING:
+        return _complete_ending(look, job, own_pods, timing)
+    if look.phase is JobPhase.FAILED:
+        return _complete_failure(look, job, own_pods)
+    if look.phase is JobPhase.SUCCEEDED:
+        return _complete_success(look, job, own_pods)
+    if look.cause == reasons.POD_TERMINATING:
+        return replace(look, reason=termination.author_of_request(own_pods))
+    return look
 
 
-def _by_its_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
+def _complete_ending(look: JobLook, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
+    if look.due_at is not None and look.due_at < timing.overdue_before:
+        return deletion.look_of_held_job(look, job, own_pods)
+    return deletion.look_of_deleted_job(look, own_pods)
+
+
+def _look_by_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
+    """Return the look at a job whose Job leaves the decision to the pod (rules 12 to 21)."""
     phase = pods.phase(pod)
     if phase == pods.PENDING and not pods.main_has_begun(pod):
-        return _of_pending(key, job, pod, timing)
+        return _look_by_pending_pod(key, job, pod, timing)
     if phase in (pods.PENDING, pods.RUNNING):
-        return _of_running(key, job, pod, timing)
-    if phase in CAUSE_OF_ENDED_POD:
-        return build_look(key, job, JobPhase.RUNNING, CAUSE_OF_ENDED_POD[phase], pod)
+        return _look_by_running_pod(key, job, pod, timing)
+    if phase in CAUSE_BY_PHASE:
+        return build_look(key, job, JobPhase.RUNNING, CAUSE_BY_PHASE[phase], pod)
     return job_status.unclear_look(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
-def _explained(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]) -> JobLook:
-    """Complete the Job's own look: add a failure's reason, or the author who told the pods to end."""
-    if look.phase is JobPhase.FAILED:
-        return _failed_because(look, job, pod, own_pods)
-    if look.phase is JobPhase.SUCCEEDED:
-        deleted = job.metadata.deletion_timestamp
-        was_told = termination.told_to_end(own_pods)
-        may_be_told = was_told is not False and pods.ended_pod(own_pods, pods.SUCCEEDED) is not None
-        return replace(
-            look,
-            end_request=EndRequest.by(was_told),
-            reason=termination.told_by(own_pods, deleted) if may_be_told else None,
-        )
-    return replace(look, reason=termination.told_by(own_pods)) if look.cause == reasons.POD_TERMINATING else look
-
-
-def _without_pod(key: JobKey, job: Job) -> JobLook:
+def _look_without_pod(key: JobKey, job: Job) -> JobLook:
+    """Return a waiting look without a pod (rule 14); an unclear look if the Job counts a pod that no list shows."""
     if is_positive((job.status or NO_JOB_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
         return job_status.unclear_look(key, job.metadata.name, problem, job.metadata.uid)
     return build_look(key, job, JobPhase.WAITING, reasons.POD_NOT_CREATED)
 
 
-def _failed_because(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]) -> JobLook:
+def _complete_success(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
+    """Complete a success: its pods show whether the program was told to end before its end, and by whom."""
+    was_told = termination.were_told_to_end(own_pods)
+    may_be_told = was_told is not False and pods.ended_pod(own_pods, pods.SUCCEEDED) is not None
+    author = termination.author_of_request(own_pods, job.metadata.deletion_timestamp) if may_be_told else None
+    return replace(look, end_request=EndRequest.by(was_told), reason=author)
+
+
+def _complete_failure(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
     """Complete a failure: the Job proves the failure, the pod its reason, and either may show a request to end."""
+    pod = pods.ended_pod(own_pods, pods.FAILED)
     failed = true_conditions(job.status or NO_JOB_STATUS).get("Failed")
-    if look.end_request is EndRequest.NONE and _is_by_deletion(job, failed, own_pods):
+    has_failure_policy = job.spec is not None and job.spec.pod_failure_policy is not None
+    is_by_deletion = failure.is_by_deletion(failed, own_pods, has_failure_policy=has_failure_policy)
+    if look.end_request is EndRequest.NONE and is_by_deletion:
         look = replace(look, end_request=EndRequest.TO_PODS)
     if pod is None:
         return look
@@ -111,49 +117,51 @@ def _failed_because(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence
     )
 
 
-def _is_by_deletion(job: Job, failed: Condition | None, own_pods: Sequence[Pod]) -> bool:
-    remembers = job.spec is not None and job.spec.pod_failure_policy is not None
-    return failure.is_by_deletion(failed, own_pods, remembers=remembers)
-
-
-def _of_pending(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
+def _look_by_pending_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
+    """Return a waiting look, with the time to give up if waiting is hopeless; failed for an invalid image name."""
     if not pods.is_true(pod, "PodScheduled"):
-        return _waits(key, job, waiting.for_a_node(pod))
-    if invalid := waiting.of_an_invalid_image(pod):
+        return _waiting_look(key, job, waiting.why_no_node(pod))
+    if invalid_image := waiting.invalid_image(pod):
         look = build_look(key, job, JobPhase.FAILED, pod=pod)
-        return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))
-    wait = waiting.for_containers(pod)
-    is_hopeless = waiting.is_hopeless(wait, pod, timing.now, timing.patience)
-    return replace(_waits(key, job, wait), give_up_after=ONCE_ON_RECORD if is_hopeless else None)
+        return replace(look, reason=invalid_image.cause, message=waiting.shorten(invalid_image.message))
+    wait = waiting.why_no_containers(pod)
+    is_hopeless = waiting.is_hopeless(wait, pod, timing.now, timing.no_progress)
+    return replace(_waiting_look(key, job, wait), give_up_after=GIVE_UP_AT_NEXT_LOOK if is_hopeless else None)
 
 
-def _of_running(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
-    cause = _trouble_of_running(pod)
+def _waiting_look(key: JobKey, job: Job, wait: Wait) -> JobLook:
+    return replace(build_look(key, job, JobPhase.WAITING, wait.cause), message=waiting.shorten(wait.message))
+
+
+def _look_by_running_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
+    cause = _trouble_after_start(pod)
     look = build_look(key, job, JobPhase.RUNNING, cause, pod)
     if cause == reasons.SIDECAR_HANGING:
-        return replace(look, give_up_after=timing.with_sidecars)
+        return replace(look, give_up_after=timing.sidecars)
     if cause == reasons.SIDECAR_NOT_STARTED:
-        beside = ", ".join(f"container {name}: {reason}" for name, reason in pods.waiting_beside_main(pod))
-        return replace(look, message=waiting.cut(beside))
+        sidecars = ", ".join(f"container {name}: {reason}" for name, reason in pods.waiting_beside_main(pod))
+        return replace(look, message=waiting.shorten(sidecars))
     return look
 
 
-def _trouble_of_running(pod: Pod) -> str | None:
+def _trouble_after_start(pod: Pod) -> str | None:
     """Return the cause for a pod after its main container's start (rules 17 to 20); None for a healthy pod."""
     state = pods.state(pods.main_container(pod))
-    if state.terminated is not None and pods.main_ended_for_good(pod):
+    if state.terminated is not None and not pods.main_may_restart(pod):
         return reasons.SIDECAR_HANGING
     if state.waiting is not None and state.waiting.reason == "CrashLoopBackOff":
         return waiting.CRASH_LOOP
     if pods.is_out_of_sight(pod):
         return NODE_UNREACHABLE
-    return reasons.SIDECAR_NOT_STARTED if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod) else None
+    if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod):
+        return reasons.SIDECAR_NOT_STARTED
+    return None
 
 
 def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
     """Return the uid of the object whose events may explain the wait; None if events cannot say more.
 
-    The object is the Job without a pod, or the pod while its containers are created (rules 14 and 16).
+    The object is the Job while the Job has no pod, and the pod while its containers are created (rules 14 and 16).
     """
     if look.phase is not JobPhase.WAITING:
         return None
@@ -163,17 +171,17 @@ def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
 
 
 def look_with_events(look: JobLook, job: Job, events: Sequence[Event], timing: Timing) -> JobLook:
+    """Return the look with the cause by the events about its `subject_of_events`."""
     if look.cause != reasons.POD_NOT_CREATED:
-        wait = waiting.explained(Wait(look.cause or "", look.message), events)
-        return replace(look, cause=wait.cause, message=waiting.cut(wait.message))
-    wait = waiting.for_a_pod(events)
-    begun = (job.status or NO_JOB_STATUS).start_time
-    is_late = begun is not None and timing.now - begun > timing.patience
-    is_hopeless = wait.cause == reasons.POD_CREATE_REJECTED and is_late
+        wait = waiting.explain_by_events(Wait(look.cause or "", look.message), events)
+        return replace(look, cause=wait.cause, message=waiting.shorten(wait.message))
+    wait = waiting.why_no_pod(events)
+    started_at = (job.status or NO_JOB_STATUS).start_time
+    is_past_patience = started_at is not None and timing.now - started_at > timing.no_progress
+    is_hopeless = wait.cause == reasons.POD_CREATE_REJECTED and is_past_patience
     return replace(
-        look, cause=wait.cause, message=waiting.cut(wait.message), give_up_after=ONCE_ON_RECORD if is_hopeless else None
+        look,
+        cause=wait.cause,
+        message=waiting.shorten(wait.message),
+        give_up_after=GIVE_UP_AT_NEXT_LOOK if is_hopeless else None,
     )
-
-
-def _waits(key: JobKey, job: Job, wait: Wait) -> JobLook:
-    return replace(build_look(key, job, JobPhase.WAITING, wait.cause), message=waiting.cut(wait.message))

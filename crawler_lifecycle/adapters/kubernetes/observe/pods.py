@@ -1,4 +1,8 @@
-"""Read facts from a job's pods. The order in which the API server lists pods and containers has no influence."""
+"""Read a job's pods: phase, conditions, containers, and ends of containers.
+
+The main container runs the crawler; init containers run before, and sidecars run beside. The order in which the API
+server lists pods and containers has no influence on any result.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,31 +17,31 @@ from crawler_lifecycle.adapters.kubernetes.objects import (
     Terminated,
 )
 
-MAIN_CONTAINER = "crawl"
-PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
-OUT_OF_SIGHT = "Unknown"  # a fifth phase: the node is silent
+MAIN_CONTAINER = "crawl"  # the main container's name in our pods
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"  # phases
+OUT_OF_SIGHT = "Unknown"  # the fifth phase: the node is silent
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 NO_STATUS, NO_STATE = PodStatus(), ContainerState()
 
 
 def controller_uid(pod: Pod) -> str | None:
-    """Return the uid of the pod's Job; an orphaned pod keeps the uid only in its label."""
+    """Return the uid of the pod's Job; an orphan pod keeps the uid only in its label. None: the pod names no Job."""
     controllers = sorted(owner.uid for owner in pod.metadata.owner_references or () if owner.controller and owner.uid)
     return controllers[0] if controllers else (pod.metadata.labels or NO_LABELS).controller_uid
 
 
 def primary_pod(pods: Iterable[Pod]) -> Pod | None:
     """Return the pod that describes the job now: pods without a deletion come first, then the newest."""
-    return max(pods, key=_weight, default=None)
+    return max(pods, key=_primary_order, default=None)
 
 
-def ended_pod(pods: Iterable[Pod], ended_as: str) -> Pod | None:
-    """Return the pod that explains a Job's end: among several pods the pod that ended as the Job did."""
+def ended_pod(pods: Iterable[Pod], final_phase: str) -> Pod | None:
+    """Return the pod that explains a Job's end: the primary pod in the Job's final phase, or else of all pods."""
     pods = list(pods)
-    return primary_pod([pod for pod in pods if phase(pod) == ended_as]) or primary_pod(pods)
+    return primary_pod([pod for pod in pods if phase(pod) == final_phase]) or primary_pod(pods)
 
 
-def _weight(pod: Pod) -> tuple[bool, datetime, str, str]:
+def _primary_order(pod: Pod) -> tuple[bool, datetime, str, str]:
     """Return a sort key; the greatest key belongs to the primary pod. Name and uid make the choice final."""
     metadata = pod.metadata
     return metadata.deletion_timestamp is None, metadata.creation_timestamp or LONG_AGO, metadata.name, metadata.uid
@@ -48,43 +52,47 @@ def phase(pod: Pod) -> str | None:
 
 
 def has_ended(pod: Pod) -> bool:
-    """Return whether the end is proved: a pod in an unknown phase may run."""
+    """Return whether the end is proved; False for a pod in an unknown phase, which may run."""
     return phase(pod) in (SUCCEEDED, FAILED)
 
 
 def lives(pod: Pod) -> bool:
-    """Return whether the pod lives for certain, in a phase that we know."""
+    """Return whether a phase that we know proves that the pod has not ended. In an unknown phase a pod may live."""
     return phase(pod) in (PENDING, RUNNING, OUT_OF_SIGHT)
 
 
-def condition(pod: Pod, kind: str) -> Condition | None:
-    """Return the condition; the newest of contradictory duplicates."""
-    conditions = [item for item in (pod.status or NO_STATUS).conditions or () if item.type == kind]
-    return conditions[0] if len(conditions) == 1 else max(conditions, key=_age, default=None)
+def condition(pod: Pod, condition_type: str) -> Condition | None:
+    """Return the pod's condition with this type; among contradictory duplicates the newest."""
+    conditions = [item for item in (pod.status or NO_STATUS).conditions or () if item.type == condition_type]
+    return conditions[0] if len(conditions) == 1 else max(conditions, key=_condition_order, default=None)
 
 
-def _age(item: Condition) -> tuple[datetime, str, str]:
+def _condition_order(item: Condition) -> tuple[datetime, str, str]:
     return item.last_transition_time or LONG_AGO, item.status or "", item.reason or ""
 
 
-def is_true(pod: Pod, kind: str) -> bool:
-    present = condition(pod, kind)
+def is_true(pod: Pod, condition_type: str) -> bool:
+    present = condition(pod, condition_type)
     return present is not None and present.is_true
 
 
 def is_out_of_sight(pod: Pod) -> bool:
-    """Return whether the node is silent.
+    """Return whether the pod's node is silent.
 
-    The control plane then sets Ready to false, and ContainersReady, which only the kubelet writes, stays true.
+    The control plane then sets the condition Ready to false, while ContainersReady, which only the node writes, stays
+    true. A readiness gate that is not met makes a pod not ready, too, but says nothing about the node.
     """
     ready = condition(pod, "Ready")
-    is_taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
-    lost = pod.status is not None and pod.status.reason == "NodeLost"
-    return lost or (is_taken and is_true(pod, "ContainersReady"))
+    is_unready = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
+    is_node_lost = pod.status is not None and pod.status.reason == "NodeLost"
+    return is_node_lost or (is_unready and is_true(pod, "ContainersReady"))
 
 
 def last_progress(pod: Pod) -> datetime | None:
-    """Return the time of the pod's last step: scheduled, sandbox made, init containers through."""
+    """Return the time of the pod's last step towards its start: created, scheduled, sandbox made, initialized.
+
+    None: the pod shows no time.
+    """
     times = [item.last_transition_time for item in (pod.status or NO_STATUS).conditions or ()]
     return max((time for time in times if time), default=pod.metadata.creation_timestamp)
 
@@ -105,26 +113,40 @@ def plain_init_containers(pod: Pod) -> Iterator[ContainerStatus]:
 
 
 def failed_init(pod: Pod) -> ContainerStatus | None:
-    """Return the init container that kept the main container from starting."""
-    ended = ((container, state(container).terminated) for container in plain_init_containers(pod))
-    return next((container for container, end in ended if end and end.exit_code), None)
+    """Return the init container whose failure kept the main container from starting; None without such a container."""
+    for container in plain_init_containers(pod):
+        end = state(container).terminated
+        if end and end.exit_code:
+            return container
+    return None
 
 
 def container_with_log(pod: Pod) -> str | None:
-    """Return the name of the container whose log explains the pod: the main container, or a failed init container."""
+    """Return the name of the container whose log explains the pod: the main container, or a failed init container.
+
+    None: the pod names no container.
+    """
     failed, main = failed_init(pod), state(main_container(pod))
-    has_begun = main.running is not None or main.terminated is not None
-    return failed.name if failed and not has_begun else main_name(pod)
+    main_has_run = main.running is not None or main.terminated is not None
+    return failed.name if failed and not main_has_run else main_name(pod)
 
 
 def oom_killed_beside(pod: Pod) -> list[ContainerStatus]:
     """Return the containers beside the main container that ran out of memory, now or before a restart."""
+    return [
+        container
+        for container in _beside_main(pod)
+        if any(end.reason == "OOMKilled" for end in _present_and_last_end(container))
+    ]
+
+
+def _beside_main(pod: Pod) -> list[ContainerStatus]:
+    """Return init containers and sidecars."""
     main = main_name(pod)
-    beside = (container for container in (*init_containers(pod), *containers(pod)) if container.name != main)
-    return [container for container in beside if any(end.reason == "OOMKilled" for end in _ends_of(container))]
+    return [container for container in (*init_containers(pod), *containers(pod)) if container.name != main]
 
 
-def _ends_of(container: ContainerStatus) -> list[Terminated]:
+def _present_and_last_end(container: ContainerStatus) -> list[Terminated]:
     return [item.terminated for item in (container.state, container.last_state) if item and item.terminated]
 
 
@@ -135,7 +157,10 @@ def _sorted(statuses: list[ContainerStatus] | None) -> list[ContainerStatus]:
 
 
 def main_container(pod: Pod) -> ContainerStatus | None:
-    """Return the main container's status. None: the pod shows no main container, at most its sidecars."""
+    """Return the main container's status. None: the pod shows no main container, at most its sidecars.
+
+    If the specification names no container, a single container is the main container.
+    """
     by_name, name = {container.name: container for container in containers(pod)}, main_name(pod)
     if name is None and len(by_name) == 1:
         return containers(pod)[0]
@@ -143,65 +168,77 @@ def main_container(pod: Pod) -> ContainerStatus | None:
 
 
 def main_name(pod: Pod) -> str | None:
-    """Return the name of the main container: ours, or the first in a pod of another scheduler service."""
+    """Return the name of the main container: ours, or the first in a pod of another scheduler service.
+
+    None: the specification names no container.
+    """
     names = [container.name for container in (pod.spec.containers if pod.spec else None) or ()]
     has_ours = MAIN_CONTAINER in names or any(container.name == MAIN_CONTAINER for container in containers(pod))
     return MAIN_CONTAINER if has_ours else next(iter(names), None)
 
 
 def state(container: ContainerStatus | None) -> ContainerState:
+    """Return the container's present state: waiting, running or terminated; an empty state if unknown."""
     return (container.state if container else None) or NO_STATE
 
 
 def end_of_main(pod: Pod) -> Terminated | None:
+    """Return how the main container ended; None if it has not ended, or its state is unknown."""
     return state(main_container(pod)).terminated
 
 
-def main_ended_for_good(pod: Pod) -> bool:
-    """Return whether the main container stays ended, without a restart."""
-    return (pod.spec.restart_policy if pod.spec else None) in (None, "Never")
+def main_may_restart(pod: Pod) -> bool:
+    """Return whether the pod's restart policy allows the main container another start after its end."""
+    return (pod.spec.restart_policy if pod.spec else None) not in (None, "Never")
 
 
-def ends(pod: Pod) -> list[Terminated]:
-    """Return the ends of all containers."""
+def container_ends(pod: Pod) -> list[Terminated]:
+    """Return how containers have ended; running and waiting containers are left out."""
     return [end for container in (*init_containers(pod), *containers(pod)) if (end := state(container).terminated)]
 
 
 def main_has_begun(pod: Pod) -> bool:
     """Return whether the main container runs or has run.
 
-    The phase does not show this: a container that cannot start keeps a pod Pending.
+    The phase does not show this: a sidecar that cannot start keeps a pod Pending, although the main container runs.
     """
     main = main_container(pod)
-    now, before = state(main), (main.last_state if main else None) or NO_STATE
-    return bool(now.running or now.terminated or before.running or before.terminated)
+    states = (state(main), (main.last_state if main else None) or NO_STATE)  # now, and before a restart
+    return any(main_state.running or main_state.terminated for main_state in states)
 
 
 def waiting_beside_main(pod: Pod) -> list[tuple[str, str]]:
-    """Return name and reason of waiting containers beside the main container."""
-    name = main_name(pod)
-    beside = (status for status in (*init_containers(pod), *containers(pod)) if status.name != name)
-    return [(status.name or "?", wait.reason or "Waiting") for status in beside if (wait := state(status).waiting)]
+    """Return name and reason for every waiting container beside the main container."""
+    return [
+        (container.name or "?", waiting.reason or "Waiting")
+        for container in _beside_main(pod)
+        if (waiting := state(container).waiting)
+    ]
 
 
 def started_at(pod: Pod) -> datetime | None:
-    now = state(main_container(pod))
-    if now.running:
-        return now.running.started_at
-    return now.terminated.started_at if now.terminated else None
+    """Return when the main container started last; None while the container waits."""
+    main = state(main_container(pod))
+    if main.running:
+        return main.running.started_at
+    return main.terminated.started_at if main.terminated else None
 
 
 def exit_code(pod: Pod) -> int | None:
-    """Return the program's exit code; None if unknown, such as the kubelet's own 137 for a lost container."""
+    """Return the program's exit code; None before its end, and if the code is unknown.
+
+    For a container that the node has lost, the kubelet invents the code 137, which does not count.
+    """
     end = end_of_main(pod)
     return end.exit_code if end and end.reason != "ContainerStatusUnknown" else None
 
 
 def due_at(own_pods: Sequence[Pod]) -> datetime | None:
-    """Return the time when the last living pod should have ended; None if a living pod has no request to end.
+    """Return the time when the pods should have ended: the latest end of a grace among the pods not ended yet.
 
-    A pod's deletion carries the time when the grace ends.
+    None: all pods have ended, or a pod not ended yet was not told to end.
     """
-    times = [pod.metadata.deletion_timestamp for pod in own_pods if not has_ended(pod)]
-    known = [time for time in times if time]
-    return max(known) if known and len(known) == len(times) else None
+    grace_ends = [pod.metadata.deletion_timestamp for pod in own_pods if not has_ended(pod)]
+    known_ends = [grace_end for grace_end in grace_ends if grace_end]
+    all_were_told = len(known_ends) == len(grace_ends)
+    return max(known_ends) if known_ends and all_were_told else None

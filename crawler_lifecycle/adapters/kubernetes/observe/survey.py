@@ -1,4 +1,7 @@
-"""A survey collects a look's results: jobs seen so far, jobs that need their pods, and problems."""
+"""A survey collects the results of one look: the jobs seen so far, the Jobs that need their pods, and problems.
+
+The look (`looking.py`) adds Jobs as it lists them; the survey recognizes our Jobs by their labels and names.
+"""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,16 +20,20 @@ class Survey:
     run_uid: str
     installation: str | None
     watched: frozenset[JobKey]  # jobs believed alive: their details and absence matter
-    late: datetime  # a job whose end was due before this time is overdue
+    overdue_before: datetime  # jobs due to end before this time are overdue
     jobs: dict[JobKey, JobLook] = field(default_factory=dict)
-    need_pods: dict[JobKey, Job] = field(default_factory=dict)  # Jobs whose pods can change the look
-    problems: list[str] = field(default_factory=list)
-    lists: int = 0  # number of list requests so far
+    jobs_needing_pods: dict[JobKey, Job] = field(default_factory=dict)  # pods can change the looks at these Jobs
+    problems: list[str] = field(default_factory=list)  # each makes the look incomplete
+    list_requests: int = 0  # list pages requested so far
 
     def add(self, job: Job, key: JobKey | None = None) -> None:
-        """Add a Job. `key`: known by the uid on record; without a key, the Job's labels and name decide."""
+        """Add the job's look by the Job alone, and note whether the Job needs its pods.
+
+        `key` is given for a Job that is known to be ours. Without a key, the Job's labels and name decide: a foreign
+        Job is left out, and a Job without a task or uid makes the look incomplete or the job unclear.
+        """
         labels, name = job.metadata.labels, job.metadata.name
-        if key is None and self.is_theirs(labels):
+        if key is None and self.is_foreign(labels):
             return
         if key is None and self.is_ours(labels):
             key = key_named(name, labels, self.run_uid)
@@ -36,65 +43,72 @@ class Survey:
         if key in self.jobs and not self._replaces_known(key, name):
             return
         look = job_status.look_of_job(key, job)
-        self.need_pods.pop(key, None)
-        is_in_question = key in self.watched and job_status.needs_its_pods(look, job)
-        is_late = look is not None and look.due_at is not None and look.due_at < self.late
-        if is_in_question or is_late or job_status.may_be_overdue(look):
-            self.need_pods[key] = job
+        self.jobs_needing_pods.pop(key, None)
+        has_open_question = key in self.watched and job_status.needs_its_pods(look, job)
+        is_overdue = look is not None and look.due_at is not None and look.due_at < self.overdue_before
+        if has_open_question or is_overdue or job_status.may_be_overdue(look):
+            self.jobs_needing_pods[key] = job
         self.jobs[key] = look or job_status.unclear_look(key, name, POD_NOT_READ, job.metadata.uid)
 
     def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
-        """Add an unreadable job; without a key no job of the look counts as absent."""
+        """Add an unreadable job. Without a key, any job may be the unreadable job, and the look is incomplete."""
         if key is None:
             self.problems.append(problem)
         else:
-            self.need_pods.pop(key, None)
+            self.jobs_needing_pods.pop(key, None)
             self.jobs[key] = job_status.unclear_look(key, name, problem)
 
     def make_unclear(self, known: JobLook, problem: str) -> None:
         """Make a listed job unclear. Presence and pods stay: they tell a stop and a removal whether the job runs on."""
-        self.need_pods.pop((known.task, known.attempt), None)
+        self.jobs_needing_pods.pop((known.task, known.attempt), None)
         unclear = job_status.unclear_look((known.task, known.attempt), known.name, problem, known.uid)
         self.jobs[known.task, known.attempt] = replace(unclear, presence=known.presence, pods=known.pods)
 
-    def is_theirs(self, labels: Labels | None) -> bool:
-        """Return whether the labels name another run or installation."""
+    def is_foreign(self, labels: Labels | None) -> bool:
+        """Return whether the labels name another run or installation; False if they name none."""
         if labels is None:
             return False
-        other_installation = self.installation and labels.installation not in (None, self.installation)
-        return labels.run_uid not in (None, self.run_uid) or bool(other_installation)
+        names_other_run = labels.run_uid not in (None, self.run_uid)
+        names_other_installation = bool(self.installation) and labels.installation not in (None, self.installation)
+        return names_other_run or names_other_installation
 
     def is_ours(self, labels: Labels | None) -> bool:
-        """Return whether the labels prove that the object is ours.
+        """Return whether the labels name this look's run and installation.
 
-        False also if the labels name no run or installation, although the request selected by them: such an object may
-        belong to any of our jobs.
+        An object may be neither ours nor foreign: a broken API server or proxy may leave labels out, although the
+        request selected the object by its labels. Such an object may belong to any of our jobs.
         """
         if labels is None or labels.run_uid is None or labels.installation is None:
             return False
-        return not self.is_theirs(labels)
+        return not self.is_foreign(labels)
 
-    def key_of_ours(self, labels: Labels | None) -> JobKey | None:
+    def own_key(self, labels: Labels | None) -> JobKey | None:
+        """Return the job's key by the labels; None if they do not prove that the object is ours, or name no task."""
         return key_of(labels) if self.is_ours(labels) else None
 
     @property
     def problem(self) -> str | None:
-        """Return the first problem: an incomplete list, or else an unclear watched job."""
-        unclear = (job for key, job in sorted(self.jobs.items()) if key in self.watched and not job.is_orphan)
-        of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR)
-        return next(iter(self.problems), None) or next(of_jobs, None)
+        """Return the first problem that makes the look incomplete, or else of an unclear watched job; None: no problem.
 
-    def name(self, key: JobKey) -> str:
+        Remains of an absent Job are no problem, even if unclear.
+        """
+        if self.problems:
+            return self.problems[0]
+        watched = (job for key, job in sorted(self.jobs.items()) if key in self.watched)
+        unclear = (job.message for job in watched if job.phase is JobPhase.UNCLEAR and not job.is_orphan)
+        return next(unclear, None)
+
+    def proper_name(self, key: JobKey) -> str:
         return job_name(self.run_uid, *key)
 
     def _replaces_known(self, key: JobKey, name: str) -> bool:
-        """Return whether the Job with the name replaces the attempt's known Job.
+        """Return whether a further Job of the same attempt, with this name, replaces the known Job.
 
         The Job with the attempt's proper name counts. If neither has the proper name, the job becomes unclear.
         """
-        if self.name(key) == name:
+        if self.proper_name(key) == name:
             return True
-        if self.jobs[key].name != self.name(key):
+        if self.jobs[key].name != self.proper_name(key):
             self.add_unclear(
                 key, name, f"jobs {self.jobs[key].name} and {name} both claim task {key[0]}, attempt {key[1]}"
             )

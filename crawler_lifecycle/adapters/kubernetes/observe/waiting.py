@@ -1,5 +1,6 @@
-"""Find out why a job waits: a cause, which stays while the obstacle stays, and the cluster's own message.
+"""Why a job waits, by its pod and events: a cause of ours, and the cluster's own message.
 
+A cause stays the same while the obstacle stays, since the database records since when a cause holds.
 docs/decisions/0014 numbers the rules.
 """
 
@@ -13,13 +14,13 @@ from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE
 from crawler_lifecycle.domain import reasons
 
-NOT_SYNCED = "not_synced"
-SCHEDULED = "scheduled"
+NOT_SYNCED = "not_synced"  # the Job controller has not seen the Job yet
+SCHEDULED = "scheduled"  # the pod has a node, and no container tells why it waits
 CANNOT_START = "cannot_start"
 CRASH_LOOP = "crash_loop"
 INVALID_IMAGE_NAME = "invalid_image_name"
-BY_WAITING_REASON = {
-    # the kubelet alternates between trying and pausing: "since when" must not begin anew with every change
+CAUSE_BY_WAITING_REASON = {  # by the reason of a waiting container
+    # the kubelet alternates between trying (ErrImagePull) and pausing (ImagePullBackOff): the cause must stay the same
     "ErrImagePull": reasons.IMAGE_PULL,
     "ImagePullBackOff": reasons.IMAGE_PULL,
     "InvalidImageName": reasons.IMAGE_PULL,
@@ -32,11 +33,11 @@ BY_WAITING_REASON = {
     "RunContainerError": CANNOT_START,
     "CrashLoopBackOff": CRASH_LOOP,
 }
-# the cluster retries for ever; a person has to mend the cause
-HOPELESS = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
-QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")
-SAYS_NOTHING = ("ContainerCreating", "PodInitializing")
-BY_EVENT = {
+# the cluster retries for ever, and only a person can remove the obstacle
+HOPELESS_CAUSES = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
+QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")  # in messages
+EMPTY_REASONS = ("ContainerCreating", "PodInitializing")  # waiting containers give these reasons without any obstacle
+CAUSE_BY_EVENT_REASON = {
     "FailedMount": reasons.VOLUME,
     "FailedAttachVolume": reasons.VOLUME,
     "FailedCreatePodSandBox": reasons.POD_SANDBOX,
@@ -46,56 +47,64 @@ BY_EVENT = {
 
 @dataclass(frozen=True, slots=True)
 class Wait:
+    """Why a job waits."""
+
     cause: str
     message: str | None = None
 
 
-def for_a_pod(events: Sequence[Event]) -> Wait:
+def why_no_pod(events: Sequence[Event]) -> Wait:
     """Return why a Job has no pod (rule 14): only an event of the Job controller tells the cause."""
-    failed = _latest(events, ("FailedCreate",))
-    if failed is None:
+    rejection = _latest_event(events, ("FailedCreate",))
+    if rejection is None:
         return Wait(reasons.POD_NOT_CREATED)
-    said = (failed.message or "").lower()
-    cause = reasons.QUOTA if any(words in said for words in QUOTA_WORDS) else reasons.POD_CREATE_REJECTED
-    return Wait(cause, failed.message)
+    message = (rejection.message or "").lower()
+    is_about_quota = any(words in message for words in QUOTA_WORDS)
+    return Wait(reasons.QUOTA if is_about_quota else reasons.POD_CREATE_REJECTED, rejection.message)
 
 
-def for_a_node(pod: Pod) -> Wait:
-    """Return why a pod has no node (rule 15)."""
+def why_no_node(pod: Pod) -> Wait:
+    """Return why a pod has no node (rule 15): the scheduler's reason, if the scheduler has considered the pod."""
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled is None or not scheduled.reason:
         return Wait(reasons.NOT_CONSIDERED)
     return Wait(word(scheduled.reason, reasons.NOT_CONSIDERED), scheduled.message)
 
 
-def for_containers(pod: Pod) -> Wait:
+def why_no_containers(pod: Pod) -> Wait:
     """Return why a pod's containers do not run (rule 16). Init containers go first: they hold back the others."""
     for containers in (pods.init_containers(pod), pods.containers(pod)):
-        waits = [(status, wait) for status in containers if (wait := pods.state(status).waiting) and wait.reason]
-        if waits:
-            _, wait = min(waits, key=_rank)
-            return Wait(
-                BY_WAITING_REASON.get(wait.reason or "") or word(wait.reason, reasons.NOT_CONSIDERED), wait.message
-            )
+        waiting = [(status, state) for status in containers if (state := pods.state(status).waiting) and state.reason]
+        if waiting:
+            _, state = min(waiting, key=_rank_of_reason)
+            cause = CAUSE_BY_WAITING_REASON.get(state.reason or "") or word(state.reason, reasons.NOT_CONSIDERED)
+            return Wait(cause, state.message)
     return Wait(SCHEDULED)
 
 
-def explained(wait: Wait, events: Sequence[Event]) -> Wait:
-    """Return the cause from the pod's events, since only events tell why containers are not created; else `wait`."""
-    event = _latest(events, tuple(BY_EVENT))
-    return Wait(BY_EVENT[event.reason or ""], event.message) if event else wait
+def _rank_of_reason(waiting: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
+    """Return a sort key: a hopeless reason first, a reason without an obstacle last."""
+    status, state = waiting
+    is_hopeless = CAUSE_BY_WAITING_REASON.get(state.reason or "") in HOPELESS_CAUSES
+    return not is_hopeless, state.reason in EMPTY_REASONS, status.name or ""
+
+
+def explain_by_events(wait: Wait, events: Sequence[Event]) -> Wait:
+    """Return why containers are not created, which only the pod's events tell; without such an event return `wait`."""
+    event = _latest_event(events, tuple(CAUSE_BY_EVENT_REASON))
+    return Wait(CAUSE_BY_EVENT_REASON[event.reason or ""], event.message) if event else wait
 
 
 def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> bool:
-    """Return whether the pod made no progress for too long. `now` is the API server's time."""
+    """Return whether a hopeless cause has held for longer than `patience`. `now` is the API server's time."""
     since = pods.last_progress(pod)
-    return wait.cause in HOPELESS and since is not None and now - since > patience
+    return wait.cause in HOPELESS_CAUSES and since is not None and now - since > patience
 
 
-def of_an_invalid_image(pod: Pod) -> Wait | None:
-    """Return the wait for an invalid image name; None if only a container beside the main container has such a name.
+def invalid_image(pod: Pod) -> Wait | None:
+    """Return the wait of the main or an init container for an invalid image name; None without such a container.
 
-    The kubelet does not retry an invalid name.
+    The kubelet does not retry an invalid name. A sidecar without an image does not hold back the main container.
     """
     needed = {pods.main_name(pod), *(status.name for status in pods.init_containers(pod))}
     for status in (*pods.init_containers(pod), *pods.containers(pod)):
@@ -105,18 +114,12 @@ def of_an_invalid_image(pod: Pod) -> Wait | None:
     return None
 
 
-def cut(message: str | None) -> str | None:
+def shorten(message: str | None) -> str | None:
     """Shorten a message: a scheduler may write a sentence for every node, and thousands of tasks wait at once."""
     return message[:LONGEST_MESSAGE] if message else None
 
 
-def _rank(waiting: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
-    """Return a sort key: a hopeless reason first, a reason that says nothing last."""
-    status, wait = waiting
-    hopeless = BY_WAITING_REASON.get(wait.reason or "") in HOPELESS
-    return not hopeless, wait.reason in SAYS_NOTHING, status.name or ""
-
-
-def _latest(events: Sequence[Event], event_reasons: tuple[str, ...]) -> Event | None:
+def _latest_event(events: Sequence[Event], event_reasons: tuple[str, ...]) -> Event | None:
+    """Return the latest event with any of these reasons; None without such an event."""
     matching = [event for event in events if event.reason in event_reasons]
     return max(matching, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)

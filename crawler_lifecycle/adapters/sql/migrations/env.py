@@ -1,4 +1,4 @@
-"""Environment for Alembic: the connection and transaction from `migrate.upgrade`."""
+"""Script that Alembic runs at every upgrade: the migrations get the connection and transaction of `migrate.upgrade`."""
 
 from alembic import context
 

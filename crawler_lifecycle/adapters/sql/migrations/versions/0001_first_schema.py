@@ -1,8 +1,9 @@
 """Revision 0001 creates the tables from `schema.py`.
 
-Until the first release, a change to `schema.py` needs no new revision. Before a second revision, a copy with the
-released tables replaces the import from `schema.py` here (docs/howto/extend.md, "A column").
-MySQL commits every table and index by itself. `checkfirst` lets an upgrade that died half-way create only the rest.
+Until the first release, a change to `schema.py` needs no new revision. Whoever adds the second revision replaces the
+import from `schema.py` here by a copy of the released tables (docs/howto/extend.md, "A column").
+
+MySQL commits every table and index by itself. `checkfirst` leaves out tables and indexes from an interrupted upgrade.
 """
 
 from alembic import op

@@ -1,0 +1,43 @@
+"""Refuses requests that no endpoint accepts: with unknown or repeated query parameters, or with a wrong method.
+
+A misspelt filter would otherwise return everything, and a repeated filter would lose its first value.
+"""
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.services.problems import problem
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+LONGEST_NAME = 100  # characters of an unknown parameter's name in the answer
+
+
+def refuse_unknown_parameters(request: Request) -> None:
+    """Raise BadInput for a query parameter that the endpoint does not have, or that comes more than once."""
+    known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
+    for name in request.query_params:
+        if name not in known:
+            known_parameters = (
+                f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
+            )
+            raise BadInput(name[:LONGEST_NAME] or "query", f"unknown parameter: {known_parameters}")
+        if len(request.query_params.getlist(name)) > 1:
+            raise BadInput(name, "expected once")
+
+
+async def answer_wrong_method(request: Request, error: Exception) -> Response:
+    """Answer 405 with the methods of all endpoints at the path. The framework names only the first endpoint's."""
+    assert isinstance(error, HTTPException)
+    app: FastAPI = request.app
+    scope = {"type": "http", "path": request.url.path, "root_path": "", "headers": []}
+    allowed = {
+        method
+        for method in METHODS
+        for route in app.routes
+        if route.matches(scope | {"method": method})[0] is Match.FULL
+    }
+    if "GET" in allowed:
+        allowed.add("HEAD")
+    return problem(405, error.detail, headers={"Allow": ", ".join(method for method in METHODS if method in allowed)})
