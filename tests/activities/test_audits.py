@@ -259,7 +259,7 @@ def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
 
 
 def test_what_was_done_is_kept_if_the_rest_of_the_page_cannot_be(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.activities.auditing.AT_ONCE", 2)
+    monkeypatch.setattr("crawler_lifecycle.activities.auditing.REQUESTS_AT_ONCE", 2)
     plans = [house.begin() for _ in range(5)]
     go_on = house.supervisors.go_on
 
