@@ -1,7 +1,7 @@
 """Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy these tasks.
 
-A claim expires by itself, so another dispatcher claims the tasks of a dispatcher that died. If such a task already has
-a job, the service answers with this job: the key of the request is the same.
+A claim expires by itself, so another dispatcher claims a dead dispatcher's tasks. If such a task already has
+a job, the service answers with the existing job: the request's key is the same.
 """
 
 import logging
@@ -33,7 +33,7 @@ class Dispatcher:
     claim_duration: timedelta
     threads: int  # number of the pool's threads
     pool: ThreadPoolExecutor
-    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")  # marks the claims of this dispatcher
+    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")  # marks our claims
     pulses: Pulses = field(default_factory=Pulses)
     _passes: int = 0
 
