@@ -163,6 +163,6 @@ class JobAudit:
         attempts = self.records.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
         return (
             rules.later_job(row, jobs, needed)
-            if rules.is_later(row, jobs, attempts, self.patience)
+            if rules.is_older_than_jobs(row, jobs, attempts, self.patience)
             else rules.leftover(row, needed)
         )

@@ -81,7 +81,7 @@ class RunAudit:
             if workflow.first_execution == run.supervisor_run_id:
                 return workflow
             try:
-                return replace(workflow, of_run=await self.supervisors.requested_run_id(run.workflow_id))
+                return replace(workflow, requested_run_id=await self.supervisors.requested_run_id(run.workflow_id))
             except LifecycleError as error:
                 return replace(workflow, problem=auditing.message_or_raise(error))
 

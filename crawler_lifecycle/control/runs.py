@@ -20,7 +20,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_of
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, POLL_PAUSE, RunReader
 from crawler_lifecycle.domain.audit.handovers import owed_kinds
-from crawler_lifecycle.domain.audit.runs import taken
+from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, LifecycleError, NotFound, Over, TemporaryError
@@ -211,7 +211,7 @@ class RunCommands(RunReader):
         is_unfinished = await self._context.calls.run(self._has_an_unfinished_end, record)
         _refuse_to_resume_a_run_that_is_over(record, reopen=reopen, is_unfinished=is_unfinished)
         workflow = await self._engine.describe(record.workflow_id)
-        if problem := taken(record.workflow_id, workflow):
+        if problem := foreign_workflow_problem(record.workflow_id, workflow):
             raise Conflict(f"run {record.run_id} cannot be resumed: {problem}")
         if not workflow.is_open:
             await self._go_on(record, reopen=reopen)

@@ -88,8 +88,8 @@ class Dispatcher:
 
     def _claim(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
         """Claim as many tasks as there are threads: a claim waiting for a thread could expire before its request."""
-        # `granted` respects the runs' own limits already, so `most` is dropped
-        wanted = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
+        # `granted` respects the runs' own limits already, so the second division drops these limits
+        wanted = [replace(demand, waiting=granted[demand.run_id], max_in_cluster=None) for demand in demands]
         for run_id, most in admitted(wanted, self.threads).items():
             if most:
                 yield from self.claims.claim_children(run_id, self.token, self.claim_for, most)
