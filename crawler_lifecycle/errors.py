@@ -1,12 +1,12 @@
-"""Two families of errors: temporary and permanent.
+"""Errors of the service, in two families: temporary (another try may help) and permanent (no other try can help).
 
-An adapter translates its library's errors into these families once. The rest of the code asks only whether another try
-may help. A message is written for the person who has to act.
+An adapter translates the errors of its library into these families once. A message is written for the person who has to
+act.
 """
 
 
 class LifecycleError(Exception):
-    """An error known to the project. Runs and tasks waiting because of the error show its `cause`."""
+    """Base class of all errors below. `cause` is the cause that a run or task shows while the error makes it wait."""
 
     def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
@@ -15,7 +15,7 @@ class LifecycleError(Exception):
 
 
 class TemporaryError(LifecycleError):
-    """The same call may succeed later. The failed call may have had its effect all the same."""
+    """The same call may succeed later. The failed call may or may not have had its effect."""
 
 
 class PermanentError(LifecycleError):
@@ -32,7 +32,7 @@ class BadInput(PermanentError):
 
 
 class NotFound(PermanentError):
-    """The name does not exist here."""
+    """The requested object, such as a run or a file, does not exist in this installation."""
 
 
 class Conflict(PermanentError):
@@ -48,8 +48,11 @@ class Refused(PermanentError):
 
 
 class Fenced(PermanentError):
-    """Another supervisor has taken over the run, and the writer must stop writing."""
+    """A write came from an outdated supervisor: another supervisor has taken over the run, and the writer must stop."""
 
 
 class NotReady(TemporaryError):
-    """A part is not set up, or has another version. Runs wait until an operator mends the part."""
+    """A part of the installation, such as the database, is not set up or has another version.
+
+    Runs wait until an operator mends the part.
+    """

@@ -4,9 +4,9 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
-NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)
-# A job shows only the general cause (the key). The row keeps a more precise cause from an event, since the cluster
-# deletes events after an hour.
+NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or is about to end
+# General causes, which a job always shows, with the precise causes, which only an event shows. The cluster deletes
+# events after an hour: from then on a look shows the general cause, and the row keeps the precise cause.
 PRECISE_CAUSES = {
     reasons.POD_NOT_CREATED: (reasons.QUOTA, reasons.POD_CREATE_REJECTED),
     reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX),
@@ -14,26 +14,34 @@ PRECISE_CAUSES = {
 
 
 def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
+    """Return the cause for the row of a living task; None if the task neither waits nor is in trouble.
+
+    The cause is the job's, except where the row knows more than the job shows, or where the intent shows that the job
+    was deleted from outside.
+    """
     if row.cause == reasons.POD_OVERDUE and intent is Intent.RUN:
-        return reasons.POD_OVERDUE  # we deleted the overdue job ourselves
+        return reasons.POD_OVERDUE  # the service itself deleted the overdue job; nothing was deleted from outside
     if row.cause in PRECISE_CAUSES.get(job.cause or "", ()):
         return row.cause
-    if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
+    is_deleted_without_stop = job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN
+    if is_deleted_without_stop:
         return job.cause if job.cause in (reasons.ORPHAN_PODS, reasons.POD_OVERDUE) else reasons.DELETED_EXTERNALLY
-    if is_told_to_end_on_record(row) and (job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)):
-        return reasons.POD_TERMINATING  # a request to end stays true until the end
+    is_nearly_over = job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)
+    if is_nearly_over and is_told_to_end_on_record(row):
+        return reasons.POD_TERMINATING  # the verdict on the end needs the request to end, which the job shows no more
     return job.cause
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return the author of a request to end, as the reason for a living task.
+    """Return the reason for the row of a living task: the author of a request to end; None without such a request.
 
-    The row keeps the author, because the pod with the author's name may be gone at the end.
+    The row keeps the author, because the pod that names the author may be gone at the end.
     """
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason
     if cause == reasons.DELETED_EXTERNALLY:
-        return reasons.DELETED_EXTERNALLY if reasons.POD_TERMINATING in (job.cause, row.cause) else row.reason
+        were_pods_told = reasons.POD_TERMINATING in (job.cause, row.cause)
+        return reasons.DELETED_EXTERNALLY if were_pods_told else row.reason
     return None
 
 
@@ -42,12 +50,13 @@ def is_told_to_end_on_record(row: TaskRow) -> bool:
 
     The deletion of a Job from outside counts only if its pods were told, too: then the row has a reason.
     """
-    return row.cause in (reasons.POD_TERMINATING, reasons.POD_OVERDUE) or (
-        row.cause == reasons.DELETED_EXTERNALLY and row.reason is not None
-    )
+    if row.cause == reasons.DELETED_EXTERNALLY:
+        return row.reason is not None
+    return row.cause in (reasons.POD_TERMINATING, reasons.POD_OVERDUE)
 
 
 def told_to_end_by(row: TaskRow) -> str | None:
+    """Return the author of the request to end on record; None if no request or no author is on record."""
     if row.cause == reasons.POD_OVERDUE:
         return reasons.POD_OVERDUE
     return row.reason if is_told_to_end_on_record(row) else None
