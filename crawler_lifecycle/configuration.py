@@ -1,4 +1,4 @@
-"""Reads the settings from the environment, and finds misspelt variables, at the start of every process and command."""
+"""Reads the settings from the environment, and finds misspelt variables, for the mains and `crawlctl`."""
 
 import re
 from collections.abc import Mapping

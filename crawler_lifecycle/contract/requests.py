@@ -17,7 +17,7 @@ from crawler_lifecycle.errors import BadInput
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
 MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variable; Linux limits a variable to 128 KiB
 A_YEAR = 366 * 24 * 3600  # seconds
-M = TypeVar("M", bound=BaseModel)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def _printable(text: str) -> str:
@@ -34,7 +34,7 @@ ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 ArgumentName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Argument = Annotated[str, Field(max_length=4096)]
 Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
-# with a time zone, and within every database's range
+# a time with a time zone, within the range of every database
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
 
@@ -103,13 +103,9 @@ class RunRequest(AcceptedRequest):
                 raise PydanticCustomError("reopen", "only together with the run_id of a run that failed")
             return self
         fields = RunRequest.model_fields
-        changed = [
-            name
-            for name in fields.keys() - FIELDS_OF_A_RESUME
-            if getattr(self, name) != fields[name].get_default(call_default_factory=True)
-        ]
-        if changed:
-            raise PydanticCustomError(min(changed), "not together with run_id: a run goes on as it was begun")
+        for name in sorted(fields.keys() - FIELDS_OF_A_RESUME):
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True):
+                raise PydanticCustomError(name, "not together with run_id: a run goes on as it was begun")
         return self
 
 
@@ -157,7 +153,7 @@ def _is_valid(stop: dict[str, object]) -> bool:
     return True
 
 
-def parse(model: type[M], payload: bytes | str) -> M:
+def parse(model: type[Model], payload: bytes | str) -> Model:
     """Return the model with the payload's values; raise BadInput, with the field, if the payload does not fit."""
     with refusals_as_bad_input():
         return model.model_validate_json(payload)

@@ -51,11 +51,12 @@ class ScheduleRules(Request):
         description="longest delay of a start, after an outage or behind an earlier run; default: an hour, or a day "
         "if occurrences wait (queue, replace)",
     )
-    paused: bool = Field(default=False, description="whether the schedule starts as paused")
+    paused: bool = Field(default=False, description="create the schedule as paused")
 
     @field_validator("cron")
     @classmethod
     def _can_fire(cls, lines: list[str]) -> list[str]:
+        """Return the lines with single spaces. Temporal would accept a line that never fires."""
         for line in lines:
             if problem := problem_of(line):
                 raise ValueError(f"{line[:100]!r}: {problem}")

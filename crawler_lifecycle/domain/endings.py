@@ -13,8 +13,8 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.causes import is_told_to_end_on_record, told_to_end_by
 from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, TaskRow
 
-# Times of two machines that are closer prove no order of events: the cluster's clock may be behind ours by so much.
-TWO_CLOCKS = timedelta(minutes=1)
+TWO_CLOCKS = timedelta(minutes=1)  # the clocks of the cluster and of this service may differ by so much
+# messages for the task's row
 ORDER_UNKNOWN = (
     "it ended with exit code {} within a minute of its deletion ({}), and nothing shows that it was done before"
 )
@@ -41,12 +41,12 @@ def ending(
 
     A LOST task whose job is found again gets its real ending, but never STOPPED: the task was over before the stop.
     """
-    stops = intent is not Intent.RUN and row.status is not TaskStatus.LOST
+    is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
     if facts and facts.ended_by_itself and _was_ended_from_outside(job):
-        return _ending_by_facts(facts, stops=stops)
+        return _ending_by_facts(facts, is_stopping=is_stopping)
     if job.phase is JobPhase.SUCCEEDED:
-        return _ending_of_success(row, job, facts, intent, stops=stops)
-    if stops and _was_stopped(row, job, stopped_at):
+        return _ending_of_success(row, job, facts, intent, is_stopping=is_stopping)
+    if is_stopping and _was_stopped(row, job, stopped_at):
         return _ending_by_stop(job, intent)
     if job.phase is JobPhase.FAILED:
         return _ending_of_failure(row, job, facts)
@@ -67,14 +67,14 @@ def ending_of_given_up(cause: str | None, job: JobLook, facts: OutcomeFacts | No
 def ending_of_absent(row: TaskRow, facts: OutcomeFacts | None, intent: Intent, lost_by: str | None = None) -> Ending:
     """Return how a task is over whose job is absent or unreadable for good, by the observations on record.
 
-    Facts about the program's end decide. Without such facts a stop makes the task STOPPED, and otherwise the task is
-    LOST. `lost_by` is the reason for LOST if the row shows no better reason.
+    Facts about the program's end decide, except in a stop that may have ended the program. Otherwise the task is
+    STOPPED in a stop, and LOST without a stop. `lost_by` is the reason for LOST if the row shows no better reason.
     """
-    stops = intent is not Intent.RUN
-    if facts and facts.has_ended and (facts.ended_by_itself or not stops):
-        return _ending_by_facts(facts, stops=stops)
+    is_stopping = intent is not Intent.RUN
+    if facts and facts.has_ended and (facts.ended_by_itself or not is_stopping):
+        return _ending_by_facts(facts, is_stopping=is_stopping)
     code = facts.exit_code if facts else None
-    if stops:
+    if is_stopping:
         return Ending(TaskStatus.STOPPED, _stop_reason(intent), code)
     is_deletion_known = row.cause in (reasons.DELETED_EXTERNALLY, reasons.POD_OVERDUE)
     reason = row.cause if is_deletion_known else lost_by or reasons.JOB_DISAPPEARED
@@ -89,12 +89,12 @@ def _stop_reason(intent: Intent) -> str:
     return reasons.STOPPED_FORCED if intent is Intent.FORCE else reasons.STOPPED
 
 
-def _ending_by_facts(facts: OutcomeFacts, *, stops: bool = False) -> Ending:
-    """Return the ending of a program whose end the facts show. `stops`: the run has to stop."""
+def _ending_by_facts(facts: OutcomeFacts, *, is_stopping: bool = False) -> Ending:
+    """Return the ending of a program whose end the facts show. `is_stopping`: the run has to stop."""
     if not facts.succeeded:
         return Ending(TaskStatus.FAILED, facts.reason, facts.exit_code, facts.message, facts.ended_at)
     if facts.ended_by_itself:
-        return Ending(TaskStatus.SUCCEEDED, None, facts.exit_code, DONE_BEFORE if stops else None, facts.ended_at)
+        return Ending(TaskStatus.SUCCEEDED, None, facts.exit_code, DONE_BEFORE if is_stopping else None, facts.ended_at)
     return _ending_of_unfinished(facts.told_by or reasons.DISRUPTED, facts, facts.exit_code, facts.ended_at)
 
 
@@ -108,11 +108,11 @@ def _ending_of_unfinished(
 
 
 def _ending_of_success(
-    row: TaskRow, job: JobLook, facts: OutcomeFacts | None, intent: Intent, *, stops: bool
+    row: TaskRow, job: JobLook, facts: OutcomeFacts | None, intent: Intent, *, is_stopping: bool
 ) -> Ending:
     if not _was_told_to_end(row, job, facts):
-        return Ending(TaskStatus.SUCCEEDED, None, job.exit_code, DONE_BEFORE if stops else None, job.ended_at)
-    if stops:
+        return Ending(TaskStatus.SUCCEEDED, None, job.exit_code, DONE_BEFORE if is_stopping else None, job.ended_at)
+    if is_stopping:
         return _ending_by_stop(job, intent)
     author = job.reason or _author_on_record(row, facts) or reasons.DISRUPTED
     return _ending_of_unfinished(author, facts, job.exit_code, job.ended_at)

@@ -56,7 +56,7 @@ class Backoff:
     def pause(self, attempt: int) -> timedelta:
         """Return the pause after an attempt; attempts count from 1."""
         doublings = min(attempt - 1, 30)  # a timedelta could not hold more doublings
-        return min(self.longest, self.first * 2**doublings)
+        return min(self.longest, self.first * (1 << doublings))
 
     def seconds(self, attempt: int) -> float:
         return self.pause(attempt).total_seconds()

@@ -102,7 +102,7 @@ class Runs(Protocol):
         """
 
     def log_stop(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
-        """Write a stop that the workflow received, as `request_stop` does. For a run that is over, only the line is written.
+        """Write a stop that the workflow received, as `request_stop` does. A run that is over gets only the line.
 
         `ends_as`: the limit, if the workflow itself made the stop; the limit is kept as the run's reason. Return the
         run's present intent.
@@ -156,7 +156,7 @@ class Runs(Protocol):
         problem: str | None,
         event: ExportEvent | None = None,
     ) -> None:
-        """Write the export's state and, unless `event` is None, the event in its final form. DONE never changes back."""
+        """Write the export's state and, unless `event` is None, the event in its final form. DONE stays DONE."""
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
         """Return the ends of the run with an unfinished export."""
@@ -253,7 +253,7 @@ class Nudge:
 
 
 class Claims(Protocol):
-    """Claims of tasks and of nudges. A claim is a conditional UPDATE: of two callers at once, a single caller succeeds."""
+    """Claims of tasks and of nudges. A claim is a conditional UPDATE: of two callers at once, a single one succeeds."""
 
     def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
         """Claim task 0 if the task is QUEUED, or DEPLOYING by an expired claim or a claim with the same token.
