@@ -24,14 +24,14 @@ def misspelt(variables: Mapping[str, str]) -> list[str]:
 
 
 def _suggestion(name: str, known: set[str]) -> str:
-    """Return the end of the line about a misspelt variable: the most similar setting, or no text without one."""
+    """Return the line's end about a misspelt variable: the most similar setting; empty if none is similar."""
     fields = sorted(variable.removeprefix(PREFIX) for variable in known)
     similar = get_close_matches(name.upper().removeprefix(PREFIX), fields, 1)
     return f": is {PREFIX}{similar[0]} meant?" if similar else ""
 
 
 def _variables(group: type[BaseModel], prefix: str) -> set[str]:
-    """Return the variables of a group's fields, and of all groups inside: pydantic accepts a whole group as JSON."""
+    """Return the variables for a group's fields, and for whole groups inside: pydantic accepts groups as JSON."""
     names = set()
     for name, field in group.model_fields.items():
         names.add(f"{prefix}{name.upper()}")
@@ -46,7 +46,7 @@ def load(**overrides: object) -> Settings:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        # an error of a field has the field's place in `loc`; a rule about several settings has no place, and gives the
+        # a field's error has the field's place in `loc`; a rule about several settings has no place, and gives the
         # variable's name as the error's type (see `Settings`)
         variable = PREFIX + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
         raise NotReady(f"{variable}: {first['msg']}") from error

@@ -1,12 +1,12 @@
-"""Errors of the service, in two families: temporary (another try may help) and permanent (no other try can help).
+"""Errors in two families: temporary (another try may help) and permanent (another try cannot help).
 
-An adapter translates the errors of its library into these families once. A message is written for the person who has to
-act.
+An adapter translates its library's errors into these families once. A message is written for the person with the duty
+to act.
 """
 
 
 class LifecycleError(Exception):
-    """Base class of all errors below. `cause` is the cause that a run or task shows while the error makes it wait."""
+    """Base class for all errors below. While the error makes a run or task wait, the run or task shows `cause`."""
 
     def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Over(Conflict):
 
 
 class Refused(PermanentError):
-    """A cluster, service or database understood the request and refused it."""
+    """A cluster, service or database understood and refused the request."""
 
 
 class Fenced(PermanentError):
@@ -52,7 +52,7 @@ class Fenced(PermanentError):
 
 
 class NotReady(TemporaryError):
-    """A part of the installation, such as the database, is not set up or has another version.
+    """A part, such as the database, is not set up or has another version.
 
     Runs wait until an operator mends the part.
     """

@@ -1,4 +1,4 @@
-"""Log of a process: lines for people, or JSON for programs, both with the ids of run, task and workflow."""
+"""Process log: lines for people, or JSON for programs, both with the ids for run, task and workflow."""
 
 import contextvars
 import json
@@ -17,7 +17,7 @@ IDS = ("run_id", "task", "attempt", "workflow_id", "temporal_run_id", "activity"
 
 @contextmanager
 def about(**ids: object) -> Iterator[None]:
-    """Add these ids to every line that the enclosed block logs."""
+    """Add these ids to every log line from the enclosed block."""
     token = _about.set({**_about.get(), **{key: value for key, value in ids.items() if value is not None}})
     try:
         yield
@@ -31,7 +31,7 @@ def without_credentials(url: str) -> str:
 
 
 class _WithIds(logging.Filter):
-    """Filter that keeps every record and adds the attribute `ids`, for the formatters below."""
+    """Keeps every record and adds the attribute `ids`, for the formatters below."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         own_ids = {key: getattr(record, key) for key in IDS if hasattr(record, key)}
@@ -76,5 +76,5 @@ def configure(form: str, level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "alembic", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # urllib3 warns about every closed connection; such lines would hide the useful ones
+    # urllib3 warns about every closed connection; such lines would hide useful lines
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

@@ -21,7 +21,7 @@ logger = logging.getLogger("crawler_lifecycle.api")
 
 
 class Server(uvicorn.Server):
-    """Server that ends its live streams at shutdown. Uvicorn itself would wait until the clients end the streams."""
+    """Ends the server's live streams at shutdown. Uvicorn itself would wait until the clients end the streams."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle SIGTERM or SIGINT: the streams end when the event `closing` is set."""

@@ -1,4 +1,4 @@
-"""Dispatcher process: has the child tasks of all runs deployed by the scheduler service."""
+"""Dispatcher process: lets the scheduler service deploy all runs' child tasks."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from crawler_lifecycle.services.dispatcher import Dispatcher
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
-    """Dispatch until a signal sets `stopped`. The loop runs in a thread, which the event `loop_end` ends."""
+    """Dispatch until a signal sets `stopped`. The loop runs in a thread until `loop_end` is set."""
     settings = parts.settings.dispatcher
     loop_end = threading.Event()
     with parts.dispatcher_pool() as pool:

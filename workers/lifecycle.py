@@ -23,7 +23,7 @@ from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.lifecycle")
-# Longest time for which the SDK holds back a heartbeat. With a longer time, a busy machine could send a heartbeat too
+# The SDK holds back a heartbeat for at most this time. With a longer time, a busy machine could send a heartbeat too
 # late, and Temporal would take the activity for dead.
 HEARTBEAT_THROTTLE = timedelta(seconds=3)
 
@@ -50,7 +50,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 async def _audit_schedule_keeping(
     parts: Parts, engine: Engine, installation: str, health_server: health.HealthServer | None
 ) -> Coroutine[Any, Any, None]:
-    """Try to create the audit's schedule in Temporal, and return the coroutine that keeps the schedule up to date."""
+    """Try to create the audit's schedule in Temporal, and return a coroutine to keep the schedule up to date."""
     every = parts.settings.audit.every_seconds
     keeper = AuditKeeper(
         AuditSchedule(engine, installation, every).keep,
@@ -63,7 +63,7 @@ async def _audit_schedule_keeping(
 
 
 def _failing_workflows(parts: Parts, engine: Engine, health_server: health.HealthServer | None) -> FailingWorkflows:
-    """Return the watch for runs whose workflow fails the same task again and again."""
+    """Return the search for workflows with repeated failures at the same task."""
     metrics = health_server.metrics if health_server is not None else None
     return FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics)
 
@@ -93,7 +93,7 @@ async def _has_search_attributes(engine: Engine) -> bool:
 
 
 def _runtime(metrics: MetricsSettings) -> Runtime:
-    """Return the SDK's runtime, which serves Temporal's metrics if a port is set."""
+    """Return the SDK's runtime. With a port in the settings, the runtime serves Temporal's metrics."""
     if metrics.port is None:
         return Runtime.default()
     return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=f"{metrics.host}:{metrics.port}")))

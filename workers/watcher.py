@@ -1,4 +1,4 @@
-"""Watcher process: follows changes of jobs in the cluster and nudges the runs of these jobs."""
+"""Watcher process: follows the jobs' changes in the cluster and nudges the runs."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         await asyncio.wait((watching, signal), return_when=asyncio.FIRST_COMPLETED)
         watching.cancel()
         if not stopped.is_set():
-            await watching  # without a signal, the watching ends only by an error, which this line raises
+            await watching  # without a signal, the watching ends only by an error: the await raises the error
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Models of the audit: the request, every step's input and result, and the records in the database."""
+"""The audit's models: the request, every step's input and result, and the records in the database."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -27,11 +27,11 @@ class AuditPart(StrEnum):
 
     RUNS = "runs"  # open runs and their workflows
     JOBS = "jobs"  # jobs in the cluster without an open run
-    HANDOVERS = "handovers"  # exports and closing notices that ended runs still owe
+    HANDOVERS = "handovers"  # owed exports and closing notices, after a run's end
 
     @property
     def kinds(self) -> tuple[FindingKind, ...]:
-        """Kinds of findings that the part reports."""
+        """The part's kinds for its findings."""
         return KINDS[self]
 
 
@@ -66,7 +66,7 @@ class AuditRef(Message):
 
 
 class Finding(Message):
-    """A disagreement. A kind and a subject have at most one open finding."""
+    """A disagreement. A kind and a subject together have at most a single open finding."""
 
     kind: FindingKind
     subject: str = Field(description="run_uid, or the job's name where the job does not name its run")
@@ -79,7 +79,7 @@ class Finding(Message):
 
 
 class AuditStep(Message):
-    """Input for a step of the audit, which examines a page of a part.
+    """Input for a step. The step examines a page in a part.
 
     `after` is the place where the previous page ended; None: the step examines the part's first page.
     """
@@ -99,7 +99,7 @@ class PartReport(Message):
     problem: str | None = Field(default=None, description="why the part could not finish; none: the part finished")
 
     def with_page(self, page: "AuditPage") -> "PartReport":
-        """Return the report with the counts of a further page."""
+        """Return the report after adding a further page's counts."""
         found = {kind: self.found.get(kind, 0) + page.found.get(kind, 0) for kind in {*self.found, *page.found}}
         return PartReport(
             examined=self.examined + page.examined,
@@ -111,7 +111,7 @@ class PartReport(Message):
 
 
 class AuditPage(PartReport):
-    """A step's result: the counts of the page. With a `problem`, the audit closes no open finding of the part."""
+    """A step's result: the page's counts. With a `problem`, the audit closes none among the part's open findings."""
 
     findings: list[Finding] = Field(default=[], description="the first findings, which a dry run records nowhere else")
     rest: str | None = Field(default=None, description="place where the page ended; none: the page was the last")

@@ -1,7 +1,7 @@
-"""Checks for the cron lines of a schedule, before the schedule is sent to Temporal.
+"""Checks for a schedule's cron lines, before Temporal gets the schedule.
 
 Temporal accepts lines without any due time: the schedule would exist, and no run would ever start. Temporal follows
-`crontab` with an exception: where a line gives both a day of the month and a weekday, a due time has to fit both.
+`crontab` with an exception: where a line gives both a date and a weekday, a due time has to fit both.
 """
 
 import re
@@ -19,7 +19,7 @@ SHORTHANDS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-# name, least and greatest number of every field
+# every field's name, least and greatest number
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -27,11 +27,11 @@ NAMES = {
     "month": {name: number for number, name in enumerate(MONTHS, 1)},
     "day of the week": {name: number for number, name in enumerate(DAYS)},
 }
-# days of every month, in a leap year
+# every month's days, in a leap year
 LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 LONGEST_LINE = 200  # characters
 SEARCHED_YEARS = 40  # in 40 years every date falls on every weekday, even the leap day
-# a part of a field between commas: `*`, a number or name, or a range of two; and an optional step
+# a field's part between commas: `*`, a number, a name, or a range from number to number; and an optional step
 PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
@@ -47,9 +47,9 @@ def problem_of(line: str) -> str | None:
 
 
 def is_skipped_in(line: str, zone: str, first_year: int) -> bool:
-    """Return whether the clocks of the zone jump over all due times of the line.
+    """Return whether the zone's clocks jump over all due times in the line.
 
-    All due times of 40 years, from the first year on, are tested. False for an unknown zone, which Temporal refuses.
+    All due times within 40 years are tested. False for an unknown zone: Temporal refuses the zone.
     """
     clocks = _clocks(zone)
     if clocks is None:
@@ -87,7 +87,7 @@ def _exists(time: datetime) -> bool:
 
 
 def _fields(line: str) -> list[set[int]]:
-    """Return the numbers that every field allows, in the order of FIELDS. ValueError for a malformed line."""
+    """Return every field's allowed numbers, in the same order as FIELDS. ValueError for a malformed line."""
     texts = SHORTHANDS.get(line.strip(), line).split()
     if len(line) > LONGEST_LINE or len(texts) != len(FIELDS):
         raise ValueError(
@@ -97,7 +97,7 @@ def _fields(line: str) -> list[set[int]]:
 
 
 def _values(text: str, field: str, least: int, most: int) -> set[int]:
-    """Return the numbers that a field's text allows; `least` and `most` are the bounds of the field."""
+    """Return a field's allowed numbers; `least` and `most` are the field's bounds."""
     values: set[int] = set()
     for part in text.lower().split(","):
         match = PART.fullmatch(part)
@@ -120,7 +120,7 @@ def _values(text: str, field: str, least: int, most: int) -> set[int]:
 
 
 def _number(text: str, field: str, least: int, most: int) -> int:
-    """Return the number, or the number of the name (`jan`, `mon`). ValueError outside of the bounds."""
+    """Return the text's number; the text may be a name (`jan`, `mon`). ValueError outside the bounds."""
     names = NAMES.get(field, {})
     number = int(text) if text.isdigit() else names.get(text, -1)
     if not least <= number <= most:

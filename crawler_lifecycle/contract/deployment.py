@@ -1,4 +1,4 @@
-"""Models for the HTTP interface of a scheduler service, which has the catalogue and makes jobs."""
+"""Models for a scheduler service's HTTP interface. The service has the catalogue and makes jobs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -45,7 +45,7 @@ class Crawler(Message):
 
 
 class CrawlerNames(Message):
-    """Names of the catalogue's entries, and the state of the service."""
+    """The names in the catalogue, and the service's state."""
 
     crawlers: list[str]
     problem: str | None = Field(default=None, description="error in the catalogue file; its last good state is in use")
@@ -65,7 +65,7 @@ class JobNamespace(Message):
 
 
 class DeploymentRequest(Message):
-    """Request for the job of one attempt. Requests with the same key get the same job, for ever."""
+    """Request for an attempt's job. Requests with the same key get the same job, for ever."""
 
     installation: Annotated[str, Field(min_length=36, max_length=36)]
     run_id: int

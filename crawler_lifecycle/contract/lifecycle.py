@@ -1,4 +1,4 @@
-"""Models of a run's workflow: its state for a continuation, and its answer to the query `state`."""
+"""Models for a run's workflow: its state for a continuation, and its answer to the query `state`."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -20,7 +20,7 @@ class Stage(StrEnum):
 
 
 class AcceptedStop(Message):
-    """A stop that the workflow has accepted."""
+    """An accepted stop in the workflow."""
 
     stop: StopRequest
     at: datetime = Field(description="time of the request if known, or else of its acceptance")
@@ -32,7 +32,7 @@ class AcceptedStop(Message):
 
     @property
     def first_at(self) -> datetime:
-        """Time of the first request for the stop, to this or an earlier supervisor."""
+        """Time when the present or an earlier supervisor got the first request for the stop."""
         return self.since or self.at
 
 
@@ -57,7 +57,7 @@ class Carried(Message):
 
 
 class Continuation(Message):
-    """Input of the workflow's next execution after a continue-as-new. Doors never send such an input."""
+    """Input for the workflow's next execution after a continue-as-new. Doors never send such an input."""
 
     carried: Carried
 

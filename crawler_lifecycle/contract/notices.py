@@ -39,7 +39,7 @@ class Notice(Message):
 
 
 class WebhookNotice(Message):
-    """Body of a webhook request. The HTTP headers have the webhook's id, its sending time and its signatures."""
+    """A webhook request's body. The HTTP headers have the webhook's id, its sending time and its signatures."""
 
     type: str = Field(description="`run.` and the notice's kind")
     timestamp: datetime = Field(description="time of the state, which may be long before the request")
@@ -47,7 +47,7 @@ class WebhookNotice(Message):
 
 
 class ExportKind(StrEnum):
-    RUN_ENDED = "run_ended"  # the first event of an end, before the archive is written
+    RUN_ENDED = "run_ended"  # an end's first event, before the archive is written
     FILES_READY = "files_ready"  # the archive is written, or the run left no files
 
 

@@ -1,7 +1,7 @@
 """Outcome facts about a job's program and its end. Looks read the facts from the cluster's objects.
 
 The database keeps the facts with the task, since the facts decide the task's status even when the cluster's objects
-are gone. Evidence (the last log lines, events, the node) decides nothing.
+are gone. Evidence (the last log lines, events, the node) never decides.
 """
 
 from datetime import datetime
@@ -10,11 +10,11 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 
-LONGEST_MESSAGE = 300  # characters: a look's result with thousands of ended tasks must fit into a payload of Temporal
+LONGEST_MESSAGE = 300  # characters: a look's result with very many ended tasks must fit into a Temporal payload
 
 
 class OutcomeFacts(Message):
-    """Facts about a job's program. The facts count only for the task whose row has the same `job_uid`."""
+    """Facts about a job's program. The facts count only for the task with the same `job_uid` in its row."""
 
     job_uid: str
     pod_uid: str | None = Field(default=None, description="pod that showed the facts; none: only the job showed facts")
@@ -33,7 +33,7 @@ class OutcomeFacts(Message):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the facts show the end of the program."""
+        """Whether the facts show the program's end."""
         return self.succeeded is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Models of the database's records (runs, tasks, timelines, exports) for readers: people, front ends, programs."""
+"""Models for the database's records (runs, tasks, timelines, exports) for readers: people, front ends, programs."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 
 
 class Explanation(Message):
-    """Explanation of a run's end."""
+    """Explanation for a run's end."""
 
     text: str = Field(description="explanation in a sentence for people")
     task: int | None = Field(default=None, description="number of the task that decided the end")
@@ -48,11 +48,11 @@ class RunSummary(Message):
     )
 
 
-HIDDEN = "***"  # shown in place of every value of an environment variable
+HIDDEN = "***"  # shown instead: values may be secret
 
 
 def without_values(crawler: Crawler) -> Crawler:
-    """Return the catalogue entry with hidden values of environment variables, since values may be secret."""
+    """Return the catalogue entry with its environment variables' values hidden, since values may be secret."""
     return crawler.model_copy(update={"environment": dict.fromkeys(crawler.environment, HIDDEN)})
 
 
@@ -118,7 +118,7 @@ class LogRecord(Message):
 
 
 class ExportRecord(Message):
-    """An export of an end: its event, and the place of its archive."""
+    """An export after a run's end: its event, and its archive's place."""
 
     event_id: str
     kind: str
@@ -146,7 +146,7 @@ class RunDetails(RunOverview):
 
 
 class Changed(Message):
-    """A run and the time of its last change, for live views."""
+    """A run and the time when the run changed last, for live views."""
 
     run_id: int
     changed_at: datetime

@@ -1,4 +1,4 @@
-"""Models of the requests by people and programs to start, resume or stop a run, and the checks at the doors."""
+"""Models for requests by people and programs to start, resume or stop a run, and the checks at the doors."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 ArgumentName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Argument = Annotated[str, Field(max_length=4096)]
 Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
-# a time with a time zone, within the range of every database
+# a time with a time zone, within every database's range
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
 
@@ -65,7 +65,7 @@ class RunParameters(Message):
 
 
 class AcceptedRequest(RunParameters):
-    """Request between our own processes, after its validation at a door. Fields of a newer version are ignored."""
+    """Request between our own processes, after its validation at a door. Fields from a newer version are ignored."""
 
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to resume")
     reopen: bool = Field(default=False, description="with run_id: give the tasks of a FAILED run another attempt")
@@ -79,11 +79,11 @@ class KeptRequest(AcceptedRequest):
     )
 
 
-FIELDS_OF_A_RESUME = {"crawler", "trigger", "requested_by", "run_id", "reopen"}  # a resume takes no other field
+FIELDS_OF_A_RESUME = {"crawler", "trigger", "requested_by", "run_id", "reopen"}  # a resume takes only these fields
 
 
 class RunRequest(AcceptedRequest):
-    """Start a run of a crawler, or, with a `run_id`, resume a run. An unknown field or a wrong type is an error."""
+    """Start a crawler's run, or, with a `run_id`, resume a run. An unknown field or a wrong type is an error."""
 
     model_config = Request.model_config
 
@@ -97,7 +97,7 @@ class RunRequest(AcceptedRequest):
 
     @model_validator(mode="after")
     def _resumes_without_new_values(self) -> Self:
-        """Refuse fields that do not fit together. The error's type is the field's name, for `_bad_input`."""
+        """Refuse a combination without sense. The error's type is the field's name, for `_bad_input`."""
         if self.run_id is None:
             if self.reopen:
                 raise PydanticCustomError("reopen", "only together with the run_id of a run that failed")
@@ -137,7 +137,7 @@ def any_stop(payload: bytes) -> StopRequest:
 
 
 def _json_object(payload: bytes) -> dict[str, object]:
-    """Return the JSON object in the payload; an empty object for any other payload."""
+    """Return the JSON object in the payload; an empty object if there is none."""
     try:
         content = json.loads(payload)
     except (ValueError, RecursionError):
@@ -169,7 +169,7 @@ def refusals_as_bad_input() -> Iterator[None]:
 
 
 def _bad_input(error: ValidationError) -> BadInput:
-    """Return the first error as BadInput, with the number of further errors."""
+    """Return the first error as BadInput, with a count for further errors."""
     first, *others = error.errors(include_url=False, include_context=False)
     # pydantic marks an error in a dict's key with "[key]"; the field's name is enough for the reader
     field = ".".join(str(part) for part in first["loc"] if part != "[key]")

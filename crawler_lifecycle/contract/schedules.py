@@ -1,4 +1,4 @@
-"""Models of schedules, which start runs by the clock: the request, the occurrences, and the commands' answers."""
+"""Models for schedules, to start runs by the clock: the request, the occurrences, and the commands' answers."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,13 +21,13 @@ class Overlap(StrEnum):
     """Rule for an occurrence while the schedule's earlier run is still open."""
 
     SKIP = "skip"  # the occurrence starts no run
-    QUEUE = "queue"  # one occurrence waits until the earlier run ends
+    QUEUE = "queue"  # a single occurrence waits until the earlier run ends
     REPLACE = "replace"  # the earlier run is stopped, and the occurrence waits until its end
     ALLOW = "allow"  # both runs are open at once
 
     @property
     def waits(self) -> bool:
-        """Whether the occurrence waits for the end of the earlier run."""
+        """Whether the occurrence waits for the earlier run's end."""
         return self in (Overlap.QUEUE, Overlap.REPLACE)
 
 
@@ -56,7 +56,7 @@ class ScheduleRules(Request):
     @field_validator("cron")
     @classmethod
     def _can_fire(cls, lines: list[str]) -> list[str]:
-        """Return the lines with single spaces. Temporal would accept a line that never fires."""
+        """Return the lines with single spaces. Temporal would accept a line without any due time."""
         for line in lines:
             if problem := problem_of(line):
                 raise ValueError(f"{line[:100]!r}: {problem}")
@@ -67,7 +67,7 @@ class ScheduleRules(Request):
     def _is_alternative_to_cron(cls, every: int | None, info: ValidationInfo) -> int | None:
         if every is not None and info.data.get("cron"):
             raise ValueError("either cron or an interval, not both")
-        # `info.data` has no "cron" if the check above refused the lines: then this check adds no second error
+        # `info.data` has no "cron" if `_can_fire` refused the lines, and then no second error is added
         if every is None and info.data.get("cron") == []:
             raise ValueError("either cron or an interval is needed")
         return every
@@ -94,12 +94,12 @@ class ScheduleRules(Request):
 
     @property
     def window_seconds(self) -> int:
-        """Longest delay of a start, with the default filled in."""
+        """A start's longest delay, with the default filled in."""
         return self.missed_window_seconds or (A_DAY if self.overlap.waits else AN_HOUR)
 
 
 class ScheduleRequest(ScheduleRules):
-    """Make or change a schedule, which starts a crawler's runs by the clock."""
+    """Make or change a schedule, to start a crawler's runs by the clock."""
 
     schedule_id: ScheduleId = Field(description="unchangeable name of the schedule")
     run: RunRequest = Field(description="request for the run of each occurrence; its trigger is always `scheduled`")
@@ -113,7 +113,7 @@ class ScheduleRequest(ScheduleRules):
 
 
 class Outcome(StrEnum):
-    """Outcome of an occurrence, or of a trigger by a person."""
+    """Outcome for an occurrence, or for a trigger by a person."""
 
     STARTED = "started"
     DUE = "due"  # the due time was seconds ago: Temporal may still start the run
@@ -145,7 +145,7 @@ class Occurrence(Message):
 
 
 class Pause(Message):
-    """A pause of a schedule. `until` is None while the pause lasts."""
+    """A schedule's pause. `until` is None while the pause lasts."""
 
     since: datetime
     until: datetime | None = None

@@ -1,4 +1,4 @@
-"""States of runs, tasks, stops and exports, as the database stores and messages send the states."""
+"""States for runs, tasks, stops and exports, with the words in the database and in messages."""
 
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ class RunStatus(StrEnum):
     PROCESSING = "PROCESSING"  # the main job has started
     STOPPING = "STOPPING"  # a stop is under way
     COMPLETED = "COMPLETED"  # all tasks succeeded, or no more tasks failed than the run allows
-    FAILED = "FAILED"  # the run ended in any other way, also by a stop
+    FAILED = "FAILED"  # the run did not end as COMPLETED; a stop may be the reason
 
     @property
     def is_over(self) -> bool:
@@ -64,11 +64,11 @@ class StopPhase(StrEnum):
     QUEUED_CANCELLED = "queued_cancelled"  # tasks without a job are STOPPED
     JOBS_ASKED = "jobs_asked"  # the jobs were asked to end
     FORCED = "forced"  # the jobs are killed
-    UNCONFIRMED = "unconfirmed"  # jobs on nodes that do not answer were killed, but may run on there
-    PROVED = "proved"  # a look shows that nothing of the run runs any more
+    UNCONFIRMED = "unconfirmed"  # jobs on silent nodes were killed, but may run on there
+    PROVED = "proved"  # a look shows the end for all the run's jobs
 
 
 class ExportState(StrEnum):
-    PENDING = "pending"  # an export of the run is not done yet
+    PENDING = "pending"  # an export is not done yet
     DONE = "done"
     FAILED = "failed"  # an export gave up; the audit repeats the export

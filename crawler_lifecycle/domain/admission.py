@@ -1,4 +1,4 @@
-"""Rules for admitting child tasks: how many tasks of every run the dispatcher may deploy in a pass."""
+"""Rules for admitting child tasks: how many tasks the dispatcher may deploy in a pass, by run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from crawler_lifecycle.domain.reasons import INSTALLATION_LIMIT, RUN_LIMIT
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A run with tasks that wait for their deployment."""
+    """A run with tasks waiting for their deployment."""
 
     run_id: int
-    waiting: int  # number of waiting tasks
-    in_cluster: int  # number of the run's tasks that have a job already
-    max_in_cluster: int | None  # the run's own limit of tasks with a job; None: no limit
+    waiting: int  # tasks waiting for their deployment
+    in_cluster: int  # tasks with a job already
+    max_in_cluster: int | None  # the run's own limit for tasks with a job; None: no limit
 
     @property
     def allowed(self) -> int:
@@ -24,9 +24,9 @@ class Demand:
 
 
 def admitted(demands: Sequence[Demand], room: int) -> dict[int, int]:
-    """Return the number of tasks to deploy, by run. `room`: how many tasks the installation's limit allows in all.
+    """Return how many tasks to deploy, by run. `room`: how many tasks the installation's limit allows in all.
 
-    The runs share the room in rounds, with equal shares in a round, so that a big run starves no small run.
+    The runs share the room in rounds, with equal shares in a round: a big run starves no small run.
     """
     granted = dict.fromkeys((demand.run_id for demand in demands), 0)
     remaining = {demand.run_id: demand.allowed for demand in demands if demand.allowed}
@@ -43,7 +43,7 @@ def admitted(demands: Sequence[Demand], room: int) -> dict[int, int]:
 
 
 def causes(demands: Sequence[Demand], granted: Mapping[int, int]) -> dict[int, str]:
-    """Return the limit that keeps tasks queued, for every run that was granted fewer tasks than wait."""
+    """Return the limit responsible for queued tasks, for every run with fewer granted than waiting tasks."""
     return {
         demand.run_id: RUN_LIMIT if granted[demand.run_id] == demand.allowed else INSTALLATION_LIMIT
         for demand in demands

@@ -5,8 +5,8 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
 NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or is about to end
-# General causes, which a job always shows, with the precise causes, which only an event shows. The cluster deletes
-# events after an hour: from then on a look shows the general cause, and the row keeps the precise cause.
+# General causes with their precise causes. A job always shows the general cause; only an event shows the precise
+# cause. The cluster deletes events after an hour: from then on only the row has the precise cause.
 PRECISE_CAUSES = {
     reasons.POD_NOT_CREATED: (reasons.QUOTA, reasons.POD_CREATE_REJECTED),
     reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX),
@@ -14,13 +14,13 @@ PRECISE_CAUSES = {
 
 
 def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
-    """Return the cause for the row of a living task; None if the task neither waits nor is in trouble.
+    """Return the cause for a living task's row; None if the task neither waits nor is in trouble.
 
-    The cause is the job's, except where the row knows more than the job shows, or where the intent shows that the job
-    was deleted from outside.
+    The cause is the job's, except where the row knows more than the job shows, or where the intent shows a deletion
+    from outside.
     """
     if row.cause == reasons.POD_OVERDUE and intent is Intent.RUN:
-        return reasons.POD_OVERDUE  # the service itself deleted the overdue job; nothing was deleted from outside
+        return reasons.POD_OVERDUE  # the service itself deleted the overdue job
     if row.cause in PRECISE_CAUSES.get(job.cause or "", ()):
         return row.cause
     is_deleted_without_stop = job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN
@@ -28,14 +28,16 @@ def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
         return job.cause if job.cause in (reasons.ORPHAN_PODS, reasons.POD_OVERDUE) else reasons.DELETED_EXTERNALLY
     is_nearly_over = job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)
     if is_nearly_over and is_told_to_end_on_record(row):
-        return reasons.POD_TERMINATING  # the verdict on the end needs the request to end, which the job shows no more
+        return (
+            reasons.POD_TERMINATING
+        )  # the job shows the request to end no more, but the verdict on the end needs the request
     return job.cause
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return the reason for the row of a living task: the author of a request to end; None without such a request.
+    """Return the reason for a living task's row: the author of a request to end; None without such a request.
 
-    The row keeps the author, because the pod that names the author may be gone at the end.
+    The row keeps the author, because only the pod names the author, and may be gone at the end.
     """
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason
@@ -56,7 +58,7 @@ def is_told_to_end_on_record(row: TaskRow) -> bool:
 
 
 def told_to_end_by(row: TaskRow) -> str | None:
-    """Return the author of the request to end on record; None if no request or no author is on record."""
+    """Return who told the program to end, by the row; None if no request or no author is on record."""
     if row.cause == reasons.POD_OVERDUE:
         return reasons.POD_OVERDUE
     return row.reason if is_told_to_end_on_record(row) else None

@@ -1,6 +1,6 @@
-"""Rules for endings: the final status and reason of a task, from its row, its job and the outcome facts.
+"""Rules for endings: a task's final status and reason, from its row, its job and the outcome facts.
 
-A program that was told to end, and then ended with 0, counts as not finished (docs/decisions/0006): many programs obey
+A program told to end, and then ended with 0, counts as not finished (docs/decisions/0006): many programs obey
 a request to end with exit code 0.
 """
 
@@ -13,7 +13,7 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.causes import is_told_to_end_on_record, told_to_end_by
 from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, TaskRow
 
-TWO_CLOCKS = timedelta(minutes=1)  # the clocks of the cluster and of this service may differ by so much
+TWO_CLOCKS = timedelta(minutes=1)  # the cluster's clock may differ from ours by so much
 # messages for the task's row
 ORDER_UNKNOWN = (
     "it ended with exit code {} within a minute of its deletion ({}), and nothing shows that it was done before"
@@ -25,7 +25,7 @@ RAN_ON = "its main container ended with exit code {}, and another container ran 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a task is over: the values for its row."""
+    """The final values for a task's row."""
 
     status: TaskStatus
     reason: str | None = None
@@ -37,9 +37,9 @@ class Ending:
 def ending(
     row: TaskRow, job: JobLook, facts: OutcomeFacts | None, intent: Intent, stopped_at: datetime | None
 ) -> Ending:
-    """Return how a task is over after the end of its job. `stopped_at`: when the run's stop began, if known.
+    """Return how a task is over after its job has ended. `stopped_at`: when the run's stop began, if known.
 
-    A LOST task whose job is found again gets its real ending, but never STOPPED: the task was over before the stop.
+    If a LOST task's job is found again, the task gets its real ending, but never STOPPED: the task was over before.
     """
     is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
     if facts and facts.ended_by_itself and _was_ended_from_outside(job):
@@ -54,7 +54,7 @@ def ending(
 
 
 def ending_of_given_up(cause: str | None, job: JobLook, facts: OutcomeFacts | None) -> Ending:
-    """Return how a task is over whose job has had the same trouble for too long. The job is then ended as lingering.
+    """Return how a task is over after the same trouble for too long. The job is then ended as lingering.
 
     If only a sidecar hangs, the ended main program decides. Otherwise the task is FAILED, with the trouble as reason.
     """
@@ -65,9 +65,9 @@ def ending_of_given_up(cause: str | None, job: JobLook, facts: OutcomeFacts | No
 
 
 def ending_of_absent(row: TaskRow, facts: OutcomeFacts | None, intent: Intent, lost_by: str | None = None) -> Ending:
-    """Return how a task is over whose job is absent or unreadable for good, by the observations on record.
+    """Return how a task is over after its job is absent or unreadable for good, by the observations on record.
 
-    Facts about the program's end decide, except in a stop that may have ended the program. Otherwise the task is
+    Facts about the program's end decide, except if a stop may have ended the program. Otherwise the task is
     STOPPED in a stop, and LOST without a stop. `lost_by` is the reason for LOST if the row shows no better reason.
     """
     is_stopping = intent is not Intent.RUN
@@ -90,7 +90,7 @@ def _stop_reason(intent: Intent) -> str:
 
 
 def _ending_by_facts(facts: OutcomeFacts, *, is_stopping: bool = False) -> Ending:
-    """Return the ending of a program whose end the facts show. `is_stopping`: the run has to stop."""
+    """Return the ending by facts with the program's end. `is_stopping`: the run has to stop."""
     if not facts.succeeded:
         return Ending(TaskStatus.FAILED, facts.reason, facts.exit_code, facts.message, facts.ended_at)
     if facts.ended_by_itself:
@@ -101,7 +101,7 @@ def _ending_by_facts(facts: OutcomeFacts, *, is_stopping: bool = False) -> Endin
 def _ending_of_unfinished(
     author: str, facts: OutcomeFacts | None, exit_code: int | None, ended_at: datetime | None
 ) -> Ending:
-    """Return FAILED for a program that ended with 0 after a request to end, with the request's author as reason."""
+    """Return FAILED, for an end with 0 after a request to end, with the request's author as reason."""
     is_order_unknown = facts is not None and facts.has_ended and facts.told_to_end is None
     message = ORDER_UNKNOWN.format(exit_code, author) if is_order_unknown else ENDED_IN_ORDER.format(author, exit_code)
     return Ending(TaskStatus.FAILED, author, exit_code, message, ended_at)
@@ -119,12 +119,12 @@ def _ending_of_success(
 
 
 def _author_on_record(row: TaskRow, facts: OutcomeFacts | None) -> str | None:
-    """Return the author of a request to end that the facts or the row name; None if neither names an author."""
+    """Return who told the program to end, by the facts or the row; None if neither names an author."""
     return (facts.told_by if facts else None) or told_to_end_by(row)
 
 
 def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
-    """Return the ending of a FAILED job.
+    """Return the ending after a FAILED job.
 
     Facts on record about the program's failure decide once the pod is gone, since the pod knew more than the Job shows.
     Only a deadline is the Job's own reason.
@@ -134,17 +134,18 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
     if facts and is_failure_on_record and not does_job_know_more:
         return _ending_by_facts(facts)
     reason = job.reason
-    if reason == reasons.DISRUPTED:  # the look does not show the author of the disruption, but the records may
+    if reason == reasons.DISRUPTED:  # the look does not show the disruption's author, but the records may
         reason = _author_on_record(row, facts) or reason
-    message = None if job.gone else job.message  # a gone job has evidence, which says more than the job's message
+    message = None if job.gone else job.message  # a gone job's evidence says more
     return Ending(TaskStatus.FAILED, reason, job.exit_code, message, job.ended_at)
 
 
 def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> bool:
-    """Return whether a program that ended with 0 was told to end before.
+    """Return whether a program was told to end before its end with 0.
 
-    The facts decide first, then the look at the job, then the row's cause. If the facts leave the order of request and
-    end open, the program counts as told: a false FAILED costs a second crawl, a false SUCCEEDED loses half a crawl.
+    The facts decide first, then the look at the job, then the row's cause. If the facts leave open whether the request
+    or the end came first, the program counts as told: a false FAILED costs a second crawl, a false SUCCEEDED loses half
+    a crawl.
     """
     if facts and facts.has_ended:
         return not facts.ended_by_itself
@@ -154,7 +155,7 @@ def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> 
 
 
 def _was_ended_from_outside(job: JobLook) -> bool:
-    """Return whether the job failed because the job or its pods were ended, and not because of its program."""
+    """Return whether the job failed because the job or its pods were ended, and not by its program's failure."""
     if job.phase is not JobPhase.FAILED:
         return False
     was_deleted = job.end_request in (EndRequest.TO_JOB, EndRequest.TO_PODS)

@@ -1,4 +1,4 @@
-"""Explanation of a run's end in a sentence, which command line, page, API and closing notice show alike."""
+"""Explanation for a run's end, in a sentence. Command line, page, API and closing notice show the same sentence."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ STOPS = ("stop", FORCE_STOP)  # events in a run's timeline
 REOPENED = "reopened"
 FAILURES = (TaskStatus.FAILED, TaskStatus.LOST)
 MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
-LONGEST_LINE = 200  # characters of a log line or message
-LONGEST_TEXT = 600  # characters of the sentence: a notice with the sentence has to fit into a database column
+LONGEST_LINE = 200  # characters in a log line or message
+LONGEST_TEXT = 600  # characters in the sentence: a notice with the sentence has to fit into a database column
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and cursor movements in a log
 
 
@@ -81,7 +81,7 @@ def _limit(name: str, seconds: int | None) -> str:
 
 
 def _explained_by_task(run: RunRecord, row: TaskRecord | None) -> Explanation | None:
-    """Explain the end by the task that decided the end; None if there is no such task."""
+    """Explain the end by the deciding task; None without such a task."""
     if row is None:
         return None
     name = "task 0 (the main job)" if row.task == MAIN_TASK else f"task {row.task}"
@@ -104,7 +104,7 @@ def _reason_and_code(row: TaskRecord) -> str:
 
 
 def _first_failure(tasks: Sequence[TaskRecord]) -> TaskRecord | None:
-    """Return the first FAILED task, or else the first LOST task, which says less; None if no task failed."""
+    """Return the first FAILED task, or else the first LOST task; None if no task failed. A FAILED task says more."""
     return min((row for row in tasks if row.status in FAILURES), key=lambda row: (row.status, row.task), default=None)
 
 

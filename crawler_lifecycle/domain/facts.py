@@ -1,14 +1,14 @@
-"""Rules that merge a task's outcome facts on record with the facts in a new look.
+"""Rules for merging a task's outcome facts on record with the facts in a new look.
 
 The important fact is the order: whether the program ended before or after a request to end (`told_to_end`). An order on
-record stays, because a later look could only compare the times of two machines, and such times prove no order.
+record stays, because a later look could only compare two machines' times, and such times prove no order.
 """
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_OVERDUE, POD_TERMINATING, SIDECAR_HANGING
 
-# With any other cause, a job that has not ended runs or waits again, with another pod than in the facts on record.
+# With another cause, a job before its end runs or waits again, with another pod than in the facts on record.
 CAUSES_WITH_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
 
 
@@ -37,14 +37,14 @@ def facts_before_a_stop(row: TaskRow, facts: OutcomeFacts) -> OutcomeFacts | Non
 
 
 def _shows_the_same_program(job: JobLook) -> bool:
-    """Return whether the job still shows the program of the facts on record: the job has ended or is about to end."""
+    """Return whether the facts on record still fit the job's program: the job has ended or is about to end."""
     return job.phase.has_ended or job.phase is JobPhase.ENDING or job.cause in CAUSES_WITH_THE_SAME_PROGRAM
 
 
 def _merged(on_record: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
-    """Return the facts that hold after new facts about the same job."""
+    """Return the valid facts after new facts about the same job."""
     if on_record.has_ended and not new.has_ended:
-        return on_record  # the new facts are an older observation, or show another pod that was told to end
+        return on_record  # the new facts are an older observation, or show another pod, told to end
     if not _describe_the_same_pod(on_record, new):
         return new
     is_order_on_record = on_record.told_to_end is not None

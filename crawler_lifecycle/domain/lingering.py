@@ -1,4 +1,4 @@
-"""Rules that select jobs in a look: lingering, overdue and leaving jobs, and ended jobs to remove."""
+"""Rules to select jobs in a look: lingering, overdue and leaving jobs, and ended jobs to remove."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
 
 
 def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:
-    """Return the living jobs that no open task wants, and orphan pods without a request to end.
+    """Return the living jobs without an open task, and orphan pods without a request to end.
 
-    No open task wants the jobs of its other attempts, or the jobs of tasks without a row. Such jobs exist after the
-    database was restored from a backup.
+    Jobs with another attempt than the task's row, or without a row, count as jobs without an open task. Such jobs exist
+    after the database was restored from a backup.
     """
     wanted = {(row.task, row.attempt) for row in rows if not row.status.is_over}
     living = {key: job for key, job in look.jobs.items() if not job.gone}
@@ -24,10 +24,10 @@ def _is_orphan_without_request(job: JobLook, intent: Intent) -> bool:
 
 
 def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
-    """Return the living overdue jobs that are to be killed.
+    """Return the living overdue jobs to kill.
 
-    The job of an open task is killed only if the task's row shows the job as overdue already: a first look only records
-    the job as overdue, so that a clock that is wrong for a moment kills no wanted job. A job that no open task wants is
+    An open task's job is killed only if the task's row shows the job as overdue already. The first look only records
+    the job as overdue: a clock may be wrong for a moment, and must kill no wanted job. A job without an open task is
     killed at the first look.
     """
     not_on_record = {(row.task, row.attempt) for row in rows if not row.status.is_over and row.cause != POD_OVERDUE}
@@ -36,10 +36,10 @@ def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
 
 
 def leaving(look: Look) -> int:
-    """Return the number of leaving jobs: the jobs have ended, were deleted and are still listed."""
+    """Return how many jobs are leaving: they have ended, were deleted and are still listed."""
     return sum(job.leaving for job in look.jobs.values())
 
 
 def removable(look: Look) -> set[JobKey]:
-    """Return the ended jobs that this service has to remove; none in a cluster that does not keep ended jobs."""
+    """Return the ended jobs to remove; none if the cluster does not keep ended jobs."""
     return {key for key, job in look.jobs.items() if look.keeps_ended_jobs and job.removable}

@@ -1,4 +1,4 @@
-"""Ports to clusters, to the scheduler service, and to the recorded place of an installation's jobs.
+"""Ports to clusters, to the scheduler service, and to the recorded place for an installation's jobs.
 
 The place is a namespace with its uid. The record reveals a wrong kubeconfig: the namespace of another cluster has
 another uid.
@@ -14,18 +14,18 @@ from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
 
-Uids = Mapping[JobKey, str]  # the uids of jobs that the database has, by task and attempt
+Uids = Mapping[JobKey, str]  # the jobs' uids in the database, by task and attempt
 NO_UIDS: Uids = {}
 KeepFacts = Callable[[Mapping[JobKey, OutcomeFacts]], None]  # records outcome facts, by job
 
 
 def keep_no_facts(facts: Mapping[JobKey, OutcomeFacts]) -> None:
-    """Drop the facts, for callers whose next look records the facts."""
+    """Drop the facts: the caller's next look records them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """A part of a task's log."""
+    """Part from a task's log."""
 
     text: str
     offset: int  # byte in the log from which to go on reading
@@ -34,7 +34,7 @@ class LogChunk:
 
 
 class Cluster(Protocol):
-    """The jobs of an installation in a cluster: Kubernetes, or process groups of the local cluster.
+    """An installation's jobs in Kubernetes, or as process groups in the local cluster.
 
     A cluster reads and ends only jobs with the installation's label, and jobs with a uid in `uids`: a uid on record
     finds a job even if its labels were edited.
@@ -43,7 +43,7 @@ class Cluster(Protocol):
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """Return the job for the request's key, and make the job at the first request with the key.
 
-        There is at most one job per key, for ever. Conflict if the key was used for another request.
+        A key has at most a single job, for ever. Conflict if the key was used for another request.
         """
 
     def look(
@@ -54,14 +54,14 @@ class Cluster(Protocol):
         *,
         uids: Uids = NO_UIDS,
     ) -> Look:
-        """Look at all jobs of the run. If jobs cannot be observed, the look is incomplete, and no error is raised.
+        """Look at all the run's jobs. If jobs cannot be observed, the look is incomplete, and no error is raised.
 
-        `watched`: jobs that are alive on record; the look reads their details, and confirms their absence. `tasks`:
-        look only at the jobs of these tasks, in every attempt; None: look at the jobs of all tasks.
+        `watched`: jobs alive on record; the look reads their details, and confirms their absence. `tasks`:
+        look only at these tasks' jobs, in every attempt; None: look at all tasks' jobs.
         """
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
-        """Yield all jobs of the installation, in pages. A job may be listed twice.
+        """Yield all the installation's jobs, in pages. A job may be listed twice.
 
         TemporaryError if a page cannot be read: the earlier pages are no full list.
         """
@@ -69,7 +69,7 @@ class Cluster(Protocol):
     def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         """Return the evidence about the jobs; a job without evidence is left out.
 
-        `hurried`: read for some seconds only, and leave out the evidence that takes longer.
+        `hurried`: read for some seconds only, and leave out slower evidence.
         """
 
     def stop(
@@ -83,8 +83,8 @@ class Cluster(Protocol):
     ) -> None:
         """Ask the jobs to end. An absent job counts as asked. `hurried`: the caller kills the jobs next.
 
-        Before the first request to end, `keep` gets the outcome facts of jobs with a uid in `uids`: the cluster forgets
-        the facts with the jobs. Unreadable facts delay no request.
+        Before the first request to end, `keep` gets the outcome facts about jobs with a uid in `uids`: the cluster
+        forgets the facts with the jobs. Unreadable facts delay no request.
         """
 
     def kill(
@@ -93,22 +93,22 @@ class Cluster(Protocol):
         """End the jobs by force. An absent job counts as killed. `keep`: as in `stop`."""
 
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> Mapping[JobKey, str]:
-        """Return the living jobs on nodes that do not answer, with the node's name. Such jobs may outlive a kill."""
+        """Return the living jobs on silent nodes, with the node's name. Such jobs may outlive a kill."""
 
     def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
-        """Remove the ended jobs, and the ended jobs of earlier attempts. First copy their logs to the run's files.
+        """Remove the ended jobs, and earlier attempts' ended jobs. First copy their logs to the run's files.
 
-        Return how many ended jobs have to stay for now, since a delayed copy of the deployment request could make these
-        jobs anew. Living jobs stay, too, and do not count.
+        Return how many ended jobs have to stay for now, since a delayed copy from their deployment request could make
+        the jobs anew. Living jobs stay, too, and do not count.
         """
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         """Return the task's log from the byte `offset` on; a negative offset counts from the end."""
 
     def changes(self) -> Iterator[set[str]]:
-        """Yield the run_uids whose jobs changed, for ever, and an empty set as a sign of life. Changes may be missed.
+        """Yield the run_uids with changed jobs, for ever, and an empty set as a sign of life. Changes may be missed.
 
-        While changes cannot be followed, every step of the iterator raises TemporaryError; later the iterator goes on.
+        While changes cannot be followed, the iterator's every step raises TemporaryError; later the iterator goes on.
         """
 
     def check(self) -> str:
@@ -116,7 +116,7 @@ class Cluster(Protocol):
 
 
 class Deployer(Protocol):
-    """A scheduler service, which has the catalogue and makes jobs: our reference service, or a company's own."""
+    """A scheduler service with the catalogue. The service makes jobs: our reference service, or a company's own."""
 
     def crawler(self, name: str) -> Crawler:
         """Return the catalogue's entry; BadInput for `crawler` if there is no entry."""
@@ -140,11 +140,11 @@ class Place:
 
     namespace: str
     namespace_uid: str
-    cluster_uid: str | None = None  # uid of the namespace kube-system; None: we may not read that namespace
+    cluster_uid: str | None = None  # uid of the namespace kube-system; None: the service may not read kube-system
 
 
 class Places(Protocol):
-    """The place of the installation's jobs on record, which is the first place that the installation used."""
+    """The recorded place for the installation's jobs: the first place in use."""
 
     def known(self) -> Place | None:
         """Return the place on record; None if no place is on record yet."""
@@ -169,7 +169,7 @@ class PlacesInMemory:
 
 @runtime_checkable
 class KnowsItsPlace(Protocol):
-    """A cluster that may be confused with another cluster, by a wrong kubeconfig. The local cluster cannot."""
+    """A cluster where a wrong kubeconfig may lead to another cluster. The local cluster has no kubeconfig."""
 
     def confirm(self) -> Place | None:
         """Return the place on record. TemporaryError if the cluster's present place differs."""

@@ -1,4 +1,4 @@
-"""Ports to services outside: Temporal's workflows, the receivers of notices and events, and the store of archives."""
+"""Ports to services outside: Temporal's workflows, receivers for notices and events, and the archives' store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Supervisors(Protocol):
         """Ask Temporal to cancel the execution. NotFound if the execution is not open."""
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
-        """Return the ids that Temporal lists as open.
+        """Return the ids in Temporal's list for open workflows.
 
         Temporal's list is some seconds old: an open workflow may be absent, and a closed workflow may be listed.
         """
@@ -29,7 +29,7 @@ class Supervisors(Protocol):
         """Return the workflow's present state. Unlike the list, the state is up to date."""
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
-        """Return the RunID in the request of the last execution; 0 if the request made a new run, None if unknown.
+        """Return the RunID in the last execution's request; 0 if the request made a new run, None if unknown.
 
         PermanentError if the request cannot be read.
         """
@@ -39,7 +39,7 @@ class Supervisors(Protocol):
 
 
 class Pusher(Protocol):
-    """Receivers of notices."""
+    """Receivers for notices."""
 
     def send(self, notice: Notice) -> None:
         """Send the notice.
@@ -61,8 +61,8 @@ class Archive:
     bytes: int
     size: int = 0  # bytes
     sha256: str | None = None
-    left_out: int = 0  # number of the folder's entries that an archive cannot hold, such as links and devices
-    first_left_out: tuple[str, ...] = ()  # the first entries that were left out, with the reasons
+    left_out: int = 0  # how many entries in the folder an archive cannot hold, such as links and devices
+    first_left_out: tuple[str, ...] = ()  # the first left out entries, with the reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class StoredArchive:
 
 
 class Progress(Protocol):
-    """Function that an archiver calls from time to time, with the files and bytes until now."""
+    """Function for an archiver to call from time to time, with the files and bytes until now."""
 
     def __call__(self, files: int, bytes_done: int) -> None: ...
 
 
 class Announcer(Protocol):
-    """Receiver of export events."""
+    """Receiver for export events."""
 
     def announce(self, event: ExportEvent) -> None: ...
 
@@ -91,7 +91,7 @@ class Announcer(Protocol):
 
 
 class Archiver(Protocol):
-    """Store of archives. A run has an archive for every end; `end` is the number of the end, from 1."""
+    """Store for archives. A run has an archive for every end; `end` is the end's number, from 1."""
 
     def stored(self, run_uid: str, end: int) -> StoredArchive:
         """Return the stored archive. NotFound without an archive."""

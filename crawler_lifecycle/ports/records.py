@@ -1,4 +1,4 @@
-"""Ports for reading runs (for people and doors, live views, audits), and for the findings of audits on record."""
+"""Ports for reading runs (for people and doors, live views, audits), and for audits' findings on record."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """A run with its workflow, by which an occurrence of a schedule finds its run."""
+    """A run with its workflow: a schedule's occurrence finds its run by the workflow."""
 
     workflow_id: str
-    first_execution: str  # Temporal's id of the workflow's first execution
+    first_execution: str  # Temporal's id for the workflow's first execution
     created_at: datetime
     finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredClaims:
-    """Tasks of a run that are DEPLOYING by expired claims."""
+    """A run's tasks with status DEPLOYING and expired claims."""
 
     tasks: Sequence[int]
     since: datetime  # when the first claim expired
@@ -32,11 +32,11 @@ class ExpiredClaims:
 
 @dataclass(frozen=True, slots=True)
 class EndDeliveries:
-    """Facts about the deliveries of a run's last end, from which the audit concludes the owed deliveries."""
+    """Facts about the deliveries after a run's last end, for the audit to conclude the owed deliveries."""
 
     run: AuditedRun
     export_failed_at: datetime | None = None  # None: no export failed
-    notice_keys: frozenset[str] = frozenset()  # keys of the timeline's lines about undelivered and later sent notices
+    notice_keys: frozenset[str] = frozenset()  # keys for the timeline's lines about undelivered and later sent notices
     is_untried: bool = False  # whether no worker has tried to send the closing notice
 
 
@@ -57,10 +57,10 @@ class Records(Protocol):
         crawler: str | None,
         search: str | None = None,
     ) -> list[RunSummary]:
-        """Return a page of runs, newest first.
+        """Return a page with runs, newest first.
 
-        `before`: the RunID with which the previous page ended; None: return the first page. `status`, `crawler`: return
-        only runs with this value. `search`: return only runs whose crawler's name contains the text, in any case.
+        `before`: the last RunID on the previous page; None: return the first page. `status`, `crawler`: return only
+        runs with the value. `search`: return only runs with the text in the crawler's name, in any case.
         """
 
     def details(self, run_id: int) -> RunDetails: ...
@@ -68,7 +68,7 @@ class Records(Protocol):
     def overview(self, run_id: int) -> RunOverview: ...
 
     def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
-        """Return up to `limit` tasks in the order of their numbers, from the number `first` on."""
+        """Return up to `limit` tasks by number, from the number `first` on."""
 
     def latest_of(self, workflow_id: str) -> RunRecord | None:
         """Return the last run made under the workflow id; None without such a run."""
@@ -87,19 +87,19 @@ class Records(Protocol):
     def changed_since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
         """Return the runs changed since the time (None: since ever), the latest change first.
 
-        `only`: return only the run with this RunID, if it has changed.
+        `only`: return only the run with the given RunID, if the run has changed.
         """
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...
 
     def notices_of(self, run_ids: Sequence[int]) -> list[Notice]:
-        """Return the stored notices of these runs, in the order of their times."""
+        """Return these runs' stored notices, oldest first."""
 
-    # for audits; pages are in the order of RunIDs, `after` is the RunID with which the previous page ended, and the
-    # second part of a result is the RunID with which the page ended, or None for the last page
+    # For audits. Pages are sorted by RunID; `after` is the last RunID on the previous page. The second part in a result
+    # is the last RunID on the page, or None for the last page.
 
     def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
-        """Return a page of runs that are not over. A run that closes during the call may be included."""
+        """Return a page with open runs. A run closing during the call may be included."""
 
     def audited_by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]: ...
 
@@ -109,12 +109,12 @@ class Records(Protocol):
         """Return the last attempt of every given task; an unknown task is left out."""
 
     def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
-        """Return, by RunID, the tasks that are DEPLOYING by a claim that expired before the moment."""
+        """Return, by RunID, the tasks with status DEPLOYING and a claim expired before the moment."""
 
     def owed_deliveries(
         self, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
-        """Return a page of runs that are over and may owe a delivery.
+        """Return a page with ended runs, if the runs may owe a delivery.
 
         An unfinished export counts however old the end is. A closing notice that failed or was never tried counts only
         if the failure or the end came after `noticed_since`.
@@ -126,10 +126,10 @@ class Records(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """Repairs by audits of an open finding."""
+    """Repairs by audits for an open finding."""
 
-    acts: int  # number of repairs
-    at: datetime | None  # time of the last repair
+    acts: int  # how many repairs
+    at: datetime | None  # when the last repair was made
     action: str | None = None  # the last repair in words
 
 
@@ -139,10 +139,10 @@ class Findings(Protocol):
     def begin(self, audit: AuditRef) -> None: ...
 
     def acted(self, findings: Collection[tuple[FindingKind, str]]) -> Mapping[tuple[FindingKind, str], Acted]:
-        """Return the repairs of the given findings (kind and subject). A closed finding is left out."""
+        """Return the repairs for the given findings (kind and subject). A closed finding is left out."""
 
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
-        """Write every finding: open the finding, or write that an open finding was seen again. Count a repair."""
+        """Open every new finding; for an open finding, write that the audit saw the finding. Count repairs."""
 
     def keep_open(self, audit: AuditRef, subjects: Collection[tuple[FindingKind, str]]) -> None:
         """Let `close` spare these findings (kind and subject), because the audit could not judge them."""
@@ -154,4 +154,4 @@ class Findings(Protocol):
         """Write the audit's end. Delete audits and closed findings older than `keep`."""
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
-        """Return the last audits and their findings, at most so many of either."""
+        """Return the last audits and their findings, at most so many."""

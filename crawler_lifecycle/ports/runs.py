@@ -1,7 +1,7 @@
 """Ports for writing runs (states, stops, supervisors, exports, notices), their task rows, claims and nudges.
 
-Looks read and write the task rows, and people add tasks. A claim lets a single process deploy a task. A nudge makes the
-workflow of a run look soon.
+Looks read and write the task rows, and people add tasks. A claim lets a single process deploy a task. A nudge makes a
+run's workflow look soon.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ class Runs(Protocol):
     # the run's own states
 
     def create(self, new: NewRun) -> RunRecord:
-        """Return the run that the workflow execution has made; make the run (epoch 1, tasks QUEUED) at the first call.
+        """Return the workflow execution's run; make the run (epoch 1, tasks QUEUED) at the first call.
 
         BadInput if another run with the workflow id is not over: a workflow id stands for a single run at a time.
         """
@@ -63,7 +63,7 @@ class Runs(Protocol):
         """Return the run; Fenced if the caller is not its supervisor any more. NotFound if there is no such run."""
 
     def set_property(self, run: RunRef, name: str, value: str) -> None:
-        """Write a value under a name to the run, in place of an earlier value."""
+        """Write a value under a name to the run, and replace an earlier value."""
 
     def note(self, run: RunRef, key: str, event: str, message: str, *, hurried: bool = False) -> None:
         """Add a line to the run's timeline, unless a line with the key exists. `hurried`: see `Tasks`."""
@@ -79,64 +79,64 @@ class Runs(Protocol):
         """
 
     def mark_waiting(self, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
-        """Write why the run waits (None: no wait). Return when the wait for this cause began; None without a wait."""
+        """Write why the run waits (None: no wait). Return when the wait for the cause began; None without a wait."""
 
     def mark_look(
         self, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
     ) -> None:
-        """Write the end of a look: the acknowledged nudge, the problem and the next look's time.
+        """Write a look's end: the acknowledged nudge, the problem and the next look's time.
 
-        `known`: the cluster was observed, so the present time is the time of the run's last look.
+        `known`: the cluster was observed, so the present time becomes the last look's time.
         """
 
     def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
-        """Write the run's end. A run that is over stays as it is. Conflict while a task is alive."""
+        """Write the run's end. An ended run keeps its first end. Conflict while a task is alive."""
 
     # stops
 
     def request_stop(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
-        """Write a stop that a door received: intent STOP or FORCE (never back), status STOPPING, and a timeline line.
+        """Write a stop from a door: intent STOP or FORCE (never back), status STOPPING, and a timeline line.
 
         The line has the actor, time, reason and door, and an equal line is written once. Over if the run is over;
         Conflict if the run belongs to another installation.
         """
 
     def log_stop(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
-        """Write a stop that the workflow received, as `request_stop` does. A run that is over gets only the line.
+        """Write a stop from the workflow, as `request_stop` does. An ended run gets only the line.
 
         `ends_as`: the limit, if the workflow itself made the stop; the limit is kept as the run's reason. Return the
         run's present intent.
         """
 
     def note_stop_phase(self, run: RunRef, phase: StopPhase, message: str) -> None:
-        """Write a timeline line for the phase that the stop has reached. Every phase is written once per end."""
+        """Write a timeline line for the stop's present phase. Every phase is written once per end."""
 
     def stop_asked_at(self, run_id: int) -> datetime | None:
-        """Return when the stop that is under way was first requested; None without a stop."""
+        """Return when the present stop was first requested; None without a stop."""
 
     def jobs_asked_at(self, run_id: int) -> datetime | None:
-        """Return when the stop that is under way first asked jobs to end; None if no job was asked yet."""
+        """Return when the present stop first asked jobs to end; None if no job was asked yet."""
 
     # Supervision. Conflict if the run belongs to another workflow id or installation. Fenced if a later execution has
-    # taken over: an activity of a terminated execution must not replace the present supervisor.
+    # taken over: an activity from a terminated execution must not replace the present supervisor.
 
     def limit_clock(self, run_id: int) -> Clock:
         """Return the run's limit clock, with all standstills since the run was created or reopened."""
 
     def hold_limits(self, run: RunRef, number: int, *, held: bool) -> Clock:
-        """Stop the run's limit clock (`held`), or let the clock go on. A repeated number changes nothing."""
+        """Stop the run's limit clock (`held`), or let the clock go on. A repeated number makes no change."""
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
-        """Make the execution the supervisor. A run that is over stays as it is.
+        """Make the execution the supervisor. An ended run does not change.
 
-        The epoch goes up by 1, so that writes by an earlier supervisor are refused.
+        The epoch goes up by 1, to refuse later writes by an earlier supervisor.
         """
 
     def reopen(self, run_id: int, execution: Execution) -> RunRecord:
         """Let a FAILED run go on, with the execution as its supervisor. Conflict if the run is not FAILED.
 
         The intent is RUN again, and the status PROCESSING if the main job succeeded, INITIALIZING otherwise. Every task
-        that did not succeed is QUEUED with its next attempt. A second call by the same execution changes no row.
+        without success is QUEUED with its next attempt. A second call by the same execution changes no row.
         """
 
     # exports and notices
@@ -159,15 +159,16 @@ class Runs(Protocol):
         """Write the export's state and, unless `event` is None, the event in its final form. DONE stays DONE."""
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
-        """Return the ends of the run with an unfinished export."""
+        """Return the run's ends with an unfinished export."""
 
     def explanation(self, run: RunRecord) -> Explanation | None:
         """Return why the run ended; None for an open run, and for a run whose tasks all succeeded."""
 
     def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
-        """Return the notice to send: the stored notice with the same id, or else this notice, which is then stored.
+        """Return the notice to send: the stored notice with the same id, or else the given notice after storing the
+        notice.
 
-        So every try under an id sends the same notice. Of the progress notices only the last stays stored.
+        So every try under an id sends the same notice. Only the last progress notice stays stored.
         """
 
 
@@ -184,10 +185,10 @@ class Addition:
 
 
 class Tasks(Protocol):
-    """Task rows of a run.
+    """A run's task rows.
 
     `hurried`: the caller must not wait for the write. The write is tried a single time, and raises TemporaryError if
-    other writers hold their locks for more than some seconds.
+    further writers hold their locks for more than some seconds.
     """
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
@@ -197,19 +198,19 @@ class Tasks(Protocol):
         """Return the rows that a verdict needs, in the order of the task numbers."""
 
     def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
-        """Write every change whose row still has the attempt and version in the change. Return the number of writes.
+        """Write every change if the row still has the change's attempt and version. Return how many rows were written.
 
-        The present time replaces a missing time of an end.
+        The present time replaces an end's missing time.
         """
 
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
-        """Write evidence to every task that is still at the evidence's attempt. Return the number of written rows."""
+        """Write evidence to every task still at the evidence's attempt. Return how many rows were written."""
 
     def unexplained(self, run_id: int) -> list[JobKey]:
-        """Return the present jobs of tasks that ended by themselves and have no evidence on record."""
+        """Return the present jobs, ended by themselves, without evidence on record."""
 
     def cancel_queued(self, run: RunRef, reason: str) -> int:
-        """Change QUEUED tasks to STOPPED, for the reason. Return the number of changed tasks."""
+        """Change QUEUED tasks to STOPPED, for the reason. Return how many tasks were changed."""
 
     def add(self, addition: Addition) -> range:
         """Add QUEUED tasks and return their numbers; after an earlier addition with the same key, return its tasks.
@@ -220,7 +221,7 @@ class Tasks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Right to deploy a task, until the claim expires. `token` identifies the process that has the claim."""
+    """Right to deploy a task, until the claim expires. `token` identifies the process with the claim."""
 
     run_id: int
     task: int
@@ -232,14 +233,14 @@ class Claim:
 class Backlog:
     """A run with child tasks to deploy.
 
-    A task is to be deployed if the task is QUEUED, or DEPLOYING by an expired claim or by a claim of the caller. A
-    claim of the caller remains only after a failed request: the caller reads backlogs while no request is under way.
+    A task is to be deployed if the task is QUEUED, or DEPLOYING by an expired claim or the caller's own claim. The
+    caller's own claim remains only after a failed request: the caller reads backlogs while no request is under way.
     """
 
     run_id: int
-    waiting: int  # number of tasks to deploy
-    in_cluster: int  # number of all other tasks that have, or may have, a job
-    max_parallel: int | None  # the run's own limit of tasks with a job; None: no limit
+    waiting: int  # how many tasks to deploy
+    in_cluster: int  # how many further tasks have, or may have, a job
+    max_parallel: int | None  # the run's own limit for tasks with a job; None: no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +250,11 @@ class Nudge:
     run_id: int
     run_uid: str
     workflow_id: str
-    number: int  # counts the nudges of the run, from 1
+    number: int  # counts the run's nudges, from 1
 
 
 class Claims(Protocol):
-    """Claims of tasks and of nudges. A claim is a conditional UPDATE: of two callers at once, a single one succeeds."""
+    """Claims for tasks and nudges. A claim is a conditional UPDATE: if two callers claim at once, one succeeds."""
 
     def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
         """Claim task 0 if the task is QUEUED, or DEPLOYING by an expired claim or a claim with the same token.
@@ -262,13 +263,13 @@ class Claims(Protocol):
         """
 
     def backlogs(self, token: str) -> list[Backlog]:
-        """Return the runs, oldest first, that are PROCESSING with intent RUN and have child tasks to deploy."""
+        """Return the PROCESSING runs with intent RUN and child tasks to deploy, oldest first."""
 
     def in_cluster(self, token: str) -> int:
-        """Return the number of the installation's tasks that have, or may have, a job, without the caller's claims."""
+        """Return how many tasks in the installation have, or may have, a job, without the caller's claims."""
 
     def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
-        """Claim up to `most` of the run's tasks to deploy (see `Backlog`): the tasks are DEPLOYING from now on.
+        """Claim up to `most` tasks to deploy (see `Backlog`): the tasks are DEPLOYING from now on.
 
         Claim no task unless the run is PROCESSING and its intent is RUN.
         """
@@ -288,19 +289,19 @@ class Claims(Protocol):
         """
 
     def explain(self, run_id: int, cause: str) -> None:
-        """Write the cause of the run's QUEUED tasks. While the cause stays the same, its time stays, too."""
+        """Write the cause for the run's QUEUED tasks. While the cause stays the same, its time stays, too."""
 
     def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
-        """Claim the next nudge of every given run that is not over and has acknowledged its last nudge.
+        """Claim the next nudge for every given open run, if the run has acknowledged its last nudge.
 
-        After an error the result has the nudges that were claimed before the error; the other nudges stay unclaimed.
+        After an error the result has the nudges claimed before the error; the rest stay unclaimed.
         """
 
     def unanswered_nudges(self) -> list[Nudge]:
-        """Return the unacknowledged nudges of the installation's runs that are not over.
+        """Return the unacknowledged nudges for the installation's open runs.
 
         A watcher may have died after claiming and before sending such a nudge.
         """
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
-        """Return the given runs that are not over."""
+        """Return the open runs among the given runs."""

@@ -1,4 +1,4 @@
-"""Settings of an installation, with their defaults. Mains and `crawlctl` read the settings by `configuration.load`.
+"""An installation's settings, with their defaults. Mains and `crawlctl` read the settings by `configuration.load`.
 
 Every field has the variable `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Temporal's address comes
 from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
@@ -23,17 +23,17 @@ from crawler_lifecycle.settings.cluster import (
 )
 from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
 
-PREFIX = "CRAWLER_"  # of all variables
+PREFIX = "CRAWLER_"  # for every variable
 
 
 def default_state() -> Path:
-    """Return the state folder of the embedded profile: the database, jobs, files and exports of a single machine."""
+    """Return the embedded profile's state folder: database, jobs, files and exports on a single machine."""
     base = os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state"
     return Path(base) / "crawler-lifecycle"
 
 
 def _home() -> Path:
-    """Return the user's home, or a folder that does not exist for a user without a home, as in a container."""
+    """Return the user's home, or a missing folder for a user without a home, as in a container."""
     try:
         return Path.home()
     except RuntimeError:
@@ -64,7 +64,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _requests_are_shorter_than_claims(self) -> Self:
-        """Refuse a request that may outlast its claim. The error's type is the variable, for `configuration.load`."""
+        """Refuse a request longer than its claim. The error's type is the variable, for `configuration.load`."""
         if self.scheduler.timeout_seconds >= self.dispatcher.claim_seconds:
             raise PydanticCustomError(
                 "CRAWLER_SCHEDULER__TIMEOUT_SECONDS", "expected less than CRAWLER_DISPATCHER__CLAIM_SECONDS"
@@ -73,7 +73,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _jobs_are_made_while_the_claim_lasts(self) -> Self:
-        """Refuse a claim that may expire while the scheduler service still tries to make the job on Kubernetes."""
+        """Refuse settings where a claim may expire while the scheduler service still tries to make the job."""
         longest = longest_request(self.kubernetes.connect_seconds, self.kubernetes.read_seconds)
         if self.cluster.kind == "kubernetes" and self.dispatcher.claim_seconds <= longest:
             raise PydanticCustomError(
@@ -86,12 +86,12 @@ class Settings(BaseSettings):
 
     @cached_property
     def database_url(self) -> str:
-        """SQLAlchemy URL of the database, with the default filled in."""
+        """The database's SQLAlchemy URL, with the default filled in."""
         return self.database.url or f"sqlite:///{self.state / 'crawler.db'}"
 
     @property
     def local_folders(self) -> list[Path]:
-        """The local folders that the installation uses with these settings."""
+        """The local folders in use with these settings."""
         is_used = {
             self.state: self.database.url is None,
             self.jobs_folder: self.cluster.kind == "local",
@@ -106,7 +106,7 @@ class Settings(BaseSettings):
 
     @property
     def files_folder(self) -> Path:
-        """Folder for the files that runs leave, with a folder for every run."""
+        """Folder for the runs' files, with a folder for every run."""
         return self.state / "files"
 
     @property

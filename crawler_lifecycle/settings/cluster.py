@@ -1,4 +1,4 @@
-"""Settings for jobs: the cluster that runs the jobs, the access to Kubernetes, and the limits for runs."""
+"""Settings for jobs: the jobs' cluster, the access to Kubernetes, and the limits for runs."""
 
 import math
 from pathlib import Path
@@ -18,7 +18,7 @@ def longest_request(connect_seconds: float, read_seconds: float) -> float:
 
 
 class ClusterSettings(BaseModel):
-    """Choice of the cluster, and settings of the local cluster."""
+    """The choice between the clusters, and the local cluster's settings."""
 
     kind: Literal["local", "kubernetes"] = Field(default="local", description="cluster that runs the jobs")
     capacity: int = Field(default=16, ge=1, description="largest number of jobs that the local cluster runs at once")

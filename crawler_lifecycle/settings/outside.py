@@ -1,4 +1,4 @@
-"""Settings for the output to other systems: archives, events and notices."""
+"""Settings for the output to further systems: archives, events and notices."""
 
 from typing import Literal
 
@@ -34,7 +34,7 @@ class ExportSettings(BaseModel):
 
 
 class NoticeSettings(BaseModel):
-    """Receivers of notices: a file, Pusher Channels and webhooks. Every configured receiver gets every notice."""
+    """Receivers for notices: a file, Pusher Channels and webhooks. Every configured receiver gets every notice."""
 
     file: bool = Field(
         default=True, description="write notices to `notices.jsonl` in the exports folder, and to the log"

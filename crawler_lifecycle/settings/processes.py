@@ -1,4 +1,4 @@
-"""Settings for the processes of an installation: database, HTTP services, dispatcher, worker, audit, logs, health."""
+"""Settings for an installation's processes: database, HTTP services, dispatcher, worker, audit, logs, health."""
 
 from pathlib import Path
 from typing import Literal

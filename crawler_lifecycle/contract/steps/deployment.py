@@ -1,4 +1,4 @@
-"""Inputs and results for the steps of stage 2 of a run: deploy the main job, and wait for its start."""
+"""Inputs and results for the steps in a run's stage 2: deploy the main job, and wait for its start."""
 
 from datetime import datetime
 
@@ -36,7 +36,7 @@ class MainJobStatus(Message):
 
 
 class StartRun(RunInput):
-    """Record that a run has started, because its main job runs or has run."""
+    """Record a run's start, because its main job runs or has run."""
 
     started_at: datetime | None = Field(default=None, description="start of the main job; none: unknown")
 

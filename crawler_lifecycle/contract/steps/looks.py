@@ -1,4 +1,4 @@
-"""Inputs and results for the steps of a look: observe the cluster, write changed rows, collect and keep evidence."""
+"""Inputs and results for a look's steps: observe the cluster, write changed rows, collect and keep evidence."""
 
 from datetime import datetime
 
@@ -9,11 +9,11 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunInput
 
-LOG_NOT_READ = "log not read"  # start of a line in a task's events: the log's last lines are absent, and why
+LOG_NOT_READ = "log not read"  # in a task's events, a line with this beginning says why the last log lines are absent
 
 
 class ActiveTasks(Message):
-    """The tasks to compare in a look, and the nudge that the look answers."""
+    """The tasks to compare in a look, and the nudge to answer."""
 
     by_status: dict[TaskStatus, str] = Field(description="task numbers as ranges (`0-3,7`), by status")
     nudge: int = Field(default=0, description="number of the run's last nudge")
@@ -21,14 +21,14 @@ class ActiveTasks(Message):
 
 
 class LookAt(RunInput):
-    """Look at the jobs of these tasks."""
+    """Look at these tasks' jobs."""
 
     active: ActiveTasks
     stopped_at: datetime | None = Field(default=None, description="begin of the stop under way; none: no stop")
 
 
 class TaskChange(Message):
-    """New values for a task's row that differs from the cluster."""
+    """New values for a task's row, where the row differs from the cluster."""
 
     task: int
     attempt: int
@@ -63,20 +63,20 @@ class Differences(Message):
 
 
 class StatusWrite(RunInput):
-    """Write the changed rows of a look."""
+    """Write a look's changed rows."""
 
     changes: list[TaskChange]
 
 
 class Written(Message):
-    """Result for a write: numbers of rows."""
+    """Result for a write, counted in rows."""
 
     written: int
     stale: int = Field(default=0, description="unchanged rows with a newer version; the next look compares these rows")
 
 
 class CloseLook(RunInput):
-    """Write the end of a look: its result, and the time of the next look."""
+    """Write a look's end: its result, and the next look's time."""
 
     nudge: int = Field(default=0, description="number of the nudge that the look answers")
     known: bool = Field(default=True, description="whether the cluster could be observed")
@@ -86,7 +86,7 @@ class CloseLook(RunInput):
 
 
 class AliveTasks(Message):
-    """Numbers of the tasks that are not over."""
+    """Counts for all open tasks."""
 
     queued: int
     pending: int = Field(description="DEPLOYING or PENDING")

@@ -1,4 +1,4 @@
-"""Inputs and results for steps of several stages, with the plan and the limit clock of a run, and for a run's end.
+"""Inputs and results for steps in several stages, with a run's plan and limit clock, and for a run's end.
 
 At the end the run is closed, notices are sent, the end is announced, the files are archived, and the jobs are removed.
 """
@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 
 
 class Clock(Message):
-    """State of the limit clock, which stands still (is held) while all remaining jobs are suspended."""
+    """The limit clock's state. The clock stands still (is held) while all remaining jobs are suspended."""
 
     held_seconds: float = Field(default=0, description="total duration of earlier standstills")
     held_since: datetime | None = Field(default=None, description="begin of the standstill; none: the clock counts")
@@ -58,13 +58,13 @@ class RunPlan(Message):
 
 
 class Counted(Message):
-    """Result for a step that only counts its effects, such as written rows or sent notices."""
+    """Result for a step: the count for its effects, such as written rows or sent notices."""
 
     count: int
 
 
 class CloseRun(RunInput):
-    """Record the end of a run."""
+    """Record a run's end."""
 
     reason: str | None = Field(
         default=None, description="reason why the run ends without a stop request, such as a limit; none: tasks decide"
@@ -89,26 +89,26 @@ class Notify(RunInput):
 
 
 class RemoveJobs(RunInput):
-    """Remove the ended jobs of tasks."""
+    """Remove tasks' ended jobs."""
 
     tasks: str = Field(default="", description="task numbers as ranges; empty: all tasks that are over")
 
 
 class Removal(Message):
-    """Result for a removal of a page of jobs."""
+    """Result for removing a page with jobs."""
 
     left: int = Field(default=0, description="number of jobs that have to stay for now")
     rest: str = Field(default="", description="tasks of the further pages, as ranges; empty: no further page")
 
 
 class RunEnd(RunInput):
-    """Export the end of a run that has this number."""
+    """Export the run's end with the number `end`."""
 
     end: int = 1
 
 
 class ExportsOwed(Message):
-    """Numbers of a run's ends with an owed export, the last end first."""
+    """A run's ends with an owed export, by number, the last end first."""
 
     events: list[int] = Field(default=[], description="ends whose event is not announced")
     archives: list[int] = Field(default=[], description="ends whose files are not archived")
@@ -121,14 +121,14 @@ class ExportAgain(RunEnd):
 
 
 class ExportSignal(Message):
-    """Result for the announcement of an end."""
+    """Result for announcing an end."""
 
     event_id: str
     supporting_files: str = Field(description="future place of the archive")
 
 
 class ExportedFiles(Message):
-    """Result for the archive of an end."""
+    """Result for archiving the files after an end."""
 
     event_id: str
     location: str | None = Field(default=None, description="place of the archive; none: the run left no files")

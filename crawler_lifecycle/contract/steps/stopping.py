@@ -1,4 +1,4 @@
-"""Inputs and results for the steps of a stop: record the stop, ask jobs to end or kill jobs, note the phases."""
+"""Inputs and results for a stop's steps: record the stop, ask jobs to end or kill jobs, note the phases."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.steps.run import RunInput
 
 
 class LogCancellation(RunInput):
-    """Record a stop that the workflow has accepted."""
+    """Record a stop after the workflow has accepted the stop."""
 
     stop: StopRequest
     asked_at: datetime = Field(description="time of the stop request")
@@ -26,7 +26,7 @@ class NotePhase(RunInput):
 
 
 class StopAnswer(Message):
-    """Answer to a stop whose caller waits for the acceptance. The proof that no job runs comes later."""
+    """Answer to a stop if the caller waits for the acceptance. The stop's proof comes later."""
 
     run_id: int | None = Field(default=None, description="none: the run is not on record yet, and gets no job")
     forced: bool = Field(description="whether this or an earlier stop is a force")
@@ -34,13 +34,13 @@ class StopAnswer(Message):
 
 
 class StopTasks(RunInput):
-    """Ask the jobs of tasks to end, or kill the jobs. The activity decides between the two."""
+    """Ask tasks' jobs to end, or kill the jobs. The activity decides between the two."""
 
     tasks: str = Field(default="", description="task numbers as ranges; empty: all tasks with a job in the cluster")
 
 
 class StopReport(Message):
-    """Result for a stop of a page of jobs."""
+    """Result for stopping a page with jobs."""
 
     asked: int = Field(description="number of jobs that were asked to end or killed")
     rest: str = Field(default="", description="tasks of the further pages, as ranges; empty: no further page")

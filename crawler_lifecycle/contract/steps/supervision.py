@@ -1,4 +1,4 @@
-"""Inputs and results for the steps of stage 1 of a run: record a new run, or take over an existing run."""
+"""Inputs and results for the steps in a run's stage 1: record a new run, or take over an existing run."""
 
 from datetime import datetime
 
@@ -48,7 +48,7 @@ class TakenOver(Message):
 
 
 class OwnExecution(Message):
-    """Cancel the execution that runs the step: the workflow closes as cancelled."""
+    """Cancel the workflow's own execution: the workflow then closes as cancelled."""
 
     workflow_id: str
     temporal_run_id: str
@@ -62,13 +62,13 @@ class HoldLimits(RunInput):
 
 
 class RegisterWorkflow(RunInput):
-    """Record the workflow's id, by which a stop or a resume reaches the run."""
+    """Record the workflow's id: a stop or a resume reaches the run by the id."""
 
     workflow_id: str
 
 
 class HandedOver(Message):
-    """Result of a workflow whose run belongs to another workflow: the run goes on there."""
+    """Result if the run belongs to another workflow: the run goes on there."""
 
     run_id: int
     workflow_id: str | None = Field(description="id of the other workflow")

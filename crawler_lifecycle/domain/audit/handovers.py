@@ -1,4 +1,4 @@
-"""Rules of the audit for deliveries that a run still owes after its end: its exports and its closing notice."""
+"""The audit's rules for owed deliveries after a run's end: its exports and its closing notice."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -11,7 +11,7 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
-MOST_NOTICES = 3  # repetitions of a closing notice by audits; some receivers never accept the notice
+MOST_NOTICES = 3  # audits repeat a closing notice so often; some receivers never accept the notice
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
@@ -41,14 +41,14 @@ def next_replay(acts: int, last: datetime, patience: AuditPatience) -> datetime:
 
 
 def is_too_old(run: AuditedRun, now: datetime, patience: AuditPatience) -> bool:
-    """Return whether the run's end is so old that owed deliveries are only reported, and not repeated."""
+    """Return whether the run's end is too old to repeat owed deliveries; then they are only reported."""
     return run.finished_at is not None and now - run.finished_at > patience.replay
 
 
 def owed_notice(
     run: AuditedRun, notice_keys: Collection[str], now: datetime, patience: AuditPatience, *, is_untried: bool = False
 ) -> Finding | None:
-    """Return the finding for a closing notice that failed or, if `is_untried`, was never tried; None otherwise.
+    """Return the finding for a failed or, if `is_untried`, never tried closing notice; None otherwise.
 
     `notice_keys` has the keys of the timeline's lines about undelivered notices, and about later deliveries.
     """
@@ -60,7 +60,7 @@ def owed_notice(
 
 
 def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: bool = False) -> set[FindingKind]:
-    """Return the kinds of findings that stay open while a delivery is unfinished, even if a workflow is making it."""
+    """Return the finding kinds to keep open, because a delivery is unfinished, perhaps with a workflow at work."""
     kinds = set[FindingKind]()
     if run.export_state in (ExportState.PENDING, ExportState.FAILED):
         kinds |= EXPORTS
@@ -70,7 +70,7 @@ def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: boo
 
 
 def _is_undelivered(run: AuditedRun, notice_keys: Collection[str]) -> bool:
-    """Return whether the timeline says that the closing notice of the present end failed, and was not sent later."""
+    """Return whether the timeline shows a failure for the present end's closing notice, and no later delivery."""
     notice = f"{_closing_notice(run)}:{run.end_number}"
     failure = event_id(run.run_uid, f"log:undelivered:{notice}")
     later_delivery = event_id(run.run_uid, f"log:delivered:{notice}")

@@ -1,4 +1,4 @@
-"""Rules of the audit for jobs without a supervisor: the runs to look at, and the next step for every job."""
+"""The audit's rules for jobs without a supervisor: the runs to look at, and the next step for every job."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -15,13 +15,13 @@ class Step(StrEnum):
 
     STOP = "stop"  # ask the job to end
     KILL = "kill"  # end the job by force
-    REMOVE = "remove"  # remove the object of an ended job
+    REMOVE = "remove"  # remove an ended job's object
 
 
 def disputed(
     jobs: Mapping[str, Sequence[ListedJob]], runs: Mapping[str, AuditedRun], now: datetime, patience: AuditPatience
 ) -> list[str]:
-    """Return the run_uids whose jobs need a look, because their run was over long ago or is not in the database."""
+    """Return the run_uids to look at: the run has jobs, and was over long ago or is not in the database."""
     return [run_uid for run_uid, listed in jobs.items() if _is_disputed(listed, runs.get(run_uid), now, patience)]
 
 
@@ -34,8 +34,8 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
 def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested: bool = False) -> dict[JobKey, Step]:
     """Return the next step for every job of a run without a supervisor; a job without a step is left out.
 
-    `acted`: an earlier audit stopped, killed or removed jobs of the run, and the jobs have had time to end since.
-    `requested`: that audit asked the jobs to end, without force.
+    `acted`: an earlier audit stopped, killed or removed jobs here, and the jobs have had time to end since.
+    `requested`: the earlier audit asked the jobs to end, without force.
     """
     ended = removable(look)
     needed: dict[JobKey, Step] = {}
@@ -51,22 +51,22 @@ def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested:
 
 
 def _step(job: JobLook, *, use_force: bool) -> Step | None:
-    """Return the step for a job that is not removable; None if the job is gone and leaves the cluster by itself."""
+    """Return the step for a job, unless the job is removable; None if the job is gone and leaves by itself."""
     if job.gone:
         return None
-    # an ended job that is not gone has pods that still run: a request to end does not reach these pods any more
+    # an ended job still has running pods if the job is not gone: a request to end reaches these pods no more
     return Step.KILL if use_force or job.phase.has_ended else Step.STOP
 
 
 def leftover(run: AuditedRun, needed: Mapping[JobKey, Step]) -> Finding:
-    """Return the finding for a run that is over and still has jobs; `needed` has the next step for every job."""
+    """Return the finding for a run with jobs after its end; `needed` has the next step for every job."""
     finished = timestamp(run.finished_at) if run.finished_at else "some time ago"
     message = f"it was over at {finished} ({run.status}, {run.reason}), and {_summary(needed)}"
     return run_finding(run, FindingKind.LEFTOVER_JOB, message)
 
 
 def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
-    """Return the finding for the jobs of a run that is not in the database."""
+    """Return the finding for jobs without their run in the database."""
     message = f"of run {run_uid}, which this database does not know: {_summary(needed)}"
     return Finding(
         kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({_names(jobs)})"
@@ -78,7 +78,7 @@ def is_older_than_jobs(
 ) -> bool:
     """Return whether the run's row is older than a job, as in a database restored from a backup.
 
-    `attempts` has the last attempt of every task in the database.
+    `attempts` has every task's last attempt in the database.
     """
     return any(_has_later_attempt(job, attempts) or _was_made_after(run, job, patience) for job in jobs)
 
@@ -91,7 +91,7 @@ def _has_later_attempt(job: ListedJob, attempts: Mapping[int, int]) -> bool:
 
 
 def _was_made_after(run: AuditedRun, job: ListedJob, patience: AuditPatience) -> bool:
-    """Return whether the job was made so long after the run's end that no delayed request explains the job."""
+    """Return whether the job was made after the run's end, and too late for a delayed request to explain the job."""
     if job.made_at is None or run.finished_at is None:
         return False
     return job.made_at - run.finished_at > patience.late
@@ -105,7 +105,7 @@ def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[JobKey
 
 
 def nameless_job(job: ListedJob) -> Finding:
-    """Return the finding for a job whose labels do not name its run."""
+    """Return the finding for a job without its run's name in the labels."""
     message = f"job {job.name} has our label, but does not tell its run: remove it by hand"
     return Finding(kind=FindingKind.UNKNOWN_JOB, subject=job.name, message=message)
 

@@ -1,4 +1,4 @@
-"""Rules of the audit for open runs: a missing supervisor, an overdue look, an expired claim, a failing workflow."""
+"""The audit's rules for open runs: a missing supervisor, an overdue look, an expired claim, a failing workflow."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -33,7 +33,7 @@ def unsupervised(
 
 
 def _state(workflow: WorkflowInfo) -> str:
-    """Return the rest of the sentence "its workflow ..."."""
+    """Return the words after "its workflow"."""
     if workflow.problem:
         return "cannot be described"
     if workflow.is_open:
@@ -49,7 +49,7 @@ def _obstacle(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
 
 
 def foreign_workflow_problem(workflow_id: str, workflow: WorkflowInfo) -> str | None:
-    """Return the problem if an open workflow of another type has the run's workflow id; None otherwise.
+    """Return the problem if an open workflow with another type has the run's workflow id; None otherwise.
 
     A resume would not start a workflow then: Temporal would take the open workflow for the run's own.
     """
@@ -61,7 +61,7 @@ def foreign_workflow_problem(workflow_id: str, workflow: WorkflowInfo) -> str | 
 def _proves_the_end(run: AuditedRun, workflow: WorkflowInfo) -> bool:
     """Return whether a workflow with a good end proves the run over, although the run's row is open.
 
-    The proof is the workflow of the supervisor on record, or a later workflow with the same id that supervised the run
+    The proof is the recorded supervisor's workflow, or a later workflow with the same id that supervised the run
     or began a new run (its requested RunID is 0): a new run gets the workflow id only when the earlier run is over.
     """
     if workflow.end not in ENDED_WELL:
@@ -73,12 +73,12 @@ def _proves_the_end(run: AuditedRun, workflow: WorkflowInfo) -> bool:
 
 
 def is_held_by_doubt(finding: Finding) -> bool:
-    """Return whether only the suspicion of an old copy of the database keeps the audit from resuming the run."""
+    """Return whether the audit would resume the run, but for the suspicion that the database is an old copy."""
     return finding.problem == OLD_COPY
 
 
 def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
-    """Return whether the cluster still has the jobs of all open tasks, so that a resume finds how the jobs ended.
+    """Return whether the cluster still has all open tasks' jobs: then a resume finds how the jobs ended.
 
     False with an incomplete look; if an open task has no readable job, since the resume would repeat the task; and if a
     job has a later attempt than its row, since the row is an old copy then.
@@ -94,7 +94,7 @@ def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
 def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Finding | None:
     """Return the finding if the run's look is overdue; None otherwise.
 
-    Only a PROCESSING run announces its next look. For any other run the last write counts in place of the due time.
+    Only a PROCESSING run announces its next look. Otherwise the last write counts in place of the due time.
     """
     due = run.next_look_at if run.status is RunStatus.PROCESSING else None
     if now - (due or run.changed_at) < patience.stuck:
@@ -107,14 +107,14 @@ def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Fin
 
 
 def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Finding:
-    """Return the finding for tasks that are still DEPLOYING by claims that expired at `since`."""
+    """Return the finding for tasks still DEPLOYING by claims expired at `since`."""
     claimant = "its workflow" if tasks[0] == 0 else "the dispatcher"
     expired = f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {timestamp(since)}"
     message = f"{expired}: {claimant} should have taken them up"
     return run_finding(run, FindingKind.CLAIM_EXPIRED, message)
 
 
-FAILING_FROM_ATTEMPT = 3  # attempts count from 1; a second attempt is no failure, it may follow a worker's death
+FAILING_FROM_ATTEMPT = 3  # attempts count from 1; a second attempt is no failure, but may follow a worker's death
 WHAT_TO_DO = (
     "start a worker of the version that began the run, or one without the bug, and it goes on by itself; "
     "if that cannot be: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"
@@ -122,12 +122,12 @@ WHAT_TO_DO = (
 
 
 def is_failing(workflow: WorkflowInfo) -> bool:
-    """Return whether the run's open workflow has a workflow task that failed or timed out at least twice in a row."""
+    """Return whether a workflow task in the run's open workflow failed or timed out at least twice in a row."""
     return workflow.is_open and workflow.is_ours and workflow.task_attempt >= FAILING_FROM_ATTEMPT
 
 
 def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str) -> Finding:
-    """Return the finding for a workflow that fails; `failure` is the last failure in a line."""
+    """Return the finding for a failing workflow; `failure` is the last failure in a line."""
     since = f" since {timestamp(workflow.task_since)}" if workflow.task_since else ""
     times = workflow.task_attempt - 1
     message = (

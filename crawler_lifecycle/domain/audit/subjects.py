@@ -1,4 +1,4 @@
-"""Input of the audit's rules: runs, workflows and jobs, and how long every rule waits; and helpers of the rules."""
+"""Input for the audit's rules: runs, workflows and jobs, and how long every rule waits; and helpers for the rules."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,30 +10,30 @@ from crawler_lifecycle.domain.looks import JobKey
 
 @dataclass(frozen=True, slots=True)
 class AuditPatience:
-    """Waiting times of the audit's rules. With shorter times the audit would report states that last only a moment."""
+    """Waiting times for the audit's rules. With shorter times the audit would report passing states."""
 
-    # After this time without an open workflow, the audit reports an open run as UNSUPERVISED.
+    # An open run without an open workflow for longer is reported as UNSUPERVISED.
     workflow: timedelta = timedelta(seconds=60)
-    # After this time since its run was over, a job is reported as LEFTOVER_JOB.
-    # After this time since its creation, a job without a run in the database is reported as UNKNOWN_JOB.
+    # A job is reported as LEFTOVER_JOB if its run was over longer ago.
+    # A job without a run in the database is reported as UNKNOWN_JOB if the job was made longer ago.
     job: timedelta = timedelta(minutes=5)
-    # After this time since the run was over, an owed delivery is reported as EXPORT_PENDING or UNDELIVERED.
+    # An owed delivery is reported as EXPORT_PENDING or UNDELIVERED if the run was over longer ago.
     handover: timedelta = timedelta(minutes=5)
-    # After this time since the failure, a failed export is reported as EXPORT_FAILED and repeated. The time until the
-    # next repetition doubles with every repetition.
+    # An export is reported as EXPORT_FAILED, and repeated, if the export failed longer ago. The time until the next
+    # repetition doubles with every repetition.
     failed_export: timedelta = timedelta(hours=1)
-    # After this time since an audit asked a job to end, the next audit kills the job.
+    # A job is killed if an audit asked the job to end longer ago, and the job still runs.
     insist: timedelta = timedelta(seconds=60)
-    # After this time since a claim expired, the audit reports CLAIM_EXPIRED.
-    # After this time since a look was due (or without a due look since the last write to the run), LOOK_OVERDUE.
+    # CLAIM_EXPIRED is reported if a claim expired longer ago.
+    # LOOK_OVERDUE is reported if a look was due longer ago, or, without a due look, if the row changed longer ago.
     stuck: timedelta = timedelta(minutes=20)
-    # After this time since the run was over, owed deliveries are reported and not repeated any more.
+    # Owed deliveries are reported, but not repeated any more, if the run was over longer ago.
     replay: timedelta = timedelta(days=7)
-    # After this time since an audit saw a job, an empty cluster is believed. Until then the audit ends with a problem,
-    # because a wrong namespace looks empty, too.
+    # An empty cluster is believed if an audit last saw jobs longer ago. Otherwise the audit reports a problem: a wrong
+    # namespace looks empty, too.
     empty: timedelta = timedelta(hours=1)
-    # A job made more than this time after its run was over shows that the run's row is an old copy. Until then a
-    # delayed request may have made the job.
+    # A job made later after its run was over proves the run's row an old copy. Until then, a delayed request may have
+    # made the job.
     late: timedelta = timedelta(minutes=15)
 
 
@@ -47,7 +47,7 @@ class AuditedRun:
     status: RunStatus
     reason: str | None
     workflow_id: str
-    supervisor_run_id: str  # Temporal's id of the first execution in the supervisor's chain of continuations
+    supervisor_run_id: str  # Temporal's id for the first execution in the supervisor's chain
     epoch: int
     begun_at: datetime  # creation, last reopening or last takeover, whichever is the latest
     finished_at: datetime | None
@@ -65,7 +65,7 @@ class WorkflowInfo:
     end: str = ""  # completed, canceled, failed, terminated, ...; "missing" without a workflow
     ended_at: datetime | None = None  # None: the workflow is open or missing
     is_ours: bool = True  # its type is `RUN_WORKFLOW`
-    first_execution: str = ""  # first execution in its chain of continuations
+    first_execution: str = ""  # first execution in its chain by continue-as-new
     requested_run_id: int | None = None  # RunID in its request; 0: the request made a new run; None: not known
     task_attempt: int = 0  # attempt of the pending workflow task; 0 without a pending task
     task_since: datetime | None = None  # when the pending workflow task began
@@ -74,7 +74,7 @@ class WorkflowInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A job in the cluster's list of all jobs. `run_uid` and `key` are None if the job's labels are unreadable."""
+    """A job in the cluster's inventory of all jobs. `run_uid` and `key` are None if the labels are unreadable."""
 
     name: str
     run_uid: str | None
