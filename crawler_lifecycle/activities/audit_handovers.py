@@ -10,7 +10,7 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import Ledger, describe_unlisted, resume_workflow
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import handovers as rules
-from crawler_lifecycle.domain.audit.runs import taken as problem_of_taken_id
+from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo, timestamp
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.ports import Acted, EndDeliveries, Findings, Records, Supervisors
@@ -79,7 +79,7 @@ class HandoverAudit:
         workflows = await describe_unlisted(self.supervisors, others)
         now, ids = datetime.now(UTC), {run.run_id: run.workflow_id for run in runs}
         return {
-            run_id: problem_of_taken_id(ids[run_id], workflow)
+            run_id: foreign_workflow_problem(ids[run_id], workflow)
             for run_id, workflow in workflows.items()
             if self._is_idle(workflow, now)
         }

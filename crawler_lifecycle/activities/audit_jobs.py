@@ -163,6 +163,6 @@ class JobAudit:
         if row is None:
             return rules.unknown_job(run_uid, jobs, next_steps)
         attempts = self.records.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
-        if rules.is_later(row, jobs, attempts, self.patience):
+        if rules.is_older_than_jobs(row, jobs, attempts, self.patience):
             return rules.later_job(row, jobs, next_steps)
         return rules.leftover(row, next_steps)

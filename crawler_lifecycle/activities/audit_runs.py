@@ -85,7 +85,7 @@ class RunAudit:
             if workflow.end not in rules.ENDED_WELL or not workflow.is_ours or is_on_record:
                 return workflow
             try:
-                return replace(workflow, of_run=await self.supervisors.requested_run_id(run.workflow_id))
+                return replace(workflow, requested_run_id=await self.supervisors.requested_run_id(run.workflow_id))
             except LifecycleError as error:
                 return replace(workflow, problem=auditing.message_or_raise(error))
 

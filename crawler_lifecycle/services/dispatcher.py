@@ -80,7 +80,9 @@ class Dispatcher:
         A claim that waits for a thread could expire before its request.
         """
         # the granted numbers respect the limits of the runs already, so these demands have no limit
-        demands_for_threads = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
+        demands_for_threads = [
+            replace(demand, waiting=granted[demand.run_id], max_in_cluster=None) for demand in demands
+        ]
         for run_id, share in admitted(demands_for_threads, self.threads).items():
             if share:
                 yield from self.claims.claim_children(run_id, self.token, self.claim_duration, share)
@@ -118,5 +120,5 @@ def _demand(backlog: Backlog) -> Demand:
         run_id=backlog.run_id,
         waiting=backlog.waiting,
         in_cluster=backlog.in_cluster,
-        most=backlog.max_parallel,
+        max_in_cluster=backlog.max_parallel,
     )
