@@ -1,4 +1,4 @@
-"""Reads the settings from the environment, and finds misspelt variables."""
+"""Reads the settings from the environment, and finds misspelt variables, for the mains and `crawlctl`."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from pydantic_settings import SettingsError
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import PREFIX, Settings
 
-# Kubernetes sets variables for every Service; for a Service such as `crawler-api` the names begin with our prefix
+# Kubernetes sets variables for every Service. For a Service such as `crawler-api` the names begin with our prefix, and
+# would be reported as misspelt.
 SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
 
 
@@ -18,17 +19,19 @@ def misspelt(variables: Mapping[str, str]) -> list[str]:
     """Return a line for every misspelt variable with our prefix. Pydantic ignores such variables silently."""
     known = _variables(Settings, PREFIX)
     unknown = [name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known]
-    ours = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
-    fields = sorted(name.removeprefix(PREFIX) for name in known)
-    nearest = {name: get_close_matches(name.upper().removeprefix(PREFIX), fields, 1) for name in sorted(ours)}
-    return [
-        f"{name} is not a setting and is ignored" + (f": is {PREFIX}{near[0]} meant?" if near else "")
-        for name, near in nearest.items()
-    ]
+    wrong = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
+    return [f"{name} is not a setting and is ignored{_suggestion(name, known)}" for name in sorted(wrong)]
+
+
+def _suggestion(name: str, known: set[str]) -> str:
+    """Return the line's end about a misspelt variable: the most similar setting; empty if none is similar."""
+    fields = sorted(variable.removeprefix(PREFIX) for variable in known)
+    similar = get_close_matches(name.upper().removeprefix(PREFIX), fields, 1)
+    return f": is {PREFIX}{similar[0]} meant?" if similar else ""
 
 
 def _variables(group: type[BaseModel], prefix: str) -> set[str]:
-    """Return all variables' names, including whole groups, for which pydantic accepts JSON."""
+    """Return the variables for a group's fields, and for whole groups inside: pydantic accepts groups as JSON."""
     names = set()
     for name, field in group.model_fields.items():
         names.add(f"{prefix}{name.upper()}")
@@ -38,12 +41,13 @@ def _variables(group: type[BaseModel], prefix: str) -> set[str]:
 
 
 def load(**overrides: object) -> Settings:
-    """Return the settings, or raise NotReady with a line that names the variable."""
+    """Return the settings; raise NotReady with a line that names the variable. `overrides` replace variables."""
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        # a rule about several settings has the variable's name as its type
+        # a field's error has the field's place in `loc`; a rule about several settings has no place, and gives the
+        # variable's name as the error's type (see `Settings`)
         variable = PREFIX + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
         raise NotReady(f"{variable}: {first['msg']}") from error
     except SettingsError as error:

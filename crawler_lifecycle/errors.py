@@ -1,12 +1,12 @@
-"""Two families of errors: temporary and permanent.
+"""Errors in two families: temporary (another try may help) and permanent (another try cannot help).
 
-An adapter translates its library's errors into these families once. The rest of the code asks only whether another try
-may help. A message is written for the person who has to act.
+An adapter translates its library's errors into these families once. A message is written for the person with the duty
+to act.
 """
 
 
 class LifecycleError(Exception):
-    """An error known to the project. Runs and tasks waiting because of the error show its `cause`."""
+    """Base class for all errors below. While the error makes a run or task wait, the run or task shows `cause`."""
 
     def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
@@ -15,7 +15,7 @@ class LifecycleError(Exception):
 
 
 class TemporaryError(LifecycleError):
-    """The same call may succeed later. The failed call may have had its effect all the same."""
+    """The same call may succeed later. The failed call may or may not have had its effect."""
 
 
 class PermanentError(LifecycleError):
@@ -32,7 +32,7 @@ class BadInput(PermanentError):
 
 
 class NotFound(PermanentError):
-    """The name does not exist here."""
+    """The requested object, such as a run or a file, does not exist in this installation."""
 
 
 class Conflict(PermanentError):
@@ -44,12 +44,15 @@ class Over(Conflict):
 
 
 class Refused(PermanentError):
-    """A cluster, service or database understood the request and refused it."""
+    """A cluster, service or database understood and refused the request."""
 
 
 class Fenced(PermanentError):
-    """Another supervisor has taken over the run, and the writer must stop writing."""
+    """A write came from an outdated supervisor: another supervisor has taken over the run, and the writer must stop."""
 
 
 class NotReady(TemporaryError):
-    """A part is not set up, or has another version. Runs wait until an operator mends the part."""
+    """A part, such as the database, is not set up or has another version.
+
+    Runs wait until an operator mends the part.
+    """

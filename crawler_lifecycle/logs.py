@@ -1,4 +1,4 @@
-"""Process log: readable lines, or JSON with the ids of run, task and workflow."""
+"""Process log: lines for people, or JSON for programs, both with the ids for run, task and workflow."""
 
 import contextvars
 import json
@@ -12,12 +12,12 @@ from types import MappingProxyType
 
 _about: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("about", default=MappingProxyType({}))
 CREDENTIALS = re.compile(r"^([a-z0-9+]*://)?.*@", re.IGNORECASE | re.DOTALL)
-IDS = ("run_id", "task", "attempt", "workflow_id", "temporal_run_id", "activity")
+IDS = ("run_id", "task", "attempt", "workflow_id", "temporal_run_id", "activity")  # allowed in a record's `extra`
 
 
 @contextmanager
 def about(**ids: object) -> Iterator[None]:
-    """Add these ids to every line that the enclosed block logs."""
+    """Add these ids to every log line from the enclosed block."""
     token = _about.set({**_about.get(), **{key: value for key, value in ids.items() if value is not None}})
     try:
         yield
@@ -26,14 +26,16 @@ def about(**ids: object) -> Iterator[None]:
 
 
 def without_credentials(url: str) -> str:
-    """Remove the text before the last @. Even in a malformed address the text may be a password."""
+    """Return the address without the text before its last @. Even in a malformed address the text may be a password."""
     return CREDENTIALS.sub(r"\1", url)
 
 
 class _WithIds(logging.Filter):
+    """Keeps every record and adds the attribute `ids`, for the formatters below."""
+
     def filter(self, record: logging.LogRecord) -> bool:
-        given = {key: getattr(record, key) for key in IDS if hasattr(record, key)}
-        record.ids = {**_about.get(), **_temporal_ids(record), **given}
+        own_ids = {key: getattr(record, key) for key in IDS if hasattr(record, key)}
+        record.ids = {**_about.get(), **_temporal_ids(record), **own_ids}
         return True
 
 
@@ -67,11 +69,12 @@ class _Text(logging.Formatter):
 
 
 def configure(form: str, level: str) -> None:
+    """Send the process log to stderr: as JSON if `form` is "json", as text otherwise."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Text())
     handler.addFilter(_WithIds())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "alembic", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # urllib3 warns about every closed connection; such lines would hide the useful ones
+    # urllib3 warns about every closed connection; such lines would hide useful lines
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

@@ -112,7 +112,7 @@ class NotedSupervisors:
         return "TypeError: a bug"
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
-        return self.described[workflow_id].of_run
+        return self.described[workflow_id].requested_run_id
 
 
 @dataclass

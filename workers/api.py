@@ -21,9 +21,10 @@ logger = logging.getLogger("crawler_lifecycle.api")
 
 
 class Server(uvicorn.Server):
-    """Server that ends its live streams at shutdown; uvicorn would wait for clients to end the streams."""
+    """Ends the server's live streams at shutdown. Uvicorn itself would wait until the clients end the streams."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Handle SIGTERM or SIGINT: the streams end when the event `closing` is set."""
         app = self.config.app
         assert isinstance(app, FastAPI)
         app.state.api.closing.set()
@@ -38,11 +39,11 @@ def serve() -> None:
     control = Control(locate())
     settings = control.installation.settings
     logs.configure(settings.log.format, settings.log.level)
-    control.context.store.records.installation()  # refuses a database with an unknown schema
+    control.context.store.records.installation()  # raises NotReady for a database with an unknown schema
     with http_process.listen(settings.api.url, "CRAWLER_API__URL") as listening:
         app = make_app(control, settings)
-        drain = http_process.DRAIN_SECONDS
-        server = Server(server_config(app, server_header=False, timeout_graceful_shutdown=drain))
+        drain_seconds = http_process.DRAIN_SECONDS
+        server = Server(server_config(app, server_header=False, timeout_graceful_shutdown=drain_seconds))
         logger.info("listening on http://%s:%d", *listening.getsockname()[:2])
         http_process.serve_until_signal(server, listening)
 

@@ -1,4 +1,4 @@
-"""Dispatcher process: lets the scheduler service deploy the child tasks of all runs."""
+"""Dispatcher process: lets the scheduler service deploy all runs' child tasks."""
 
 import asyncio
 import threading
@@ -10,8 +10,9 @@ from crawler_lifecycle.services.dispatcher import Dispatcher
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
+    """Dispatch until a signal sets `stopped`. The loop runs in a thread until `loop_end` is set."""
     settings = parts.settings.dispatcher
-    ending = threading.Event()
+    loop_end = threading.Event()
     with parts.dispatcher_pool() as pool:
         dispatcher = Dispatcher(
             parts.store.claims,
@@ -24,11 +25,11 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         interval = timedelta(seconds=settings.interval_seconds)
         needs = health.needs_of(parts) | {"scheduler service": lambda: asyncio.to_thread(parts.deployer.check)}
         async with health.served(parts.settings.health, needs, dispatcher.pulses):
-            loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, ending, interval))
-            stopping = asyncio.create_task(stopped.wait())
-            await asyncio.wait((loop, stopping), return_when=asyncio.FIRST_COMPLETED)
-            ending.set()
-            await loop
+            loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, loop_end, interval))
+            signal = asyncio.create_task(stopped.wait())
+            await asyncio.wait((loop, signal), return_when=asyncio.FIRST_COMPLETED)
+            loop_end.set()
+            await loop  # raises the error if the loop failed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Worker process: runs workflows and activities for Temporal. On SIGTERM, work under way finishes first."""
+"""Worker process: runs workflows and activities for Temporal. After SIGTERM, work under way may still finish."""
 
 import asyncio
 import logging
@@ -24,19 +24,22 @@ from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.lifecycle")
-HEARTBEAT_THROTTLE = timedelta(seconds=3)  # with a longer throttle, a busy machine could send a heartbeat too late
+# The SDK holds back a heartbeat for at most this time. With a longer time, a busy machine could send a heartbeat too
+# late, and Temporal would take the activity for dead.
+HEARTBEAT_THROTTLE = timedelta(seconds=3)
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
+    """Work until a signal sets `stopped`. The audit's schedule and metrics are kept in the background."""
     settings = parts.settings.worker
-    installation = parts.store.records.installation()  # refuses a database with an unknown schema before any work
+    installation = parts.store.records.installation()  # raises NotReady for a database with an unknown schema
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
     steps = activities(parts, engine, search_attributes=await _has_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
         async with (
             health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
-            in_background(await _audit_keeping(parts, engine, installation, health_server)),
+            in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
             in_background(_failing_workflows(parts, engine, health_server).run()),
             worker,
         ):
@@ -45,10 +48,10 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
             log.info("finishes what is under way")
 
 
-async def _audit_keeping(
+async def _audit_schedule_keeping(
     parts: Parts, engine: Engine, installation: str, health_server: health.HealthServer | None
 ) -> Coroutine[Any, Any, None]:
-    """Schedule the audit, and return the work to keep the schedule: an installation with a worker has an audit."""
+    """Try to create the audit's schedule in Temporal, and return a coroutine to keep the schedule up to date."""
     every = parts.settings.audit.every_seconds
     keeper = AuditKeeper(
         AuditSchedule(engine, installation, every).keep,
@@ -61,6 +64,7 @@ async def _audit_keeping(
 
 
 def _failing_workflows(parts: Parts, engine: Engine, health_server: health.HealthServer | None) -> FailingWorkflows:
+    """Return the search for workflows with repeated failures at the same task."""
     metrics = health_server.metrics if health_server is not None else None
     return FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics)
 
@@ -82,6 +86,7 @@ def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, t
 
 
 async def _has_search_attributes(engine: Engine) -> bool:
+    """Return whether the Temporal server has all our search attributes; log a warning if not."""
     missing = await engine.missing_search_attributes()
     if missing:
         log.warning("runs are not listed by search attributes: not registered are %s", ", ".join(sorted(missing)))
@@ -89,6 +94,7 @@ async def _has_search_attributes(engine: Engine) -> bool:
 
 
 def _runtime(metrics: MetricsSettings) -> Runtime:
+    """Return the SDK's runtime. With a port in the settings, the runtime serves Temporal's metrics."""
     if metrics.port is None:
         return Runtime.default()
     return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=f"{metrics.host}:{metrics.port}")))

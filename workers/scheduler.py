@@ -30,13 +30,15 @@ def serve() -> None:
     if settings.scheduler.catalogue is None:
         raise NotReady("CRAWLER_SCHEDULER__CATALOGUE: expected the path of the crawler catalogue file")
     catalogue = Catalogue.load(settings.scheduler.catalogue)
-    is_local, installation = settings.cluster.kind == "local", settings.cluster.installation
+    is_local = settings.cluster.kind == "local"
+    installation = settings.cluster.installation  # the only installation to deploy for; None: any installation
     with http_process.listen(settings.scheduler.url, "CRAWLER_SCHEDULER__URL", loopback_only=is_local) as listening:
-        folders = [settings.jobs_folder] if is_local else []
+        folders = [settings.jobs_folder] if is_local else []  # the service reports when their disk is full
         cluster = cluster_of(settings, installation)
         app = make_app(cluster, catalogue, token, installation=installation, folders=folders)
-        drain = http_process.DRAIN_SECONDS
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=drain))
+        drain_seconds = http_process.DRAIN_SECONDS
+        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=drain_seconds)
+        server = uvicorn.Server(config)
         logger.info("listening on http://%s:%d, %d crawlers", *listening.getsockname()[:2], len(catalogue.names()))
         http_process.serve_until_signal(server, listening)
 

@@ -1,4 +1,4 @@
-"""Watcher process: nudges runs when their jobs change."""
+"""Watcher process: follows the jobs' changes in the cluster and nudges the runs."""
 
 import asyncio
 import os
@@ -10,16 +10,17 @@ from crawler_lifecycle.services.watcher import Watcher
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
+    """Watch until a signal sets `stopped`, or until the watching fails."""
     engine = Engine(os.environ, parts.settings.worker.task_queue)
-    watcher = Watcher(parts.store.claims, parts.cluster, engine.nudge)  # refuses a database with an unknown schema
+    watcher = Watcher(parts.store.claims, parts.cluster, engine.nudge)  # raises NotReady for an unknown database schema
     needs = health.needs_of(parts, temporal=engine.ping, cluster=lambda: asyncio.to_thread(parts.cluster.check))
     async with health.served(parts.settings.health, needs, watcher.pulses):
         watching = asyncio.create_task(watcher.run(engine.client))
-        stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
+        signal = asyncio.create_task(stopped.wait())
+        await asyncio.wait((watching, signal), return_when=asyncio.FIRST_COMPLETED)
         watching.cancel()
         if not stopped.is_set():
-            await watching  # the loop never ends by itself: the line raises its error
+            await watching  # without a signal, the watching ends only by an error: the await raises the error
 
 
 if __name__ == "__main__":

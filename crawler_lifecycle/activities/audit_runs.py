@@ -15,7 +15,7 @@ from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Cluster, Findings, Records, Supervisors, Tasks
 
-RUNS_IN_A_PAGE = 1000
+RUNS_IN_A_PAGE = 1000  # runs per activity; the next page has the further runs
 
 
 @dataclass(frozen=True)
@@ -31,26 +31,30 @@ class RunAudit:
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
         page, rest = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
-        ledger, by_id = auditing.Ledger(step.audit, self.findings), {run.run_id: run for run in page}
-        unsupervised_runs, just_closed = await self._unsupervised(page)
+        ledger, runs = auditing.Ledger(step.audit, self.findings), {run.run_id: run for run in page}
+        unsupervised, just_closed = await self._unsupervised(page)
         await ledger.keep_open([(FindingKind.UNSUPERVISED, run.run_uid) for run in just_closed])
-        unsupervised_ids = {finding.run_id for finding in unsupervised_runs}
-        supervised = [run for run in page if run.run_id not in unsupervised_ids]
-        failing = await auditing.failing_workflows(self.supervisors, supervised)
-        stuck = await self._stuck(supervised)
+        unsupervised_ids = {finding.run_id for finding in unsupervised}
+        supervised_runs = [run for run in page if run.run_id not in unsupervised_ids]
+        failing = await auditing.failing_workflows(self.supervisors, supervised_runs)
+        stuck = await self._stuck(supervised_runs)
 
         async def act(finding: Finding) -> Finding:
             if finding.kind is not FindingKind.UNSUPERVISED or finding.run_id is None:
                 return finding
-            return await auditing.resume_workflow(self.supervisors, by_id[finding.run_id], finding)
+            return await auditing.resume_workflow(self.supervisors, runs[finding.run_id], finding)
 
-        settled = await ledger.settle([*unsupervised_runs, *failing, *stuck], act, examined=len(page))
+        settled = await ledger.settle([*unsupervised, *failing, *stuck], act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
-        """Return the findings, and the runs whose workflow closed a moment ago, which the next audit judges."""
-        late = {run.run_id for run in page if rules.look_overdue(run, datetime.now(UTC), self.patience)}
-        workflows = await self._with_run_ids(page, await auditing.describe_unlisted(self.supervisors, page, late))
+        """Return the findings for runs without a supervisor, and the runs whose workflow closed a moment ago.
+
+        The next audit judges the runs of the second list, because another execution may just be taking them over.
+        """
+        overdue = {run.run_id for run in page if rules.look_overdue(run, datetime.now(UTC), self.patience)}
+        workflows = await auditing.describe_unlisted(self.supervisors, page, overdue)
+        workflows = await self._with_requested_run_ids(page, workflows)
         rows = await asyncio.to_thread(self.records.audited_by_id, workflows) if workflows else {}
         now = datetime.now(UTC)
         findings, just_closed = list[Finding](), list[AuditedRun]()
@@ -65,30 +69,33 @@ class RunAudit:
                 just_closed.append(run)
         return await auditing.gather_limited(self._allow_if_jobs_remain, findings), just_closed
 
-    async def _with_run_ids(
+    async def _with_requested_run_ids(
         self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
     ) -> dict[int, WorkflowInfo]:
-        """Add the RunID in its request to every workflow that ended well without being the recorded supervisor.
+        """Add the requested RunID to the workflows that ended well and are not the supervisor on record.
 
-        The RunID tells whether the workflow completed our run: if so, the run's row is an old copy.
+        The RunID tells whether such a workflow completed our run. If so, the run's row comes from an old copy of the
+        database, because the row shows the run as open.
         """
         runs = {run.run_id: run for run in page}
 
         async def with_run_id(run_id: int) -> WorkflowInfo:
             run, workflow = runs[run_id], workflows[run_id]
-            if workflow.end not in rules.ENDED_WELL or not workflow.is_ours:
-                return workflow
-            if workflow.first_execution == run.supervisor_run_id:
+            is_on_record = workflow.first_execution == run.supervisor_run_id
+            if workflow.end not in rules.ENDED_WELL or not workflow.is_ours or is_on_record:
                 return workflow
             try:
-                return replace(workflow, of_run=await self.supervisors.requested_run_id(run.workflow_id))
+                return replace(workflow, requested_run_id=await self.supervisors.requested_run_id(run.workflow_id))
             except LifecycleError as error:
                 return replace(workflow, problem=auditing.message_or_raise(error))
 
         return dict(zip(workflows, await auditing.gather_limited(with_run_id, workflows), strict=True))
 
     async def _allow_if_jobs_remain(self, finding: Finding) -> Finding:
-        """Allow the resume on an old copy of the database while the cluster still shows how the run's jobs ended."""
+        """Drop the doubt about an old copy of the database from the finding, if the cluster has all jobs of the run.
+
+        The audit can then resume the run safely: looks find how the jobs ended, so no task is executed twice.
+        """
         if rules.is_held_by_doubt(finding) and await asyncio.to_thread(self._has_all_jobs, finding):
             return finding.model_copy(update={"problem": None})
         return finding
@@ -100,17 +107,17 @@ class RunAudit:
         watched = [(row.task, row.attempt) for row in rows if not row.status.is_over]
         return rules.cluster_has_all_jobs(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
 
-    async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
-        """Return the overdue looks and the expired claims."""
-        if not supervised:
+    async def _stuck(self, runs: Sequence[AuditedRun]) -> list[Finding]:
+        """Return the findings for overdue looks and expired claims."""
+        if not runs:
             return []
         now = datetime.now(UTC)
-        ids = [run.run_id for run in supervised]
+        ids = [run.run_id for run in runs]
         claims = await asyncio.to_thread(self.records.expired_claims, ids, now - self.patience.stuck)
-        late = [rules.look_overdue(run, now, self.patience) for run in supervised]
-        expired = [
+        overdue_looks = [rules.look_overdue(run, now, self.patience) for run in runs]
+        expired_claims = [
             rules.claim_expired(run, claims[run.run_id].tasks, claims[run.run_id].since)
-            for run in supervised
+            for run in runs
             if run.run_id in claims
         ]
-        return [finding for finding in (*late, *expired) if finding]
+        return [finding for finding in (*overdue_looks, *expired_claims) if finding]

@@ -1,8 +1,8 @@
 """Activities that begin and finish an audit, and steps that all parts of the audit share.
 
-The parts have modules of their own (`audit_runs` and so on). A part records its findings, acts on them, and records the
-actions. An audit without `repair` records nothing and does not act. Every part returns its first findings to the
-caller.
+The parts have modules of their own: `audit_runs`, `audit_jobs` and `audit_handovers`. A part judges its subjects in
+pages. For every page the part records the findings, acts on the findings, and records the actions. An audit without
+`repair` neither records nor acts. Every page returns its first findings to the workflow of the audit.
 """
 
 import asyncio
@@ -23,145 +23,26 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Findings, Supervisors
 
-AT_ONCE = 16  # requests to Temporal
-TRIES = 3  # for a page: an error that persists while Temporal's list answers concerns a single workflow
-FINDINGS_RETURNED = 100
-RESUMED = "its workflow was started again"
-T = TypeVar("T")
-R = TypeVar("R")
-Act = Callable[[Finding], Awaitable[Finding]]
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """The findings of a page: recorded, acted on, counted."""
-
-    audit: AuditRef
-    findings: Findings
-
-    async def settle(self, findings: Sequence[Finding], act: Act, *, examined: int, unknown: int = 0) -> AuditPage:
-        """Record the findings and call `act` for every finding. `unknown`: runs that the audit could not look at."""
-        counts = Counter(finding.kind for finding in findings)
-        if self.audit.repair and findings:
-            await asyncio.to_thread(self.findings.report, self.audit, findings)
-            findings = [finding async for finding in self._act_on(findings, act)]
-            _count(counts)
-        return AuditPage(
-            examined=examined,
-            found=dict(counts),
-            acted=sum(finding.action is not None for finding in findings),
-            unknown=unknown,
-            findings=[finding.model_copy(update={"evidence": None}) for finding in findings[:FINDINGS_RETURNED]],
-        )
-
-    async def _act_on(self, findings: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
-        """Act on a few findings at a time and record the actions, so that a dying worker forgets few of them."""
-        for start in range(0, len(findings), AT_ONCE):
-            settled = await gather_limited(act, findings[start : start + AT_ONCE])
-            changed = [finding for finding in settled if finding.action or finding.problem]
-            if changed:
-                await asyncio.to_thread(self.findings.report, self.audit, changed)
-            for finding in settled:
-                yield finding
-
-    async def keep_open(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
-        """Keep findings open that the page could not judge."""
-        if self.audit.repair and subjects:
-            await asyncio.to_thread(self.findings.keep_open, self.audit, subjects)
-
-
-async def gather_limited(request: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
-    """Return the answers in the items' order, few requests at a time. The first error cancels the rest."""
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def limited(item: T) -> R:
-        async with slots:
-            return await request(item)
-
-    tasks = [asyncio.create_task(limited(item)) for item in items]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-async def describe_unlisted(
-    supervisors: Supervisors, runs: Sequence[AuditedRun], late: Collection[int] = ()
-) -> dict[int, WorkflowInfo]:
-    """Describe, by RunID, the workflows not listed as open, and the late runs' workflows.
-
-    `late`: RunIDs with an overdue look. Temporal's list lags behind, and may show a closed workflow as open.
-    """
-    listed = await supervisors.open_among([run.workflow_id for run in runs])
-    doubtful = [run for run in runs if run.workflow_id not in listed or run.run_id in late]
-    workflows = await gather_limited(partial(_describe, supervisors), doubtful)
-    return {run.run_id: workflow for run, workflow in zip(doubtful, workflows, strict=True)}
-
-
-async def _describe(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
-    try:
-        return await supervisors.describe(run.workflow_id)
-    except LifecycleError as error:
-        return WorkflowInfo(is_open=False, problem=message_or_raise(error))
-
-
-def message_or_raise(error: LifecycleError) -> str:
-    """Return the message if the error concerns a single run: the audit goes on with the next run.
-
-    A possible outage is raised, and Temporal tries the page again.
-    """
-    if not isinstance(error, PermanentError) and activity.info().attempt < TRIES:
-        raise error
-    return error.message
-
-
-async def resume_workflow(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> Finding:
-    """Start the run's workflow under the registered id, or join the workflow if it is open by now."""
-    if finding.problem:
-        return finding
-    try:
-        await supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
-    except LifecycleError as error:
-        return finding.model_copy(update={"problem": message_or_raise(error)})
-    return finding.model_copy(update={"action": RESUMED})
-
-
-def _count(counts: Counter[FindingKind]) -> None:
-    for kind, count in counts.items():
-        meter = activity.metric_meter().with_additional_attributes({"kind": kind})
-        meter.create_counter("crawler_audit_findings", "what audits found, each time they found it").add(count)
-
-
-async def failing_workflows(supervisors: Supervisors, runs: Iterable[AuditedRun]) -> list[Finding]:
-    """Return a finding for every workflow with a workflow task failing again and again.
-
-    Every workflow is described, because Temporal's lists do not show a workflow task's attempts.
-    """
-    findings = await gather_limited(partial(_finding, supervisors), runs)
-    return [finding for finding in findings if finding is not None]
-
-
-async def _finding(supervisors: Supervisors, run: AuditedRun) -> Finding | None:
-    try:
-        workflow = await supervisors.describe(run.workflow_id)
-        if not is_failing(workflow):
-            return None
-        failure = await supervisors.task_failure(run.workflow_id)
-        return failing_workflow(run, workflow, failure) if failure else None  # None: it went on since the description
-    except PermanentError:  # concerns a single run, and `unsupervised` reports it
-        return None
+REQUESTS_AT_ONCE = 16  # requests to Temporal, so that an audit does not slow Temporal down for the runs
+# A temporary error about a single workflow fails the first two tries of a page, because Temporal may be down. In the
+# third try the error becomes a problem of the single run, because Temporal answers the page's other requests.
+PAGE_TRIES = 3
+FINDINGS_RETURNED = 100  # per page, since payloads are limited; the database has all findings
+RESUMED = "its workflow was started again"  # action of a finding
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Act = Callable[[Finding], Awaitable[Finding]]  # repairs, and returns the finding with the action or the problem
 
 
 @dataclass(frozen=True)
 class AuditActivities:
     findings: Findings
-    kept_for: timedelta  # age at which audits and closed findings are deleted
+    kept_for: timedelta  # older audits and closed findings are deleted
     remove_unknown_jobs: bool = False
 
     @activity.defn(no_thread_cancel_exception=True)
     def begin_audit(self, step: AuditRequest) -> AuditRef:
-        """Begin the audit. Its uid is the execution's run id, so the activity's next try begins no second audit."""
+        """Begin the audit. Its uid is Temporal's id of the execution, so another try begins no second audit."""
         audit = AuditRef(
             audit_uid=activity.info().workflow_run_id or "",
             began_at=datetime.now(UTC),
@@ -174,10 +55,148 @@ class AuditActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def finish_audit(self, report: AuditReport) -> Counted:
-        """Close the open findings that this audit did not see again, for the parts examined to their end."""
+        """Write the audit's end, and close the open findings that the audit did not see again.
+
+        Only complete parts close findings: an incomplete part did not examine all subjects.
+        """
         if not report.audit.repair:
             return Counted(count=0)
         kinds = [kind for part, result in report.parts.items() if result.problem is None for kind in part.kinds]
         closed = self.findings.close(report.audit, kinds) if kinds else 0
         self.findings.finish(report, self.kept_for)
         return Counted(count=closed)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Records the findings of a page, acts on the findings, and counts the findings."""
+
+    audit: AuditRef
+    findings: Findings
+
+    async def settle(self, findings: Sequence[Finding], act: Act, *, examined: int, unknown: int = 0) -> AuditPage:
+        """Record the findings and call `act` for every finding, unless the audit is without repair. Return the page.
+
+        `examined`: number of examined subjects. `unknown`: number of runs without a complete look.
+        """
+        counts = Counter(finding.kind for finding in findings)
+        if self.audit.repair and findings:
+            await asyncio.to_thread(self.findings.report, self.audit, findings)
+            findings = [finding async for finding in self._act_on(findings, act)]
+            _add_to_metrics(counts)
+        return AuditPage(
+            examined=examined,
+            found=dict(counts),
+            acted=sum(finding.action is not None for finding in findings),
+            unknown=unknown,
+            findings=[finding.model_copy(update={"evidence": None}) for finding in findings[:FINDINGS_RETURNED]],
+        )
+
+    async def _act_on(self, findings: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
+        """Act on a few findings at a time and record their actions, so that few actions are lost if the worker dies."""
+        for start in range(0, len(findings), REQUESTS_AT_ONCE):
+            results = await gather_limited(act, findings[start : start + REQUESTS_AT_ONCE])
+            changed = [finding for finding in results if finding.action or finding.problem]
+            if changed:
+                await asyncio.to_thread(self.findings.report, self.audit, changed)
+            for finding in results:
+                yield finding
+
+    async def keep_open(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
+        """Keep earlier audits' findings about these subjects open, because the page could not judge the subjects."""
+        if self.audit.repair and subjects:
+            await asyncio.to_thread(self.findings.keep_open, self.audit, subjects)
+
+
+def _add_to_metrics(counts: Counter[FindingKind]) -> None:
+    for kind, count in counts.items():
+        meter = activity.metric_meter().with_additional_attributes({"kind": kind})
+        meter.create_counter("crawler_audit_findings", "what audits found, each time they found it").add(count)
+
+
+async def gather_limited(request: Callable[[Item], Awaitable[Answer]], items: Iterable[Item]) -> list[Answer]:
+    """Call `request` for every item, a few at a time, and return the answers in the items' order.
+
+    The first error cancels the other requests and is raised.
+    """
+    slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def request_in_slot(item: Item) -> Answer:
+        async with slots:
+            return await request(item)
+
+    tasks = [asyncio.create_task(request_in_slot(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def describe_unlisted(
+    supervisors: Supervisors, runs: Sequence[AuditedRun], overdue: Collection[int] = ()
+) -> dict[int, WorkflowInfo]:
+    """Describe, by RunID, the workflows that Temporal does not list as open, and the workflows of overdue runs.
+
+    `overdue`: RunIDs with an overdue look. Temporal's list lags behind, and may show a closed workflow as open.
+    """
+    listed = await supervisors.open_among([run.workflow_id for run in runs])
+    doubtful = [run for run in runs if run.workflow_id not in listed or run.run_id in overdue]
+    workflows = await gather_limited(partial(_describe, supervisors), doubtful)
+    return {run.run_id: workflow for run, workflow in zip(doubtful, workflows, strict=True)}
+
+
+async def _describe(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
+    try:
+        return await supervisors.describe(run.workflow_id)
+    except LifecycleError as error:
+        return WorkflowInfo(is_open=False, problem=message_or_raise(error))
+
+
+def message_or_raise(error: LifecycleError) -> str:
+    """Return the message if the error concerns a single run: the audit then goes on with the next run.
+
+    Raise a temporary error again in the page's first tries (see PAGE_TRIES), because Temporal may be down. The page is
+    then tried again.
+    """
+    if isinstance(error, PermanentError) or activity.info().attempt >= PAGE_TRIES:
+        return error.message
+    raise error
+
+
+async def resume_workflow(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> Finding:
+    """Start the run's workflow under the registered id, or join the workflow if it is open by now.
+
+    Return the finding with the action or the problem. A finding with an earlier problem permits no start.
+    """
+    if finding.problem:
+        return finding
+    try:
+        await supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
+    except LifecycleError as error:
+        return finding.model_copy(update={"problem": message_or_raise(error)})
+    return finding.model_copy(update={"action": RESUMED})
+
+
+async def failing_workflows(supervisors: Supervisors, runs: Iterable[AuditedRun]) -> list[Finding]:
+    """Return a finding for every workflow whose workflow task fails again and again.
+
+    Every workflow is described, because Temporal's lists do not show a workflow task's attempts.
+    """
+    findings = await gather_limited(partial(_finding_if_failing, supervisors), runs)
+    return [finding for finding in findings if finding is not None]
+
+
+async def _finding_if_failing(supervisors: Supervisors, run: AuditedRun) -> Finding | None:
+    """Return the finding; None if the run's workflow does not fail, or if Temporal refuses to describe the workflow.
+
+    The audit reports a run without a description of its workflow as unsupervised. A temporary error is raised.
+    """
+    try:
+        workflow = await supervisors.describe(run.workflow_id)
+        if not is_failing(workflow):
+            return None
+        failure = await supervisors.task_failure(run.workflow_id)
+    except PermanentError:
+        return None
+    return failing_workflow(run, workflow, failure) if failure else None  # no failure: the workflow has gone on since

@@ -13,28 +13,30 @@ from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterc
 from crawler_lifecycle import logs
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, LifecycleError, NotFound
 
-# errors about the run itself; all other trouble may pass, so Temporal tries again and no trouble ends a run
+# after these errors a further try is useless; all other errors may pass, so Temporal tries the activity again
 FINAL = (BadInput, Conflict, Fenced, NotFound)
-BEATS_IN_A_TIMEOUT = 4
-BEATS_BY_ITSELF = ("export_supporting_files",)  # the activity's own heartbeats report its progress
+HEARTBEATS_IN_A_TIMEOUT = 4  # so that a few delayed heartbeats do not make a living worker seem dead
+WITH_OWN_HEARTBEATS = ("export_supporting_files",)  # activities with heartbeats of their own, for their progress
 
 
 class Boundary(Interceptor):
-    """Mark final errors for Temporal, and send heartbeats, whose absence reveals a dead worker within seconds."""
+    """Interceptor for a worker. It marks final errors, and its heartbeats reveal a dead worker within seconds."""
 
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (theirs)
-        return _Boundary(next)
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (the SDK)
+        return _ActivityBoundary(next)
 
 
-class _Boundary(ActivityInboundInterceptor):
+class _ActivityBoundary(ActivityInboundInterceptor):
     def init(self, outbound: ActivityOutboundInterceptor) -> None:
-        self._beat = outbound.heartbeat
+        self._send_heartbeat = outbound.heartbeat
         super().init(outbound)
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 (the SDK's name)
         info = activity.info()
         step = input.args[0] if input.args else None
-        run = getattr(step, "run", step)  # TakeOver has the RunID as a field of its own
+        run = getattr(
+            step, "run", step
+        )  # a step without a RunRef, such as TakeOver, may itself have the field `run_id`
         with logs.about(
             activity=info.activity_type,
             workflow_id=info.workflow_id,
@@ -42,27 +44,30 @@ class _Boundary(ActivityInboundInterceptor):
             run_id=getattr(run, "run_id", None),
         ):
             try:
-                async with self._beating(info):
+                async with self._heartbeats(info):
                     return await super().execute_activity(input)
             except LifecycleError as error:
-                # without the cause: a database driver's chain of errors exceeds Temporal's limit and hides the message
+                # `from None`: a database driver's chain of errors would exceed Temporal's limit and hide the message
                 raise ApplicationError(
                     error.message, type=type(error).__name__, non_retryable=isinstance(error, FINAL)
                 ) from None
 
     @asynccontextmanager
-    async def _beating(self, info: activity.Info) -> AsyncIterator[None]:
-        """Send heartbeats while the process lives. They do not show a hanging activity: its time-out ends the try."""
-        if info.heartbeat_timeout is None or info.activity_type in BEATS_BY_ITSELF:
+    async def _heartbeats(self, info: activity.Info) -> AsyncIterator[None]:
+        """Send heartbeats during the block, as long as the process lives.
+
+        The heartbeats of a hanging activity go on, and the activity's time-out ends the try.
+        """
+        if info.heartbeat_timeout is None or info.activity_type in WITH_OWN_HEARTBEATS:
             yield
             return
-        beats = asyncio.create_task(self._beats(info.heartbeat_timeout / BEATS_IN_A_TIMEOUT))
+        heartbeats = asyncio.create_task(self._repeat_heartbeat(info.heartbeat_timeout / HEARTBEATS_IN_A_TIMEOUT))
         try:
             yield
         finally:
-            beats.cancel()
+            heartbeats.cancel()
 
-    async def _beats(self, pause: timedelta) -> None:
+    async def _repeat_heartbeat(self, pause: timedelta) -> None:
         while True:
             await asyncio.sleep(pause.total_seconds())
-            self._beat()
+            self._send_heartbeat()

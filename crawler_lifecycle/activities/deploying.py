@@ -17,18 +17,22 @@ class ClaimDeployer:
     deployer: Deployer
 
     def deploy(self, claim: Claim) -> DeploymentOutcome:
+        """Request the job of the claimed task. Return the job, or the cause why there is no job."""
         try:
             deployment = self.deployer.deploy(self._with_namespace(claim.request))
         except TemporaryError as error:
             return self._record_failure(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
-        except Conflict as error:  # the key belongs to another request, whose job must not be taken
+        except Conflict as error:  # the key belongs to another request: its job must not be taken
             return self._record_failure(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=True)
         except (Refused, BadInput) as error:
             return self._resolve_refusal(claim, error)
         return self._record_job(claim, deployment)
 
     def _with_namespace(self, request: DeploymentRequest) -> DeploymentRequest:
-        """Add the installation's namespace to the request: a scheduler service has no database with the namespace."""
+        """Add the installation's namespace to the request, since a scheduler service has no database to read it from.
+
+        A cluster without namespaces, or without a namespace on record, leaves the request as it is.
+        """
         place = self.cluster.confirm() if isinstance(self.cluster, KnowsItsPlace) else None
         if place is None:
             return request
@@ -36,11 +40,8 @@ class ClaimDeployer:
         return request.model_copy(update={"namespace": known})
 
     def _resolve_refusal(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
-        """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal.
-
-        A job without the installation's labels has been deleted again by the scheduler service.
-        """
-        if error.cause == LABELS_REMOVED:
+        """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal."""
+        if error.cause == LABELS_REMOVED:  # the job had lost our labels, and the scheduler service has deleted the job
             return self._record_failure(claim, LABELS_REMOVED, error.message, refused=True)
         request = claim.request
         key = (claim.task, request.attempt)
@@ -49,15 +50,16 @@ class ClaimDeployer:
         if job and job.uid:
             deployment = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
             return self._record_job(claim, deployment)
-        refused = look.complete and job is None  # otherwise a job may exist: the claim expires, and a later try sees
-        return self._record_failure(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=refused)
+        has_no_job = look.complete and job is None  # otherwise the claim stays, and a try after its expiry looks again
+        return self._record_failure(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=has_no_job)
 
     def _record_job(self, claim: Claim, deployment: Deployment) -> DeploymentOutcome:
+        """Record the job with its task. End the job if the run has to stop, or if the task no longer wants the job."""
         try:
-            intent = self.claims.deployed(claim, deployment)
-        except NotFound:  # the run's row is gone: no look will ever see the job
+            intent = self.claims.deployed(claim, deployment)  # None: the task is over, or at another attempt
+        except NotFound:  # the run's row was deleted
             intent = None
-        if intent is not Intent.RUN:  # the stop may have listed the run's jobs before the new job existed
+        if intent is not Intent.RUN:  # a stop may have missed the new job, or no look would see the job
             key = (claim.task, claim.request.attempt)
             self.cluster.stop(claim.request.run_uid, [key], uids={key: deployment.job_uid})
         if intent is None:
@@ -66,5 +68,6 @@ class ClaimDeployer:
         return DeploymentOutcome(job_id=deployment.job_uid, intent=intent)
 
     def _record_failure(self, claim: Claim, cause: str, message: str, *, refused: bool) -> DeploymentOutcome:
+        """Record why there is no job. `refused`: there is certainly no job, and no later try can succeed."""
         self.claims.failed(claim, cause, message, refused=refused)
         return DeploymentOutcome(cause=cause, message=message, refused=refused)

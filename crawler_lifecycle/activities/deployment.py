@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
 from crawler_lifecycle.domain.saturation import is_saturated
 from crawler_lifecycle.ports import Claims, Cluster, Runs, Tasks
 
-FULL = "the cluster is full"
+CLUSTER_FULL = "the cluster is full"  # begins the message of a saturated run
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class DeploymentActivities:
     claims: Claims
     cluster: Cluster
     claim_deployer: ClaimDeployer
-    claim_for: timedelta
+    claim_for: timedelta  # time until the expiry of a claim
 
     @activity.defn(no_thread_cancel_exception=True)
     def run_scheduled_crawler(self, step: RunInput) -> DeploymentOutcome:
@@ -41,17 +41,20 @@ class DeploymentActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_main_job_status(self, step: RunInput) -> MainJobStatus:
-        """Return whether the main job runs or has run; for a waiting job, the cause and since when."""
-        began, run = time.monotonic(), self.runs.current(step.run)
-        status = self._main_job(step.run, self._main_row(step.run))
+        """Return whether the main job runs or has run; for a waiting job, also the cause and the start of the wait."""
+        began_at, run = time.monotonic(), self.runs.current(step.run)
+        status = self._observe_main_job(step.run, self._main_row(step.run))
         cause = status.cause if status.known else CLUSTER_UNKNOWN
         since, saturated = self._mark_waiting(run, step.run, cause, status.message)
         problem = None if status.known else status.message
         self.runs.mark_look(step.run, run.nudge_sent, status.known, problem, None)
-        facts = {"since": since, "saturated": saturated, "intent": run.intent, "seconds": time.monotonic() - began}
-        return status.model_copy(update=facts)
+        seconds = time.monotonic() - began_at
+        return status.model_copy(
+            update={"since": since, "saturated": saturated, "intent": run.intent, "seconds": seconds}
+        )
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
+        """Deploy the main job, and record why the run waits if there is no job."""
         claim = self.claims.claim_main(run, f"supervisor:{run.epoch}", self.claim_for)
         if claim is None:
             return self._outcome_without_claim(run)
@@ -62,16 +65,19 @@ class DeploymentActivities:
     def _mark_waiting(
         self, record: RunRecord, run: RunRef, cause: str | None, message: str | None
     ) -> tuple[datetime | None, str | None]:
-        """Record the cause, and return since when the run waits and the cause if the run is saturated."""
-        before = record.waiting_since if record.waiting_cause == cause else None
-        saturated = cause if is_saturated(cause, before, datetime.now(UTC)) else None
+        """Record the cause of the run's wait; None: the run does not wait.
+
+        Return the start of the wait, and the cause again if the run is saturated by this cause, else None.
+        """
+        since = record.waiting_since if record.waiting_cause == cause else None
+        saturated = cause if is_saturated(cause, since, datetime.now(UTC)) else None
         count_saturated(saturated, record.cluster)
         if saturated:
-            message = f"{FULL}: {message}" if message else FULL
+            message = f"{CLUSTER_FULL}: {message}" if message else CLUSTER_FULL
         return self.runs.mark_waiting(run, cause, message), saturated
 
     def _outcome_without_claim(self, run: RunRef) -> DeploymentOutcome:
-        """Return how far an earlier or concurrent deployment has come."""
+        """Return the result of the earlier or concurrent deployment; its claim prevented our claim."""
         row, intent = self._main_row(run), self.runs.current(run).intent
         if row.job_uid:
             return DeploymentOutcome(job_id=row.job_uid, intent=intent)
@@ -83,7 +89,7 @@ class DeploymentActivities:
     def _main_row(self, run: RunRef) -> TaskRow:
         return self.tasks.rows(run.run_id, [MAIN_TASK])[0]
 
-    def _main_job(self, run: RunRef, row: TaskRow) -> MainJobStatus:
+    def _observe_main_job(self, run: RunRef, row: TaskRow) -> MainJobStatus:
         if row.status.is_over:
             return MainJobStatus(started=True, started_at=row.started_at)
         key = (MAIN_TASK, row.attempt)

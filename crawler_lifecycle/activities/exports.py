@@ -1,4 +1,4 @@
-"""Activities for the export: announce the end by an event, and archive the run's files."""
+"""Activities for the export of an end: announce the end by an event, and archive the run's files."""
 
 import logging
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ from crawler_lifecycle.ports import Announcer, Archive, Archiver, Runs
 logger = logging.getLogger(__name__)
 
 ARCHIVE = "archive"  # key of the finished archive in the heartbeat's details
-NO_FILES = Archive(location=None, files=0, bytes=0)
+NO_FILES = Archive(location=None, files=0, bytes=0)  # result for a run without files
 
 
 @dataclass
-class ExportAttempt:
-    """A try to export. The recording uses the event and location that the try has reached, even if the try fails."""
+class ExportTry:
+    """A try to export, as far as the try has come. The record of the export gets both fields, even if the try fails."""
 
     event: ExportEvent
-    location: str | None
+    location: str | None  # place of the archive; None: no archive is written yet
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ExportActivities:
     def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
         """Announce the run's end by an event."""
         event = self._event(step, ExportKind.RUN_ENDED)
-        with self._recorded(step.run, event):
+        with self._on_record(step.run, event):
             self.announcer.announce(event)
         self.runs.settle_export(step.run, event.event_id, ExportState.DONE, event.supporting_files, None, event)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
@@ -50,33 +50,53 @@ class ExportActivities:
     def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
         """Archive the run's files and announce the archive."""
         planned = self._event(step, ExportKind.FILES_READY)
-        with self._recorded(step.run, planned) as attempt:
-            self._archive(step, attempt)
-            self.announcer.announce(attempt.event)
-        self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, attempt.location, None, attempt.event)
+        with self._on_record(step.run, planned) as export:
+            self._archive(step, export)
+            self.announcer.announce(export.event)
+        self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, export.location, None, export.event)
         return ExportedFiles(
             event_id=planned.event_id,
-            location=attempt.location,
-            files=attempt.event.files or 0,
-            bytes=attempt.event.bytes or 0,
+            location=export.location,
+            files=export.event.files or 0,
+            bytes=export.event.bytes or 0,
         )
 
-    def _archive(self, step: RunEnd, attempt: ExportAttempt) -> None:
-        """Write the archive, unless an earlier try has written the archive and only failed to announce it."""
+    @contextmanager
+    def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[ExportTry]:
+        """Record the export as pending before the block, and as failed with the reason if the block fails."""
+        export = ExportTry(event, self.runs.open_export(run, event).location)
+        try:
+            yield export
+        except LifecycleError as error:
+            self._settle_failed(run, export, error.message)
+            raise
+        except CancelledError:  # the activity's next try records the result
+            raise
+        except Exception as error:
+            logger.exception("export %s of run %s failed unexpectedly", event.event_id, run.run_id)
+            self._settle_failed(run, export, f"unexpected: {type(error).__name__}: {error}")
+            raise
+
+    def _settle_failed(self, run: RunRef, export: ExportTry, problem: str) -> None:
+        event = export.event
+        self.runs.settle_export(run, event.event_id, ExportState.FAILED, export.location, problem, event)
+
+    def _archive(self, step: RunEnd, export: ExportTry) -> None:
+        """Write the archive, unless an earlier try has written the archive and only failed to announce the archive."""
         archive = _archive_of_earlier_try()
         if archive is None:
-            archive = self.archiver.archive(attempt.event.run_uid, attempt.event.end, _heartbeat) or NO_FILES
+            archive = self.archiver.archive(export.event.run_uid, export.event.end, _heartbeat) or NO_FILES
             activity.heartbeat({"files": archive.files, "bytes": archive.bytes, ARCHIVE: asdict(archive)})
-        self._note_left_out(step, archive)
-        if archive.location is None and attempt.location is not None:  # the run's files were removed since
-            attempt.event = attempt.event.model_copy(update={"supporting_files": attempt.location})
+        self._note_missing_files(step, archive)
+        if archive.location is None and export.location is not None:  # files removed since: the first archive counts
+            export.event = export.event.model_copy(update={"supporting_files": export.location})
             return
-        attempt.location = archive.location
+        export.location = archive.location
         figures = {"files": archive.files, "bytes": archive.bytes, "size": archive.size, "sha256": archive.sha256}
-        attempt.event = attempt.event.model_copy(update=figures)
+        export.event = export.event.model_copy(update=figures)
 
-    def _note_left_out(self, step: RunEnd, archive: Archive) -> None:
-        """Note missing files in the run's timeline: the manifest with the full list is inside the archive."""
+    def _note_missing_files(self, step: RunEnd, archive: Archive) -> None:
+        """Note missing files in the run's timeline, because only the manifest inside the archive lists them."""
         if not archive.left_out:
             return
         unnamed = archive.left_out - len(archive.first_left_out)
@@ -85,43 +105,23 @@ class ExportActivities:
         logger.warning("run %s: %s", step.run.run_id, message)
         self.runs.note(step.run, f"left_out:{step.end}", "left_out", message)
 
-    @contextmanager
-    def _recorded(self, run: RunRef, event: ExportEvent) -> Iterator[ExportAttempt]:
-        """Record the export before the try, and the reason if the try fails."""
-        attempt = ExportAttempt(event, self.runs.open_export(run, event).location)
-        try:
-            yield attempt
-        except LifecycleError as error:
-            self._settle_failed(run, attempt, error.message)
-            raise
-        except CancelledError:  # the next try records the result
-            raise
-        except Exception as error:
-            logger.exception("export %s of run %s failed unexpectedly", event.event_id, run.run_id)
-            self._settle_failed(run, attempt, f"unexpected: {type(error).__name__}: {error}")
-            raise
-
-    def _settle_failed(self, run: RunRef, attempt: ExportAttempt, problem: str) -> None:
-        event = attempt.event
-        self.runs.settle_export(run, event.event_id, ExportState.FAILED, attempt.location, problem, event)
-
     def _event(self, step: RunEnd, kind: ExportKind) -> ExportEvent:
-        """Return the event recorded for this end, or a new event.
+        """Return the recorded event of this kind for the end, else a copy of the end's other event, else a new event.
 
-        After a reopening the run's row describes a later end, so the other event of the same end gives the facts.
+        Only a new event is made from the run's row, because the row of a reopened run describes a later end.
         """
         run = self.runs.current(step.run)
-        identity = event_id(run.run_uid, kind, step.end)
+        new_id = event_id(run.run_uid, kind, step.end)
         destination = self.archiver.destination(run.run_uid, step.end)
-        update = {"event_id": identity, "kind": kind, "supporting_files": destination}
-        if recorded := self.runs.export_event(identity):
-            return recorded.model_copy(update=update)
+        own_fields = {"event_id": new_id, "kind": kind, "supporting_files": destination}
+        if recorded := self.runs.export_event(new_id):
+            return recorded.model_copy(update=own_fields)
         for other_kind in ExportKind:
-            if recorded := self.runs.export_event(event_id(run.run_uid, other_kind, step.end)):
-                no_counts = dict.fromkeys(("files", "bytes", "size", "sha256"))
-                return recorded.model_copy(update=update | no_counts)
+            if other_event := self.runs.export_event(event_id(run.run_uid, other_kind, step.end)):
+                no_figures = dict.fromkeys(("files", "bytes", "size", "sha256"))
+                return other_event.model_copy(update=own_fields | no_figures)
         return ExportEvent(
-            event_id=identity,
+            event_id=new_id,
             end=step.end,
             kind=kind,
             run_id=run.run_id,
@@ -139,6 +139,7 @@ class ExportActivities:
 
 
 def _archive_of_earlier_try() -> Archive | None:
+    """Return the archive from the last heartbeat of an earlier try; None: no try has finished an archive."""
     for details in activity.info().heartbeat_details:
         if isinstance(details, dict) and ARCHIVE in details:
             return Archive(**details[ARCHIVE] | {"first_left_out": tuple(details[ARCHIVE]["first_left_out"])})

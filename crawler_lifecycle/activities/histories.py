@@ -18,7 +18,7 @@ from crawler_lifecycle.domain.reasons import DEADLINE_EXCEEDED, MAX_DURATION
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.ports import Deployer, NewRun, Runs, Tasks
 
-WORKFLOW_PROPERTY = "workflow_id"
+WORKFLOW_PROPERTY = "workflow_id"  # name of the property in the database
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,14 @@ class HistoryActivities:
     tasks: Tasks
     deployer: Deployer
     limits: RunLimits
-    search_attributes: bool = False
+    search_attributes: bool = False  # whether the Temporal server knows our search attributes
 
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
-        """Insert the run's row, unless an earlier try or execution in the same chain has inserted the row."""
+        """Insert the run's row, unless an earlier try or an earlier execution of the workflow has inserted the row.
+
+        Raise BadInput if the run of the earlier execution is over.
+        """
         run = self.runs.find(step.workflow_id, step.first_execution_run_id) or self._create_run(step)
         if run.status.is_over:
             reopen = f"`crawlctl resume {run.run_id} --reopen`"
@@ -50,7 +53,7 @@ class HistoryActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_workflow_id(self, step: RegisterWorkflow) -> Counted:
-        """Register the workflow id for a stop or a resume."""
+        """Register the id of the run's workflow, for stops and resumes."""
         self.runs.set_property(step.run, WORKFLOW_PROPERTY, step.workflow_id)
         return Counted(count=1)
 
@@ -62,11 +65,11 @@ class HistoryActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_status(self, step: CloseRun) -> RunOutcome:
-        """Give the run its final status and reason. A recorded end is never replaced."""
+        """Give the run its final status and reason, unless an end is on record already. Return the end on record."""
         run = self.runs.current(step.run)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
-        gave_up = step.reason or run.reason  # why the run ended by itself, such as a limit; or None
-        out_of_time = gave_up == MAX_DURATION and self._a_deadline_passed(run)
+        gave_up = step.reason or run.reason  # a limit or a refused deployment; None: the tasks or a stop decide
+        out_of_time = gave_up == MAX_DURATION and self._has_task_ended_by_deadline(run)
         allowed = run.request.allowed_failures
         status, reason = outcome(run.tasks, run.intent, allowed, main, gave_up, out_of_time=out_of_time)
         closed = self.runs.close(step.run, status, reason)
@@ -78,8 +81,8 @@ class HistoryActivities:
             tasks=closed.tasks,
         )
 
-    def _a_deadline_passed(self, run: RunRecord) -> bool:
-        """Return whether a job's deadline, which equals `max_duration`, ended a task without a supervisor's help."""
+    def _has_task_ended_by_deadline(self, run: RunRecord) -> bool:
+        """Return whether the cluster ended a task's job at the job's own deadline, which equals `max_duration`."""
         failed = self.tasks.by_status(run.run_id).get(TaskStatus.FAILED, [])
         return any(row.reason == DEADLINE_EXCEEDED for row in self.tasks.rows(run.run_id, failed))
 

@@ -1,4 +1,7 @@
-"""End the jobs that outlived their run: ask, then kill, and remove a job when its evidence is on record."""
+"""Steps of the audit's part `jobs`: end the jobs found after the end of their run.
+
+A job is asked to end, then killed by a later audit, and removed when its evidence is on record.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,60 +16,70 @@ from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Records, Tasks, Uids
 
-LONGEST_COLLECTING = 200.0  # seconds of a page for evidence before removals; the next audit collects the rest
-JOBS_WITH_EVIDENCE = 20  # per run: a single finding holds their log lines
-ASKED = "asked to end"
+# seconds for collecting evidence before removals, for a page of the audit; the further jobs stay for the next audit
+LONGEST_COLLECTING = 200.0
+JOBS_WITH_EVIDENCE = 20  # per run, because a single finding holds the log lines of all these jobs
+ASKED_TO_END = "asked to end"  # these words in a finding's action show the next audit that the jobs were asked
 NOT_ALLOWED = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
-Needed = Mapping[JobKey, Step]  # the next step by job; a job without a step is left out
+NextSteps = Mapping[JobKey, Step]  # the next step by job; a job that needs no step has no key
 
 
 @dataclass
 class Leftovers:
-    """Unsupervised jobs in a page of an audit. The time limit for evidence starts with the object."""
+    """Ends jobs after the end of their run, for a page of an audit. The time for evidence counts from the creation."""
 
     records: Records
     tasks: Tasks
     cluster: Cluster
-    remove_unknown: bool
-    _collects_until: float = field(default_factory=lambda: monotonic() + LONGEST_COLLECTING, init=False)
+    remove_unknown: bool  # whether the audit may end and remove jobs of runs missing in the database
+    _collect_until: float = field(default_factory=lambda: monotonic() + LONGEST_COLLECTING, init=False)
 
-    def end(self, finding: Finding, needed: Needed, uids: Uids) -> Finding:
+    def end(self, finding: Finding, next_steps: NextSteps, uids: Uids) -> Finding:
+        """Take the next step with every job. Return the finding with actions, evidence and problems."""
         if finding.kind is FindingKind.UNKNOWN_JOB and not self.remove_unknown:
             return finding.model_copy(update={"problem": NOT_ALLOWED})
-        return self._act(finding.model_copy(update={"evidence": self._evidence(finding, needed)}), needed, uids)
+        evidence = self._evidence_of_living_jobs(finding, next_steps)
+        return self._take_next_steps(finding.model_copy(update={"evidence": evidence}), next_steps, uids)
 
-    def _evidence(self, finding: Finding, needed: Needed) -> str | None:
-        """Return the last log lines before the audit ends the jobs: no later step collects these lines."""
-        keys = [key for key, step in sorted(needed.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
+    def _evidence_of_living_jobs(self, finding: Finding, next_steps: NextSteps) -> str | None:
+        """Return the last log lines of the jobs that the audit is about to end; None without such jobs or lines.
+
+        Only the finding keeps these lines: the run is over, and its task rows no longer change.
+        """
+        keys = [key for key, step in sorted(next_steps.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
         try:
             evidence = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
-        except LifecycleError as error:  # living jobs must end all the same
+        except LifecycleError as error:  # the jobs must end although there is no evidence
             return f"no evidence: {error.message}"
         lines = [f"task {item.task}: {item.message or ''}\n{item.log_tail}".strip() for item in evidence]
         return "\n".join(lines) or None
 
-    def _act(self, finding: Finding, needed: Needed, uids: Uids) -> Finding:
+    def _take_next_steps(self, finding: Finding, next_steps: NextSteps, uids: Uids) -> Finding:
         """Take the next step with every job. A step that fails does not prevent the next step."""
-        run_uid, done, problems = finding.run_uid or "", list[str](), list[str]()
-        for step, action in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
-            keys = sorted(key for key, next_step in needed.items() if next_step is step)
+        run_uid, actions, problems = finding.run_uid or "", list[str](), list[str]()
+        for step, act in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
+            keys = sorted(key for key, next_step in next_steps.items() if next_step is step)
             if not keys:
                 continue
             try:
-                done.append(action(run_uid, keys, uids))
+                actions.append(act(run_uid, keys, uids))
             except LifecycleError as error:
                 problems.append(error.message)
-        return finding.model_copy(update={"action": "; ".join(done) or None, "problem": "; ".join(problems) or None})
+        return finding.model_copy(update={"action": "; ".join(actions) or None, "problem": "; ".join(problems) or None})
 
     def _stop(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
         self.cluster.stop(run_uid, keys, uids=uids)
-        return f"{counted(len(keys), 'job')} {ASKED}"
+        return f"{counted(len(keys), 'job')} {ASKED_TO_END}"
 
     def _kill(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
         self.cluster.kill(run_uid, keys, uids=uids)
         return f"{counted(len(keys), 'job')} made to end"
 
     def _remove(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
+        """Remove the jobs with evidence on record; the other jobs stay for the next audit. Return the action.
+
+        Raise TemporaryError if no job has evidence.
+        """
         unexplained, problem = self._collect_missing_evidence(run_uid, keys)
         explained = sorted(set(keys).difference(unexplained))
         if not explained:
@@ -80,17 +93,17 @@ class Leftovers:
         return action
 
     def _collect_missing_evidence(self, run_uid: str, keys: Sequence[JobKey]) -> tuple[Sequence[JobKey], str]:
-        """Return the jobs without evidence for now, and the reason.
+        """Collect the jobs' missing evidence. Return the jobs still without evidence and the reason, if there are any.
 
-        Evidence is missing where a supervisor ended before a busy cluster delivered any.
+        Evidence is missing where the run's workflow ended before a busy cluster delivered the evidence.
         """
         row = self.records.audited_by_uid([run_uid]).get(run_uid)
-        if row is None:  # an unknown run has no rows to hold evidence; the removal still keeps its logs
+        if row is None:  # an unknown run has no rows for evidence; the removal of its jobs still keeps their logs
             return [], ""
         missing = sorted(set(self.tasks.unexplained(row.run_id)).intersection(keys))
         while missing:
-            if monotonic() > self._collects_until:
-                return missing, "others took too long"
+            if monotonic() > self._collect_until:
+                return missing, "the evidence of other jobs took too long"
             try:
                 evidence = self.cluster.evidence(run_uid, missing[:EVIDENCE_IN_A_PAGE])
             except TemporaryError as error:

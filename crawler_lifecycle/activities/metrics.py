@@ -6,16 +6,16 @@ from temporalio import activity
 
 
 def count_saturated(saturated: str | None, cluster: str) -> None:
-    """Count a look at a run that is saturated for this cause; None: the run is not saturated."""
+    """Count a look at a run that is saturated by this cause. None: the run is not saturated, so do not count."""
     if saturated is not None:
         meter = activity.metric_meter().with_additional_attributes({"cause": saturated, "cluster": cluster})
         meter.create_counter("crawler_saturated_looks", "looks at runs that have been waiting for room").add(1)
 
 
 def measure_clocks(ahead: timedelta | None, cluster: str) -> None:
-    """Measure the distance between this machine's clock and the cluster's clock.
+    """Measure the distance between this machine's clock and the cluster's clock; None: both share a clock.
 
-    Temporal's gauges refuse negative values, so the gauge does not say which clock is ahead; `crawlctl doctor` does.
+    Temporal's gauges refuse negative values, so only `crawlctl doctor` says which clock is ahead.
     """
     if ahead is not None:
         meter = activity.metric_meter().with_additional_attributes({"cluster": cluster})

@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Pusher, Runs
 
-CLOSING = (NoticeKind.STOPPED, NoticeKind.FINISHED)
+CLOSING = (NoticeKind.STOPPED, NoticeKind.FINISHED)  # kinds of closing notices
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class NoticeActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_started(self, step: Notify) -> Counted:
-        """Tell people about the run's start: a waiting dialog may close."""
+        """Tell people about the run's start, so that a dialog may stop waiting."""
         return self._send(NoticeKind.STARTED, step)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -44,13 +44,13 @@ class NoticeActivities:
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
         """Store the notice, send the notice, and note a failure in the timeline once for every kind and end.
 
-        The notice is stored first: live streams of the API show the notice although a receiver is away, and all tries
-        send the same text. A try that fails is repeated, but not after a permanent error, and not for progress, because
-        the next notice is more recent.
+        The notice is stored first, so that live streams of the API show the notice although a receiver is away, and all
+        tries send the same text. A temporary error is raised, and Temporal tries again. After a permanent error the
+        activity returns a count of 0 instead, and so it does for progress, because the next notice is more recent.
         """
         run = self.runs.current(step.run)
         notice = Notice(
-            notice_id=event_id(run.run_uid, kind, _repetition(kind, step)),
+            notice_id=event_id(run.run_uid, kind, _number_in_kind(kind, step)),
             kind=kind,
             run_id=run.run_id,
             run_uid=run.run_uid,
@@ -66,11 +66,11 @@ class NoticeActivities:
         try:
             self.pusher.send(notice)
         except LifecycleError as error:
-            self._log(kind, step, "undelivered", f"notice {kind}: {error.message}")
+            self._note(kind, step, "undelivered", f"notice {kind}: {error.message}")
             if kind is NoticeKind.PROGRESS or isinstance(error, PermanentError):
                 return Counted(count=0)
             raise
-        self._log_if_late(kind, step)
+        self._note_delivery_after_failure(kind, step)
         return Counted(count=1)
 
     def _about_the_end(self, run: RunRecord, kind: NoticeKind) -> dict[str, Any]:
@@ -80,22 +80,25 @@ class NoticeActivities:
         explanation = self.runs.explanation(run)
         return {"explanation": explanation, "outcome": run.outcome, "stats": run.stats, "result": run.result}
 
-    def _log_if_late(self, kind: NoticeKind, step: Notify) -> None:
-        """Note the delivery if the timeline shows a failure, perhaps from an earlier execution."""
+    def _note_delivery_after_failure(self, kind: NoticeKind, step: Notify) -> None:
+        """Note the delivery if an earlier try has failed, in this activity or in an earlier execution's activity."""
         tries = activity.info().attempt
         if tries > 1:
-            self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
-        elif kind is not NoticeKind.PROGRESS and self.runs.has_note(step.run, _key("undelivered", kind, step)):
-            self._log(kind, step, "delivered", f"notice {kind}, sent again")
+            self._note(kind, step, "delivered", f"notice {kind}, at try {tries}")
+        elif kind is not NoticeKind.PROGRESS and self.runs.has_note(step.run, _note_key("undelivered", kind, step)):
+            self._note(kind, step, "delivered", f"notice {kind}, sent again")
 
-    def _log(self, kind: NoticeKind, step: Notify, event: str, message: str) -> None:
-        self.runs.note(step.run, _key(event, kind, step), event, message)
+    def _note(self, kind: NoticeKind, step: Notify, event: str, message: str) -> None:
+        self.runs.note(step.run, _note_key(event, kind, step), event, message)
 
 
-def _key(event: str, kind: NoticeKind, step: Notify) -> str:
+def _note_key(event: str, kind: NoticeKind, step: Notify) -> str:
     return f"{event}:{kind}:{step.end}"
 
 
-def _repetition(kind: NoticeKind, step: Notify) -> str:
-    """Return what separates notices of a kind, the same for every try: the look in an epoch, or the end's number."""
+def _number_in_kind(kind: NoticeKind, step: Notify) -> str:
+    """Return the notice's number among the run's notices of this kind, the same for every try.
+
+    A progress notice has the epoch and the number of the look; the other kinds have the number of the end.
+    """
     return f"{step.run.epoch}.{step.number}" if kind is NoticeKind.PROGRESS else str(step.end)

@@ -21,15 +21,15 @@ from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
-# these counts fit a payload, which ends at 2 MB: a change mostly takes 350 bytes, evidence about 5 kB
+# Temporal refuses a payload of more than 2 MB. A change mostly takes 350 bytes, evidence of a task about 5 kB.
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
-T = TypeVar("T", looks.TaskChange, looks.TaskEvidence)
-FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
-STOPPING_WITH_EVIDENCE = 100  # a stop with thousands of jobs must not wait for the logs of them all
-JOBS_REMOVED_IN_A_PAGE = 100  # a job's log may have to be stored before the removal
-TRIES_OF_A_PAGE = 3
+STOPPING_WITH_EVIDENCE = 100  # stopping tasks of a look: a stop of thousands of jobs must not wait for all their logs
+JOBS_REMOVED_IN_A_PAGE = 100  # few, because the removal of a job may first have to store the job's log
+TRIES_OF_A_PAGE = 3  # then the page's jobs stay: a single job may be the cause, and must not hold up the next pages
+NO_ROOM = "the cluster is full: tasks wait for room, and no task of the run has started for minutes"
+Item = TypeVar("Item", looks.TaskChange, looks.TaskEvidence)
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: RunInput) -> looks.ActiveTasks:
-        """Return the tasks that the database has as alive or LOST: a look may still find the end of a LOST task."""
+        """Return the alive tasks, and the LOST tasks, because a look may still find out how a LOST task ended."""
         run = self.runs.current(step.run)
         by_status = self.tasks.by_status(run.run_id)
         watched = {
@@ -52,21 +52,21 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: looks.LookAt) -> looks.Differences:
-        """Take one look at all tasks and return only the differences."""
-        clock, run = time.monotonic(), self.runs.current(step.run)
+        """Look at all jobs of the run and return only the differences between rows and cluster."""
+        began_at, run = time.monotonic(), self.runs.current(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
-        # rows and time come before the look: a job made and recorded during the look, or under a claim expiring
-        # during the look, must not count as absent because the look is too old to show it
-        began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
+        # Read time and rows before the look. A job may be recorded, or its claim may expire, while the look is under
+        # way: compared with later rows or at a later time, the job would count as absent.
+        now, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
         watched = [(row.task, row.attempt) for row in rows if _may_have_a_job(row)]
         look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
         measure_clocks(look.clock_ahead, run.cluster)
-        changes, disbelief = verdicts(rows, look, run.intent, began, step.stopped_at)
-        page = list(_fit_payload(changes[:CHANGES_IN_A_LOOK]))
+        changes, doubt = verdicts(rows, look, run.intent, now, step.stopped_at)
+        page = list(_limited_to_payload(changes[:CHANGES_IN_A_LOOK]))
         ended = {change.task for change in changes if change.status.is_over}
         open_rows = [row for row in rows if row.task not in ended]
         unwanted = (*lingering(look, open_rows, run.intent), *overdue(look, rows))
-        saturated = saturation(rows, look, began)
+        saturated = saturation(rows, look, now)
         count_saturated(saturated, run.cluster)
         return looks.Differences(
             known=look.complete,
@@ -78,19 +78,19 @@ class ReconciliationActivities:
             leaving=leaving(look),
             saturated=saturated,
             suspended=is_held(open_rows, look),
-            problem=look.problem or disbelief,
-            seconds=time.monotonic() - clock,
+            problem=look.problem or doubt,
+            seconds=time.monotonic() - began_at,
         )
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_bulk_task_history_data(self, step: looks.EvidenceRequest) -> looks.EvidencePage:
-        """Return a page of the evidence that explains ended tasks, and the tasks for further pages."""
+        """Return a page of evidence about ended and stopping tasks, and the tasks for further pages."""
         numbers = from_ranges(step.tasks)
         rows = self.tasks.rows(step.run.run_id, numbers[:EVIDENCE_IN_A_PAGE])
         collected = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
         uids = {row.task: row.job_uid for row in rows}
-        usable = [item for item in collected if _belongs_to(item, uids.get(item.task))]
-        items = list(_fit_payload(usable))
+        usable = [item for item in collected if _may_be_about(item, uids.get(item.task))]
+        items = list(_limited_to_payload(usable))
         rest = {item.task for item in usable[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
         return looks.EvidencePage(items=items, rest=to_ranges(rest))
 
@@ -108,38 +108,27 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:
-        """Remove jobs with end and evidence on record, a page at a time.
+        """Remove a page of the jobs with end and evidence on record.
 
-        A task that ended by itself and has no node on record has no evidence: the audit removes the task's job, after
-        collecting the evidence.
+        A job without evidence on record stays: the audit collects the evidence, and then removes the job.
         """
         run = self.runs.current(step.run)
         numbers = from_ranges(step.tasks) if step.tasks else self._tasks_over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
         unexplained = set(self.tasks.unexplained(run.run_id))
         keys = [(row.task, _last_attempt_over(row)) for row in rows]
-        kept = self._remove_page(run.run_uid, [key for key in keys if key not in unexplained], uids_of(rows))
-        return Removal(left=kept, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
+        staying_jobs = self._remove_page(run.run_uid, [key for key in keys if key not in unexplained], uids_of(rows))
+        return Removal(left=staying_jobs, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
 
-    @activity.defn(no_thread_cancel_exception=True)
-    def count_alive_tasks(self, step: looks.CloseLook) -> looks.AliveTasks:
-        """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
-        self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
-        run = self.runs.current(step.run)
-        if run.waiting_cause != step.saturated:
-            self.runs.mark_waiting(step.run, step.saturated, step.saturated and FULL_FOR_THE_RUN)
-        counts = run.tasks
-        return looks.AliveTasks(
-            queued=counts.get(TaskStatus.QUEUED, 0),
-            pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
-            active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
-        )
+    def _tasks_over(self, run_id: int) -> list[int]:
+        by_status = self.tasks.by_status(run_id)
+        return sorted(number for status, numbers in by_status.items() if status.is_over for number in numbers)
 
     def _remove_page(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> int:
         """Remove the jobs and return how many stay for now.
 
-        After several failures the whole page stays, so that the pages behind are tried too. A silent cluster fails the
-        activity all the same.
+        After several tries the whole page stays (see TRIES_OF_A_PAGE), unless the cluster does not answer at all: then
+        the check raises an error.
         """
         if activity.info().attempt <= TRIES_OF_A_PAGE:
             return self.cluster.remove(run_uid, keys, uids=uids)
@@ -147,9 +136,44 @@ class ReconciliationActivities:
         logger.warning("run %s: %s jobs could not be removed and stay in the cluster for now", run_uid, len(keys))
         return len(keys)
 
-    def _tasks_over(self, run_id: int) -> list[int]:
-        by_status = self.tasks.by_status(run_id)
-        return sorted(number for status, numbers in by_status.items() if status.is_over for number in numbers)
+    @activity.defn(no_thread_cancel_exception=True)
+    def count_alive_tasks(self, step: looks.CloseLook) -> looks.AliveTasks:
+        """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
+        self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
+        run = self.runs.current(step.run)
+        if run.waiting_cause != step.saturated:
+            self.runs.mark_waiting(step.run, step.saturated, step.saturated and NO_ROOM)
+        counts = run.tasks
+        return looks.AliveTasks(
+            queued=counts.get(TaskStatus.QUEUED, 0),
+            pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
+            active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
+        )
+
+
+def _may_have_a_job(row: TaskRow) -> bool:
+    return row.job_uid is not None or row.status is TaskStatus.DEPLOYING
+
+
+def _tasks_to_explain(changes: Sequence[looks.TaskChange]) -> list[int]:
+    """Return the tasks to collect evidence for: ended tasks, and some stopping tasks, whose logs soon disappear."""
+    ended = [change.task for change in changes if change.status.is_over]
+    stopping = [change.task for change in changes if change.status is TaskStatus.STOPPING]
+    return ended + stopping[:STOPPING_WITH_EVIDENCE]
+
+
+def _tasks_with_removable_jobs(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
+    """Yield the tasks with a removable job of an attempt with its end on record.
+
+    `rows` are the open tasks and the LOST tasks, so a job without such a row belongs to an attempt already over.
+    """
+    watched = {(row.task, row.attempt) for row in rows}
+    return (task for task, attempt in removable(look) if (task, attempt) not in watched)
+
+
+def _may_be_about(evidence: looks.TaskEvidence, job_uid: str | None) -> bool:
+    """Return whether the evidence may come from the job with this uid, and not from another job with the same name."""
+    return None in (job_uid, evidence.job_uid) or evidence.job_uid == job_uid
 
 
 def _last_attempt_over(row: TaskRow) -> int:
@@ -157,30 +181,8 @@ def _last_attempt_over(row: TaskRow) -> int:
     return row.attempt if row.status.is_over else row.attempt - 1
 
 
-def _may_have_a_job(row: TaskRow) -> bool:
-    return row.job_uid is not None or row.status is TaskStatus.DEPLOYING
-
-
-def _tasks_with_removable_jobs(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
-    """Yield tasks with a removable job whose end is on record: the look's rows are open tasks and LOST tasks."""
-    watched = {(row.task, row.attempt) for row in rows}
-    return (task for task, attempt in removable(look) if (task, attempt) not in watched)
-
-
-def _tasks_to_explain(changes: Sequence[looks.TaskChange]) -> list[int]:
-    """Return ended tasks and some stopping tasks: the deletion of a stopping job also deletes the job's log."""
-    ended = [change.task for change in changes if change.status.is_over]
-    stopping = [change.task for change in changes if change.status is TaskStatus.STOPPING]
-    return ended + stopping[:STOPPING_WITH_EVIDENCE]
-
-
-def _belongs_to(evidence: looks.TaskEvidence, job_uid: str | None) -> bool:
-    """Return whether the evidence may be from this job: another job with the same name explains nothing here."""
-    return None in (job_uid, evidence.job_uid) or evidence.job_uid == job_uid
-
-
-def _fit_payload(items: Iterable[T]) -> Iterator[T]:
-    """Yield as many items as a payload holds, at least one: JSON makes control characters six times as long."""
+def _limited_to_payload(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items up to BYTES_IN_A_PAGE, at least one. Sizes vary: JSON takes six bytes for a control character."""
     size = 0
     for number, item in enumerate(items):
         size += len(item.model_dump_json())

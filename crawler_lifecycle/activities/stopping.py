@@ -1,4 +1,4 @@
-"""Activities for a stop: cancel queued tasks, ask jobs to end, kill jobs."""
+"""Activities for a stop: record the stop, cancel queued tasks, ask jobs to end, kill jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,11 +19,11 @@ from crawler_lifecycle.domain.verdict import with_facts
 from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
-JOBS_IN_A_PAGE = 500
-NODES_NAMED = 10  # silent nodes in a note of the timeline, at most
-NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
-TO_STOP = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)
-TRIES_OF_A_PAGE = 3
+JOBS_IN_A_PAGE = 500  # jobs per activity; the next activity has the further jobs
+TRIES_OF_A_PAGE = 3  # then the page waits for the stop's next round: a single job must not hold up the next pages
+NODES_NAMED = 10  # nodes named in a line of the timeline, at most
+NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)  # evidence of these jobs is needed
+IN_CLUSTER = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)  # tasks with a job, or perhaps with a job
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class StoppingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_task(self, step: StopTasks) -> StopReport:
-        """Ask the jobs of the tasks' present attempts to end, a page at a time. A gone job has ended."""
+        """Ask the jobs of the tasks' present attempts to end, a page at a time. A job already gone is no error."""
         run, jobs, uids, rest = self._page_of_jobs(step)
         with self._problem_on_record(step.run):
             keep = partial(self._keep_facts, step.run)
@@ -70,40 +70,41 @@ class StoppingActivities:
     def k8_stop_unwanted(self, step: StopTasks) -> StopReport:
         """End lingering and overdue jobs of every attempt of the tasks, a page at a time.
 
-        Overdue jobs are killed. A stop also kills lingering jobs of the present attempts, because the stop has asked
-        these jobs already. Jobs of earlier attempts have not been asked yet: a stop asks them first, a force kills.
+        Overdue jobs are killed, and a force kills all these jobs. A stop without force kills the lingering jobs of
+        present attempts, since the stop has asked these already, and asks the lingering jobs of other attempts. Without
+        a stop, lingering jobs are asked to end.
         """
         numbers = from_ranges(step.tasks)
         page, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
-        self.runs.current(step.run)  # spares a look if a later supervisor has taken over
+        self.runs.current(step.run)  # raises Fenced before the look if a later supervisor has taken over
         rows = self.tasks.rows(step.run.run_id, page)
         uids = uids_of(rows)
         look = self.cluster.look(step.run.run_uid, _keys(row for row in rows if row.job_uid), page, uids=uids)
-        run = self.runs.current(step.run)  # again: the look may show jobs created for a later supervisor
-        unwanted = lingering(look, rows, run.intent)
-        killed = set(overdue(look, rows))
+        run = self.runs.current(step.run)  # again after the look: jobs in the look may belong to a later supervisor
+        lingering_jobs = lingering(look, rows, run.intent)
+        to_kill = set(overdue(look, rows))
         if run.intent is Intent.FORCE:
-            killed.update(unwanted)
+            to_kill.update(lingering_jobs)
         elif run.intent is Intent.STOP:
-            killed.update(set(unwanted).intersection(_keys(rows)))
-        stopped = [key for key in unwanted if key not in killed]
+            to_kill.update(set(lingering_jobs).intersection(_keys(rows)))
+        to_ask = [key for key in lingering_jobs if key not in to_kill]
         try:
-            self._kill(step.run, sorted(killed), uids)
+            self._kill(step.run, sorted(to_kill), uids)
         except Fenced:
             raise
-        except LifecycleError:  # a job that cannot be killed must not keep the other jobs alive
-            with suppress(LifecycleError):  # the first problem is raised
-                self.cluster.stop(run.run_uid, stopped, uids=uids)
+        except LifecycleError:  # the problem of a single job must not keep other jobs alive
+            with suppress(LifecycleError):  # the error of the kill is raised
+                self.cluster.stop(run.run_uid, to_ask, uids=uids)
             raise
-        self.cluster.stop(run.run_uid, stopped, uids=uids)
-        return StopReport(asked=len(killed) + len(stopped), rest=rest)
+        self.cluster.stop(run.run_uid, to_ask, uids=uids)
+        return StopReport(asked=len(to_kill) + len(to_ask), rest=rest)
 
     @contextmanager
     def _problem_on_record(self, run: RunRef) -> Iterator[None]:
-        """Write a problem into the run's row at once: the next look comes minutes later.
+        """Write a temporary problem of the block into the run's row at once, because the next look may be minutes away.
 
-        After several failures the page is left to the next round: a single job may be the cause, and must not hold up
-        the pages behind. A silent cluster fails the activity all the same.
+        Raise the problem, so that Temporal tries the page again; after several tries (see TRIES_OF_A_PAGE) only log the
+        problem, unless the cluster does not answer at all: then the check raises an error.
         """
         try:
             yield
@@ -120,50 +121,54 @@ class StoppingActivities:
         self.cluster.kill(run.run_uid, jobs, uids=uids, keep=partial(self._keep_facts, run))
 
     def _note_unreached(self, run: RunRef, jobs: Sequence[JobKey]) -> None:
-        """Note jobs on silent nodes before the kill removes every trace."""
+        """Note jobs on silent nodes in the timeline, before the kill removes every trace of the jobs."""
         with _best_effort(run, "jobs on nodes that do not answer are not noted"):
             unreached = self.cluster.unreached(run.run_uid, jobs)
             if unreached:
                 tasks = to_ranges({task for task, _ in unreached})
                 nodes = ", ".join(sorted(set(unreached.values()))[:NODES_NAMED])
-                how = f"tasks {tasks} are made to end at once on nodes that do not answer ({nodes}): they may run on"
-                self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, how, hurried=True)
+                message = (
+                    f"tasks {tasks} are made to end at once on nodes that do not answer ({nodes}): they may run on"
+                )
+                self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message, hurried=True)
 
     def _page_of_jobs(self, step: StopTasks) -> tuple[RunRecord, list[JobKey], Uids, str]:
-        """Return the run, a page of jobs with their uids, and the remaining tasks. Evidence is kept on the way."""
-        run = self.runs.current(step.run)  # a late step for an earlier supervisor must not end a later one's jobs
+        """Return the run, a page of jobs, the uids of these jobs, and the remaining tasks as ranges.
+
+        First record the evidence of jobs not yet seen ending, since the stop destroys the evidence.
+        """
+        run = self.runs.current(step.run)  # Fenced: an earlier supervisor's step must not end a later supervisor's jobs
         numbers = from_ranges(step.tasks) if step.tasks else self._tasks_in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)
         self._keep_evidence(step.run, _keys(row for row in rows if row.status in NOT_SEEN_ENDING))
         return run, _keys(rows), uids_of(rows), to_ranges(rest)
 
+    def _tasks_in_cluster(self, run_id: int) -> list[int]:
+        by_status = self.tasks.by_status(run_id)
+        return sorted(number for status in IN_CLUSTER for number in by_status.get(status, []))
+
     def _keep_evidence(self, run: RunRef, jobs: Sequence[JobKey]) -> None:
-        """Record evidence before the stop destroys the evidence."""
         with _best_effort(run, "no evidence of stopped jobs"):
             evidence = self.cluster.evidence(run.run_uid, jobs, hurried=True) if jobs else []
             if evidence:
                 self.tasks.reconcile(run, evidence, hurried=True)
 
     def _keep_facts(self, run: RunRef, facts: Mapping[JobKey, OutcomeFacts]) -> None:
-        """Record the programs that ended before the stop: later they could look as if the stop had ended them."""
+        """Record how programs ended before the stop: later their ends could look as if the stop had caused them."""
         with _best_effort(run, "the ends of its programs are not on record"):
             rows = self.tasks.rows(run.run_id, [task for task, _ in facts])
-            known = [(row, facts[row.task, row.attempt]) for row in rows if (row.task, row.attempt) in facts]
-            changes = [change for row, new in known if (change := with_facts(row, new))]
-            if changes:
-                self.tasks.sync(run, changes, hurried=True)
-
-    def _tasks_in_cluster(self, run_id: int) -> list[int]:
-        by_status = self.tasks.by_status(run_id)
-        return sorted(number for status in TO_STOP for number in by_status.get(status, []))
+            present = [row for row in rows if (row.task, row.attempt) in facts]
+            changes = [with_facts(row, facts[row.task, row.attempt]) for row in present]
+            if new_facts := [change for change in changes if change]:
+                self.tasks.sync(run, new_facts, hurried=True)
 
 
 @contextmanager
 def _best_effort(run: RunRef, loss: str) -> Iterator[None]:
-    """Log a problem of the block together with the loss, and go on: no problem here keeps a job from its end.
+    """Log a problem of the block together with the loss, and go on: the problem must not keep a job alive.
 
-    Only Fenced is raised: the jobs may belong to a later supervisor.
+    Only Fenced is raised, because the jobs may belong to a later supervisor.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Activities around a run's supervisor: take a run over, resume its own workflow, hold its limits, cancel."""
+"""Activities around a run's supervisor: take over the run, resume its own workflow, set the limit clock, cancel."""
 
 import asyncio
 from dataclasses import dataclass
@@ -23,11 +23,14 @@ class SupervisionActivities:
     cluster: Cluster
     supervisors: Supervisors
     limits: RunLimits
-    search_attributes: bool = False
+    search_attributes: bool = False  # whether the Temporal server knows our search attributes
 
     @activity.defn
     async def take_over_run(self, step: TakeOver) -> TakenOver:
-        """Make this execution the run's supervisor; or, if another workflow id has the run, return that id."""
+        """Make this execution the run's supervisor. If the run belongs to another workflow id, only return that id.
+
+        Raise an error if the run may not be resumed or reopened.
+        """
         run = await asyncio.to_thread(self.runs.get, step.run_id)
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
@@ -39,11 +42,12 @@ class SupervisionActivities:
         return TakenOver(status=run.status, supervised_by=run.workflow_id)
 
     def _take_over(self, run: RunRecord, step: TakeOver) -> TakenOver:
+        """Make the execution the supervisor, and reopen the run if the request says so. Return the run's state."""
         execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
         if not step.reopen:
             run = self.runs.take_over(run.run_id, execution)
         else:
-            if run.status.is_over:  # otherwise the run is reopened already, and its new jobs may live
+            if run.status.is_over:  # an open run was reopened by an earlier try, and its new jobs may live
                 _refuse_before_the_export(run)
                 self._refuse_while_jobs_live(run)
             run = self.runs.reopen(run.run_id, execution)
@@ -56,19 +60,19 @@ class SupervisionActivities:
             started_at=run.started_at,
             exported=run.export_state is ExportState.DONE,
             owed=self.runs.owed_exports(run.run_id) if is_over else None,
-            gave_up=None if is_over else run.reason,  # an open run has a reason only after giving up, as at a limit
+            gave_up=None if is_over else run.reason,  # an open run has a reason only after giving up, such as a limit
             stopped_at=self.runs.stop_asked_at(run.run_id) if is_stopped else None,
             jobs_asked_at=self.runs.jobs_asked_at(run.run_id) if is_stopped else None,
         )
 
     @activity.defn(no_thread_cancel_exception=True)
     def hold_limits(self, step: HoldLimits) -> Clock:
-        """Stop or restart the run's limit clock from now on. Its line in the timeline is the authority."""
+        """Stop or restart the run's limit clock from now on. Return the clock according to the run's timeline."""
         return self.runs.hold_limits(step.run, step.number, held=step.held)
 
     @activity.defn
     async def hand_over_run(self, step: TakeOver) -> Counted:
-        """Resume the run's own workflow."""
+        """Resume the run under its own workflow id, if this execution has another workflow id."""
         run = await asyncio.to_thread(self.runs.get, step.run_id)
         request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
         await self.supervisors.go_on(run.workflow_id, request)
@@ -76,25 +80,28 @@ class SupervisionActivities:
 
     @activity.defn
     async def cancel_execution(self, step: OwnExecution) -> Counted:
-        """Cancel our own execution: Temporal closes only a cancelled execution as cancelled."""
+        """Cancel our own execution, because Temporal closes only a cancelled execution as cancelled."""
         await self.supervisors.cancel(step.workflow_id, step.temporal_run_id)
         return Counted(count=1)
 
     async def _refuse_to_reopen_an_open_run(self, run: RunRecord) -> None:
-        """Raise Conflict while the run's workflow is open: an open workflow never reads the new request."""
-        belongs = f"run {run.run_id} belongs to workflow {run.workflow_id}"
+        """Raise Conflict unless the run is FAILED and exported, and its workflow is closed.
+
+        An open workflow would never read the request to reopen.
+        """
+        subject = f"run {run.run_id} belongs to workflow {run.workflow_id}"
         if run.status is not RunStatus.FAILED:
-            raise Conflict(f"{belongs} and is {run.status}: only a run that ended FAILED is reopened")
+            raise Conflict(f"{subject} and is {run.status}: only a run that ended FAILED is reopened")
         _refuse_before_the_export(run)
         workflow = await self.supervisors.describe(run.workflow_id)
         if workflow.is_open:
-            raise Conflict(f"{belongs}, which has not finished with its end: try again in a moment")
+            raise Conflict(f"{subject}, which has not finished with its end: try again in a moment")
 
     def _refuse_while_jobs_live(self, run: RunRecord) -> None:
         """Raise Conflict unless a complete look shows no living job for the tasks' last attempts."""
         by_status = self.tasks.by_status(run.run_id)
-        repeated = [task for status, tasks in by_status.items() if status is not TaskStatus.SUCCEEDED for task in tasks]
-        rows = self.tasks.rows(run.run_id, repeated)
+        to_repeat = [tasks for status, tasks in by_status.items() if status is not TaskStatus.SUCCEEDED]
+        rows = self.tasks.rows(run.run_id, [task for tasks in to_repeat for task in tasks])
         watched = [(row.task, row.attempt) for row in rows if row.job_uid]
         look = self.cluster.look(run.run_uid, watched, uids=uids_of(rows))
         if not look.complete:

@@ -1,4 +1,4 @@
-"""Makes the chosen cluster's adapter from the settings."""
+"""Makes the chosen cluster's adapter from the settings: the local cluster or Kubernetes."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def cluster_of(settings: Settings, installation: str | None, places: "Places | None" = None) -> "Cluster":
-    """Return the cluster's adapter.
+    """Return the cluster's adapter. `installation`: the UUID on the adapter's jobs; None: any installation's jobs.
 
-    On Kubernetes, `places` keeps the namespace's uid in the database: the adapter can recognise another cluster with
-    an equal namespace name. The scheduler service has no database and gives no `places`: every deployment
+    `places` keeps the Kubernetes namespace's uid in the database, so the adapter recognises a different cluster with
+    an equal namespace name. The scheduler service has no database and gives no `places`, because every deployment
     request brings the uid.
     """
     if settings.cluster.kind == "kubernetes":
@@ -29,27 +29,27 @@ def _kubernetes(settings: Settings, installation: str | None, places: "Places | 
     from crawler_lifecycle.adapters.kubernetes.http.connection import Access
     from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 
-    chosen = settings.kubernetes
+    kubernetes = settings.kubernetes
     access = Access(
-        namespace=chosen.namespace,
-        kubeconfig=chosen.kubeconfig,
-        context=chosen.context,
-        connections=settings.worker.activity_slots,
-        connect_seconds=chosen.connect_seconds,
-        read_seconds=chosen.read_seconds,
+        namespace=kubernetes.namespace,
+        kubeconfig=kubernetes.kubeconfig,
+        context=kubernetes.context,
+        connections=settings.worker.activity_slots,  # no activity has to wait for a connection
+        connect_seconds=kubernetes.connect_seconds,
+        read_seconds=kubernetes.read_seconds,
     )
     pods = Pods(
-        service_account=chosen.service_account,
-        image_pull_secrets=tuple(name.strip() for name in chosen.image_pull_secrets.split(",") if name.strip()),
-        files_claim=chosen.files_claim,
-        files_group=chosen.files_group,
-        longest=timedelta(days=chosen.longest_days),
-        keep=timedelta(days=chosen.keep_days),
+        service_account=kubernetes.service_account,
+        image_pull_secrets=tuple(name.strip() for name in kubernetes.image_pull_secrets.split(",") if name.strip()),
+        files_claim=kubernetes.files_claim,
+        files_group=kubernetes.files_group,
+        longest=timedelta(days=kubernetes.longest_days),
+        keep=timedelta(days=kubernetes.keep_days),
     )
-    log_storage = LogStorage(settings.files_folder, chosen.log_mebibytes << 20)
+    log_storage = LogStorage(settings.files_folder, kubernetes.log_mebibytes << 20)  # in bytes
     patience = JobPatience(
-        no_progress=timedelta(seconds=chosen.give_up_seconds),
-        overdue=timedelta(seconds=chosen.overdue_seconds),
-        sidecars=timedelta(seconds=chosen.sidecar_seconds),
+        no_progress=timedelta(seconds=kubernetes.give_up_seconds),
+        overdue=timedelta(seconds=kubernetes.overdue_seconds),
+        sidecars=timedelta(seconds=kubernetes.sidecar_seconds),
     )
     return KubernetesCluster(access, installation, pods, log_storage, patience, places)

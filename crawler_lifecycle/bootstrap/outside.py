@@ -1,4 +1,4 @@
-"""Makes the chosen adapters for notices, events and archives from the settings."""
+"""Makes the adapters chosen by the settings for notices, events and archives."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,25 +11,27 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
     from crawler_lifecycle.ports import Announcer, Archiver, Pusher
 
-SLOTS_PER_NOTICE = 4  # notices take at most a quarter of a worker's slots
+SLOTS_PER_NOTICE = 4  # notices take at most a quarter: 1 slot in 4 on a worker
 
 
 def announcer(settings: Settings) -> "Announcer":
-    chosen = settings.export
-    if chosen.event_bus is None:
+    """Return the receiver for events: EventBridge if a bus is set, else the folder for exports."""
+    export = settings.export
+    if export.event_bus is None:
         return _exports_folder(settings)
     from crawler_lifecycle.adapters.aws.events import EventBridge
 
-    return EventBridge(chosen.event_bus, chosen)
+    return EventBridge(export.event_bus, export)
 
 
 def archiver(settings: Settings) -> "Archiver":
-    chosen = settings.export
-    if chosen.bucket is None:
+    """Return the place for archives: S3 if a bucket is set, else the folder for exports."""
+    export = settings.export
+    if export.bucket is None:
         return _exports_folder(settings)
     from crawler_lifecycle.adapters.aws.archives import S3Archiver
 
-    return S3Archiver(settings.files_folder, chosen.bucket, chosen)
+    return S3Archiver(settings.files_folder, export.bucket, export)
 
 
 def _exports_folder(settings: Settings) -> "FolderExporter":
@@ -39,13 +41,14 @@ def _exports_folder(settings: Settings) -> "FolderExporter":
 
 
 def pusher(settings: Settings) -> "Pusher":
+    """Return the pusher to all receivers in the settings: file, Pusher Channels, webhooks."""
     from crawler_lifecycle.adapters.pushers.fan_out import FanOut
 
     return FanOut([*_notice_file(settings), *_channels(settings.notices), *_webhooks(settings.notices)])
 
 
-def limited(pusher: "Pusher", slots: int) -> "Pusher":
-    """Limit the worker slots for notices, since a slow receiver must not delay further activities."""
+def limited_pusher(pusher: "Pusher", slots: int) -> "Pusher":
+    """Limit the worker's slots for notices, since a slow receiver must not delay further activities."""
     from crawler_lifecycle.adapters.pushers.fan_out import LimitedPusher
 
     return LimitedPusher(pusher, max(1, slots // SLOTS_PER_NOTICE))
@@ -58,16 +61,16 @@ def _notice_file(settings: Settings) -> "Iterator[NamedPusher]":
         yield FilePusher(settings.exports_folder / "notices.jsonl")
 
 
-def _channels(chosen: NoticeSettings) -> "Iterator[NamedPusher]":
-    if chosen.pusher_app_id is not None:
+def _channels(notices: NoticeSettings) -> "Iterator[NamedPusher]":
+    if notices.pusher_app_id is not None:
         from crawler_lifecycle.adapters.pushers.channels import PusherChannels
 
-        yield PusherChannels(chosen.pusher_app_id, chosen)
+        yield PusherChannels(notices.pusher_app_id, notices)
 
 
-def _webhooks(chosen: NoticeSettings) -> "Iterator[NamedPusher]":
-    if chosen.webhooks is not None:
+def _webhooks(notices: NoticeSettings) -> "Iterator[NamedPusher]":
+    if notices.webhooks is not None:
         from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 
-        for endpoint in endpoints(chosen.webhooks.get_secret_value()):
-            yield Webhook(endpoint, chosen.timeout_seconds)
+        for endpoint in endpoints(notices.webhooks.get_secret_value()):
+            yield Webhook(endpoint, notices.timeout_seconds)

@@ -1,6 +1,7 @@
-"""A process's parts, made from its settings. The first use of a part imports and makes the part.
+"""A process's parts: its adapters, and the objects made from adapters. `Parts` makes the parts from the settings.
 
-So a process connects only to the services in use, and a command for the database alone loads no further library.
+The first use imports and makes a part. So a process connects only to the services in use,
+and a command for the database alone loads no library for the cluster.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,7 @@ class Parts:
 
     @cached_property
     def database(self) -> "Database":
-        """The database. NotReady if its schema is missing or has another version."""
+        """The database. Raises NotReady if its schema is missing or has another version."""
         from crawler_lifecycle.adapters.sql.database import Database
         from crawler_lifecycle.adapters.sql.migrate import check
 
@@ -66,7 +67,7 @@ class Parts:
             raise NotReady(NO_SERVICE)
         return SchedulerClient(scheduler.url, scheduler.token.get_secret_value(), scheduler.timeout_seconds)
 
-    # the outside
+    # services outside
 
     @cached_property
     def announcer(self) -> "Announcer":
@@ -86,7 +87,7 @@ class Parts:
 
         return pusher(self.settings)
 
-    # objects made from settings and adapters
+    # objects for activities and the dispatcher
 
     @cached_property
     def limits(self) -> "RunLimits":
@@ -96,6 +97,7 @@ class Parts:
 
     @cached_property
     def claim_for(self) -> timedelta:
+        """The time until a claim expires."""
         return timedelta(seconds=self.settings.dispatcher.claim_seconds)
 
     @cached_property
@@ -108,15 +110,16 @@ class Parts:
     def patience(self) -> "AuditPatience":
         from crawler_lifecycle.domain.audit.subjects import AuditPatience
 
-        chosen = self.settings.audit
+        audit = self.settings.audit
         return AuditPatience(
-            workflow=timedelta(seconds=chosen.workflow_seconds),
-            job=timedelta(seconds=chosen.job_seconds),
-            handover=timedelta(seconds=chosen.handover_seconds),
-            failed_export=timedelta(seconds=chosen.failed_export_seconds),
-            stuck=timedelta(seconds=chosen.stuck_seconds),
-            replay=timedelta(days=chosen.replay_days),
+            workflow=timedelta(seconds=audit.workflow_seconds),
+            job=timedelta(seconds=audit.job_seconds),
+            handover=timedelta(seconds=audit.handover_seconds),
+            failed_export=timedelta(seconds=audit.failed_export_seconds),
+            stuck=timedelta(seconds=audit.stuck_seconds),
+            replay=timedelta(days=audit.replay_days),
         )
 
     def dispatcher_pool(self) -> ThreadPoolExecutor:
+        """Return a new pool of threads for the dispatcher's requests for jobs."""
         return ThreadPoolExecutor(self.settings.dispatcher.threads, thread_name_prefix="deploy")

@@ -1,4 +1,4 @@
-"""Audits: the request, every step's input and result, and the records in the database."""
+"""The audit's models: the request, every step's input and result, and the records in the database."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -15,22 +15,23 @@ class FindingKind(StrEnum):
     LEFTOVER_JOB = "leftover_job"  # a job is there although its run is over
     UNKNOWN_JOB = "unknown_job"  # a job with our label belongs to no run in the database
     EXPORT_PENDING = "export_pending"  # a run is over, its export is pending, and no workflow is open
-    EXPORT_FAILED = "export_failed"
+    EXPORT_FAILED = "export_failed"  # a run is over, and its export failed
     UNDELIVERED = "undelivered"  # the closing notice was not delivered
     CLAIM_EXPIRED = "claim_expired"  # a claim expired long ago, and its task is still DEPLOYING
     WORKFLOW_FAILING = "workflow_failing"  # an open workflow fails the same workflow task again and again
-    LOOK_OVERDUE = "look_overdue"  # an open workflow does not look
+    LOOK_OVERDUE = "look_overdue"  # an open workflow has not looked at its run's jobs for too long
 
 
 class AuditPart(StrEnum):
     """An audit's part. The parts run in the order below."""
 
-    RUNS = "runs"
-    JOBS = "jobs"
-    HANDOVERS = "handovers"
+    RUNS = "runs"  # open runs and their workflows
+    JOBS = "jobs"  # jobs in the cluster without an open run
+    HANDOVERS = "handovers"  # owed exports and closing notices, after a run's end
 
     @property
     def kinds(self) -> tuple[FindingKind, ...]:
+        """The part's kinds for its findings."""
         return KINDS[self]
 
 
@@ -65,10 +66,10 @@ class AuditRef(Message):
 
 
 class Finding(Message):
-    """A disagreement. `subject` identifies the finding within its kind."""
+    """A disagreement. A kind and a subject together have at most a single open finding."""
 
     kind: FindingKind
-    subject: str
+    subject: str = Field(description="run_uid, or the job's name where the job does not name its run")
     message: str
     run_id: int | None = None
     run_uid: str | None = None
@@ -78,7 +79,10 @@ class Finding(Message):
 
 
 class AuditStep(Message):
-    """Input for auditing a page in a part. `after` is the place where the previous page ended."""
+    """Input for a step. The step examines a page in a part.
+
+    `after` is the place where the previous page ended; None: the step examines the part's first page.
+    """
 
     audit: AuditRef
     part: AuditPart
@@ -86,15 +90,16 @@ class AuditStep(Message):
 
 
 class PartReport(Message):
-    """Result for a part. `problem` says why the part could not finish."""
+    """Result for a part: counts over all its pages."""
 
-    examined: int = 0
-    found: dict[FindingKind, int] = {}
-    acted: int = 0
-    unknown: int = 0
-    problem: str | None = None
+    examined: int = Field(default=0, description="number of compared runs or jobs")
+    found: dict[FindingKind, int] = Field(default={}, description="number of findings by kind")
+    acted: int = Field(default=0, description="number of findings with a repair")
+    unknown: int = Field(default=0, description="number of runs whose jobs could not be observed")
+    problem: str | None = Field(default=None, description="why the part could not finish; none: the part finished")
 
     def with_page(self, page: "AuditPage") -> "PartReport":
+        """Return the report after adding a further page's counts."""
         found = {kind: self.found.get(kind, 0) + page.found.get(kind, 0) for kind in {*self.found, *page.found}}
         return PartReport(
             examined=self.examined + page.examined,
@@ -106,12 +111,10 @@ class PartReport(Message):
 
 
 class AuditPage(PartReport):
-    """A step's result. `unknown` counts subjects without an answer. `rest` is the place where the page ended;
-    None: the page was the last. With a `problem`, no open finding is closed.
-    """
+    """A step's result: the page's counts. With a `problem`, the audit closes none among the part's open findings."""
 
     findings: list[Finding] = Field(default=[], description="the first findings, which a dry run records nowhere else")
-    rest: str | None = None
+    rest: str | None = Field(default=None, description="place where the page ended; none: the page was the last")
 
 
 class AuditReport(Message):
@@ -123,6 +126,7 @@ class AuditReport(Message):
 
     @property
     def is_complete(self) -> bool:
+        """Whether every part has a report without a problem."""
         return len(self.parts) == len(AuditPart) and not any(part.problem for part in self.parts.values())
 
     @property
@@ -134,12 +138,12 @@ class AuditContinuation(Message):
     """State for the audit's next workflow execution, after a continue-as-new."""
 
     report: AuditReport
-    part: AuditPart
-    after: str | None = None
+    part: AuditPart = Field(description="part to go on with")
+    after: str | None = Field(default=None, description="place in the part where the last page ended")
 
 
 class FindingRecord(Message):
-    """A finding in the database, from its first audit until its removal."""
+    """A finding in the database, with its repairs. A later audit without the finding closes the finding."""
 
     kind: FindingKind
     subject: str
@@ -151,9 +155,9 @@ class FindingRecord(Message):
     last_seen_at: datetime
     closed_at: datetime | None = Field(description="time of the first audit without the finding")
     action: str | None = Field(description="the last repair")
-    acted_at: datetime | None
+    acted_at: datetime | None = Field(description="time of the last repair")
     acts: int = Field(description="number of repairs")
-    problem: str | None
+    problem: str | None = Field(description="obstacle to the repair")
 
 
 class AuditRecord(Message):
@@ -170,6 +174,6 @@ class AuditOverview(Message):
     """The last audits, newest first, and their findings."""
 
     audits: list[AuditRecord]
-    last_complete_at: datetime | None
-    open: dict[FindingKind, int]
+    last_complete_at: datetime | None = Field(description="end of the last complete audit")
+    open: dict[FindingKind, int] = Field(description="number of open findings by kind")
     findings: list[FindingRecord] = Field(description="open findings first, then closed findings, newest first")

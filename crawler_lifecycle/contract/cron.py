@@ -1,7 +1,7 @@
-"""Checks schedules' cron lines before Temporal gets them.
+"""Checks for a schedule's cron lines, before Temporal gets the schedule.
 
 Temporal accepts lines without any due time: the schedule would exist, and no run would ever start. Temporal follows
-`crontab` with an exception: where a line gives both a day of the month and a weekday, both have to fit.
+`crontab` with an exception: where a line gives both a date and a weekday, a due time has to fit both.
 """
 
 import re
@@ -19,6 +19,7 @@ SHORTHANDS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+# every field's name, least and greatest number
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -26,9 +27,11 @@ NAMES = {
     "month": {name: number for number, name in enumerate(MONTHS, 1)},
     "day of the week": {name: number for number, name in enumerate(DAYS)},
 }
+# every month's days, in a leap year
 LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-LONGEST_LINE = 200
+LONGEST_LINE = 200  # characters
 SEARCHED_YEARS = 40  # in 40 years every date falls on every weekday, even the leap day
+# a field's part between commas: `*`, a number, a name, or a range from number to number; and an optional step
 PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
@@ -43,21 +46,16 @@ def problem_of(line: str) -> str | None:
     return None
 
 
-def is_skipped_in(line: str, zone: str, since: int) -> bool:
-    """Return whether the zone's clocks jump over all times in the line, from the year `since` on."""
+def is_skipped_in(line: str, zone: str, first_year: int) -> bool:
+    """Return whether the zone's clocks jump over all due times in the line.
+
+    All due times within 40 years are tested. False for an unknown zone: Temporal refuses the zone.
+    """
     clocks = _clocks(zone)
     if clocks is None:
-        return False  # Temporal refuses an unknown zone itself
-    minutes, hours, days, months, weekdays = _fields(line)
-    dates = (day for year in range(since, since + SEARCHED_YEARS) for day in _dates(year, months, days))
-    wanted = (day for day in dates if day.isoweekday() % 7 in {weekday % 7 for weekday in weekdays})
-    times = (
-        datetime(day.year, day.month, day.day, hour, minute, tzinfo=clocks)
-        for day in wanted
-        for hour in hours
-        for minute in minutes
-    )
-    return not any(_exists(time) for time in times)
+        return False
+    years = range(first_year, first_year + SEARCHED_YEARS)
+    return not any(_exists(time) for year in years for time in _due_times(line, year, clocks))
 
 
 def _clocks(zone: str) -> ZoneInfo | None:
@@ -67,10 +65,20 @@ def _clocks(zone: str) -> ZoneInfo | None:
         return None
 
 
-def _dates(year: int, months: set[int], days: set[int]) -> Iterator[date]:
+def _due_times(line: str, year: int, clocks: ZoneInfo) -> Iterator[datetime]:
+    minutes, hours, days, months, weekdays = _fields(line)
+    for day in _dates(year, months, days, weekdays):
+        for hour in hours:
+            for minute in minutes:
+                yield datetime(day.year, day.month, day.day, hour, minute, tzinfo=clocks)
+
+
+def _dates(year: int, months: set[int], days: set[int], weekdays: set[int]) -> Iterator[date]:
+    iso_weekdays = {weekday or 7 for weekday in weekdays}  # in a line both 0 and 7 are Sunday; in ISO only 7
     for month in months:
         _, last = monthrange(year, month)
-        yield from (date(year, month, day) for day in days if day <= last)
+        dates = (date(year, month, day) for day in days if day <= last)
+        yield from (day for day in dates if day.isoweekday() in iso_weekdays)
 
 
 def _exists(time: datetime) -> bool:
@@ -79,6 +87,7 @@ def _exists(time: datetime) -> bool:
 
 
 def _fields(line: str) -> list[set[int]]:
+    """Return every field's allowed numbers, in the same order as FIELDS. ValueError for a malformed line."""
     texts = SHORTHANDS.get(line.strip(), line).split()
     if len(line) > LONGEST_LINE or len(texts) != len(FIELDS):
         raise ValueError(
@@ -88,6 +97,7 @@ def _fields(line: str) -> list[set[int]]:
 
 
 def _values(text: str, field: str, least: int, most: int) -> set[int]:
+    """Return a field's allowed numbers; `least` and `most` are the field's bounds."""
     values: set[int] = set()
     for part in text.lower().split(","):
         match = PART.fullmatch(part)
@@ -100,17 +110,19 @@ def _values(text: str, field: str, least: int, most: int) -> set[int]:
         if last is not None:
             end = _number(last, field, least, most)
         else:
-            is_single = first is not None and step is None
+            is_single = first is not None and step is None  # `5/2` counts from 5 to the field's end, as `*/2` does
             end = start if is_single else most
-        width = 1 if step is None else int(step)
-        if end < start or width == 0:
+        step_width = 1 if step is None else int(step)
+        if end < start or step_width == 0:
             raise ValueError(f"{part!r} is an empty range of the {field}")
-        values.update(range(start, end + 1, width))
+        values.update(range(start, end + 1, step_width))
     return values
 
 
 def _number(text: str, field: str, least: int, most: int) -> int:
-    number = NAMES.get(field, {}).get(text, int(text) if text.isdigit() else -1)
+    """Return the text's number; the text may be a name (`jan`, `mon`). ValueError outside the bounds."""
+    names = NAMES.get(field, {})
+    number = int(text) if text.isdigit() else names.get(text, -1)
     if not least <= number <= most:
         raise ValueError(f"the {field} is {least} to {most}, not {text}")
     return number

@@ -1,4 +1,4 @@
-"""Requests to a scheduler service, and its answers: the catalogue's entries and deployed jobs."""
+"""Models for a scheduler service's HTTP interface. The service has the catalogue and makes jobs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -11,17 +11,17 @@ from crawler_lifecycle.errors import NotReady
 
 
 def checked_token(token: str) -> str:
-    """Return the bearer token for both sides; raise NotReady if the text cannot be a token."""
+    """Return the token if the text can be a bearer token; raise NotReady otherwise. Service and client check alike."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise NotReady("CRAWLER_SCHEDULER__TOKEN: expected a bearer token of printable ASCII without spaces")
     return token
 
 
 class Resources(Message):
-    """Resources for a task. The local cluster only notes them; Kubernetes enforces them."""
+    """Resources for a task. Kubernetes enforces the resources; the local cluster only records the resources."""
 
-    cpu: str | None = None
-    memory: str | None = None
+    cpu: str | None = Field(default=None, description="as a quantity of Kubernetes, such as `500m`")
+    memory: str | None = Field(default=None, description="as a quantity of Kubernetes, such as `1Gi`")
 
 
 class Crawler(Message):
@@ -45,8 +45,10 @@ class Crawler(Message):
 
 
 class CrawlerNames(Message):
+    """The names in the catalogue, and the service's state."""
+
     crawlers: list[str]
-    problem: str | None = Field(default=None, description="error in the file; its last good state is in use")
+    problem: str | None = Field(default=None, description="error in the catalogue file; its last good state is in use")
     installation: str | None = Field(
         default=None, description="UUID of the only installation for which the service deploys; none: any"
     )
@@ -63,24 +65,24 @@ class JobNamespace(Message):
 
 
 class DeploymentRequest(Message):
-    """Request for a job. Its key is `{run_uid}:{task}:{attempt}`; the same key means the same job, for ever."""
+    """Request for an attempt's job. Requests with the same key get the same job, for ever."""
 
     installation: Annotated[str, Field(min_length=36, max_length=36)]
     run_id: int
     run_uid: Annotated[str, Field(min_length=36, max_length=36)]
-    task: int = Field(ge=0)
-    tasks: int = Field(ge=1)
+    task: int = Field(ge=0, description="number of the task, from 0")
+    tasks: int = Field(ge=1, description="number of tasks in the run")
     attempt: int = Field(ge=1)
     cluster: ClusterName = "default"
     crawler: Crawler
     arguments: dict[ArgumentName, Argument] = Field(default_factory=dict)
-    deadline_seconds: Seconds | None = None
+    deadline_seconds: Seconds | None = Field(default=None, description="duration after which the cluster ends the job")
     grace_seconds: Seconds | None = Field(default=None, description="time from the request to end until the force")
     not_after: datetime | None = Field(
-        default=None, description="expiry of the requester's claim: from then on the job must not be made"
+        default=None, description="expiry of the requester's claim; from this time on the job must not be made"
     )
     namespace: JobNamespace | None = Field(
-        default=None, description="namespace of the installation's jobs: elsewhere the job must not be made"
+        default=None, description="namespace of the installation's jobs; the job must not be made in another one"
     )
 
     @property
@@ -89,7 +91,7 @@ class DeploymentRequest(Message):
 
 
 class Deployment(Message):
-    """Answer to a deployment request: the job for the key."""
+    """Answer to a deployment request: the job for the request's key."""
 
     key: str
     job_name: str

@@ -1,6 +1,6 @@
-"""Notices for front ends and events for pipelines.
+"""Models for the outside: notices for front ends, and export events for pipelines.
 
-A notice or event keeps its id on every try, and receivers can drop repeats.
+A notice or event has the same id on every try, so receivers can drop repeats.
 """
 
 from datetime import datetime
@@ -32,7 +32,7 @@ class Notice(Message):
     status: RunStatus
     reason: str | None = Field(description="reason of the end; none before the end")
     tasks: dict[TaskStatus, int] = Field(description="number of tasks by status")
-    at: datetime = Field(description="time of this state")
+    at: datetime = Field(description="time of the reported state")
     final: bool = Field(description="whether the notice is the closing notice of an end: `stopped` or `finished`")
     explanation: Explanation | None = Field(
         description="explanation of the end, and the actor of a stop; only where `final` is true"
@@ -43,7 +43,7 @@ class Notice(Message):
 
 
 class WebhookNotice(Message):
-    """A webhook's body. The headers have the webhook's id, its sending time and its signatures."""
+    """A webhook request's body. The HTTP headers have the webhook's id, its sending time and its signatures."""
 
     type: str = Field(description="`run.` and the notice's kind")
     timestamp: datetime = Field(description="time of the state, which may be long before the request")
@@ -51,8 +51,8 @@ class WebhookNotice(Message):
 
 
 class ExportKind(StrEnum):
-    RUN_ENDED = "run_ended"
-    FILES_READY = "files_ready"
+    RUN_ENDED = "run_ended"  # an end's first event, before the archive is written
+    FILES_READY = "files_ready"  # the archive is written, or the run left no files
 
 
 class ExportEvent(Message):

@@ -1,7 +1,7 @@
-"""Outcome facts about a job's program and its end. The first look after the end reads them from the cluster's objects.
+"""Outcome facts about a job's program and its end. Looks read the facts from the cluster's objects.
 
-The database keeps the facts with the task. They decide the task's status once the objects are gone. Evidence (the
-last log lines, events, the node) decides nothing.
+The database keeps the facts with the task, since the facts decide the task's status even when the cluster's objects
+are gone. Evidence (the last log lines, events, the node) never decides.
 """
 
 from datetime import datetime
@@ -11,17 +11,19 @@ from pydantic import Field
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 
-LONGEST_MESSAGE = 300  # a look's result with thousands of ended tasks must fit a payload
+LONGEST_MESSAGE = 300  # characters: a look's result with very many ended tasks must fit into a Temporal payload
 
 
 class OutcomeFacts(Message):
-    """Facts about a job's program. They count only for the task with the job `job_uid`."""
+    """Facts about a job's program. The facts count only for the task with the same `job_uid` in its row."""
 
     job_uid: str
-    pod_uid: str | None = Field(default=None, description="the pod with the facts; none: only the job had facts")
-    succeeded: bool | None = Field(default=None, description="whether the main program succeeded; none: not ended")
+    pod_uid: str | None = Field(default=None, description="pod that showed the facts; none: only the job showed facts")
+    succeeded: bool | None = Field(
+        default=None, description="whether the main program succeeded; none: no end was seen"
+    )
     told_to_end: bool | None = Field(
-        default=None, description="whether a request to end came before the end; none: unknown"
+        default=None, description="whether a request to end came before the program's end; none: unknown"
     )
     told_by: str | None = Field(default=None, description="sender of the request to end, in one word")
     reason: str | None = Field(default=None, description="reason of a failure, in one word")
@@ -33,6 +35,7 @@ class OutcomeFacts(Message):
 
     @property
     def has_ended(self) -> bool:
+        """Whether the facts show the program's end."""
         return self.succeeded is not None
 
     @property

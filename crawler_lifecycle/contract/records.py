@@ -1,4 +1,4 @@
-"""The database's records: runs, tasks, timelines and exports, as people and programs read them."""
+"""Models for the database's records (runs, tasks, timelines, exports) for readers: people, front ends, programs."""
 
 from datetime import datetime
 
@@ -13,9 +13,9 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 
 
 class Explanation(Message):
-    """Explains a run's end to people."""
+    """Explanation for a run's end."""
 
-    text: str = Field(description="one sentence for people")
+    text: str = Field(description="explanation in a sentence for people")
     task: int | None = Field(default=None, description="number of the task that decided the end")
     task_reason: str | None = Field(default=None, description="the reason of this task")
     exit_code: int | None = Field(default=None, description="the exit code of this task")
@@ -51,11 +51,11 @@ class RunSummary(Message):
     )
 
 
-HIDDEN = "***"
+HIDDEN = "***"  # shown instead: values may be secret
 
 
 def without_values(crawler: Crawler) -> Crawler:
-    """Hide the values of environment variables from readers, since values may be secret. The names stay."""
+    """Return the catalogue entry with its environment variables' values hidden, since values may be secret."""
     return crawler.model_copy(update={"environment": dict.fromkeys(crawler.environment, HIDDEN)})
 
 
@@ -63,19 +63,19 @@ class RunRecord(RunSummary):
     """A run with all fields, but without its tasks."""
 
     installation: str
-    epoch: int
+    epoch: int = Field(description="number of the run's supervisors until now")
     workflow_id: str
-    first_execution_run_id: str
-    begun_at: datetime
-    end_number: int
-    export_state: ExportState | None
+    first_execution_run_id: str = Field(description="Temporal's id of the first execution that the request started")
+    begun_at: datetime = Field(description="time from which the limits count: creation or last reopening")
+    end_number: int = Field(description="number of the run's ends until now")
+    export_state: ExportState | None = Field(description="worst state of the run's exports; none while the run is open")
     request: KeptRequest
-    entry: Crawler
+    entry: Crawler = Field(description="the run's copy of its catalogue entry")
     last_look_at: datetime | None
-    look_problem: str | None
+    look_problem: str | None = Field(description="why the last look could not observe the cluster")
     next_look_at: datetime | None
-    nudge_sent: int
-    nudge_acknowledged: int
+    nudge_sent: int = Field(description="number of the last nudge")
+    nudge_acknowledged: int = Field(description="number of the last nudge that a look answered")
     result: JsonValue = Field(default=None, description="the main task's own result, at the end")
 
     @field_serializer("entry")
@@ -104,6 +104,8 @@ class TaskLine(Message):
 
 
 class TaskRecord(TaskLine):
+    """A task with its job and its evidence."""
+
     job_name: str | None
     job_uid: str | None
     log_tail: str | None
@@ -111,7 +113,7 @@ class TaskRecord(TaskLine):
 
 
 class LogRecord(Message):
-    """Line in a run's timeline."""
+    """Line in a run's timeline. `actor` and `door`: the person or program behind the event and their door, if known."""
 
     at: datetime
     event: str
@@ -121,6 +123,8 @@ class LogRecord(Message):
 
 
 class ExportRecord(Message):
+    """An export after a run's end: its event, and its archive's place."""
+
     event_id: str
     kind: str
     end: int = Field(default=1, description="number of the run's end; a reopened run has several ends")
@@ -147,7 +151,7 @@ class RunDetails(RunOverview):
 
 
 class Changed(Message):
-    """A changed run, with its last change's time, for live views."""
+    """A run and the time when the run changed last, for live views."""
 
     run_id: int
     changed_at: datetime

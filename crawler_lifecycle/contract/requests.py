@@ -1,4 +1,4 @@
-"""Requests by people and programs to start, resume or stop a run, and checks for these requests."""
+"""Models for requests by people and programs to start, resume or stop a run, and the checks at the doors."""
 
 import json
 from collections.abc import Iterator
@@ -14,13 +14,14 @@ from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.errors import BadInput
 
-MOST_TASKS_EVER = 100_000
+MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
 MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variable; Linux limits a variable to 128 KiB
-A_YEAR = 366 * 24 * 3600
-M = TypeVar("M", bound=BaseModel)
+A_YEAR = 366 * 24 * 3600  # seconds
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def _printable(text: str) -> str:
+    """Return the text. ValueError if the text is blank or contains control characters."""
     if not text.strip():
         raise ValueError("must not be blank")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
@@ -33,7 +34,7 @@ ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 ArgumentName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Argument = Annotated[str, Field(max_length=4096)]
 Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
-# with a time zone, and within every database's range
+# a time with a time zone, within every database's range
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
 
@@ -64,76 +65,84 @@ class RunParameters(Message):
 
 
 class AcceptedRequest(RunParameters):
-    """Request after its validation at the door. Fields from a newer version are ignored."""
+    """Request between our own processes, after its validation at a door. Fields from a newer version are ignored."""
 
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to resume")
     reopen: bool = Field(default=False, description="with run_id: give the tasks of a FAILED run another attempt")
 
 
 class KeptRequest(AcceptedRequest):
-    """Request in the run's database row. All open fields are filled in."""
+    """Request as the run's row keeps the request: the crawler's or the installation's defaults fill in open fields."""
 
     left_open: list[str] = Field(
         default=[], description="fields that the request left open, and that the crawler or the installation filled in"
     )
 
 
+FIELDS_OF_A_RESUME = {"crawler", "trigger", "requested_by", "run_id", "reopen"}  # a resume takes only these fields
+
+
 class RunRequest(AcceptedRequest):
-    """Start a run of a crawler, or, with a `run_id`, resume a run. Strict, as the request comes from outside."""
+    """Start a crawler's run, or, with a `run_id`, resume a run. An unknown field or a wrong type is an error."""
 
     model_config = Request.model_config
 
     @field_validator("arguments")
     @classmethod
-    def _fit_together(cls, arguments: dict[str, str]) -> dict[str, str]:
+    def _fit_into_a_variable(cls, arguments: dict[str, str]) -> dict[str, str]:
         size = len(json.dumps(arguments))
         if size > MOST_ARGUMENT_BYTES:
             raise ValueError(f"are {size} bytes as JSON, at most {MOST_ARGUMENT_BYTES} reach a task")
         return arguments
 
     @model_validator(mode="after")
-    def _goes_on_as_it_was_begun(self) -> Self:
-        if self.run_id is None and self.reopen:
-            raise PydanticCustomError("reopen", "only together with the run_id of a run that failed")
-        given = [
-            name
-            for name in OF_A_NEW_RUN
-            if getattr(self, name) != RunRequest.model_fields[name].get_default(call_default_factory=True)
-        ]
-        if self.run_id is not None and given:
-            raise PydanticCustomError(min(given), "not together with run_id: a run goes on as it was begun")
+    def _resumes_without_new_values(self) -> Self:
+        """Refuse a combination without sense. The error's type is the field's name, for `_bad_input`."""
+        if self.run_id is None:
+            if self.reopen:
+                raise PydanticCustomError("reopen", "only together with the run_id of a run that failed")
+            return self
+        fields = RunRequest.model_fields
+        for name in sorted(fields.keys() - FIELDS_OF_A_RESUME):
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True):
+                raise PydanticCustomError(name, "not together with run_id: a run goes on as it was begun")
         return self
-
-
-OF_A_NEW_RUN = RunRequest.model_fields.keys() - {"crawler", "trigger", "requested_by", "run_id", "reopen"}
 
 
 class StopRequest(Message):
     """Stop a run. Every field is optional, and unknown fields are ignored."""
 
     force: bool = Field(default=False, description="do not wait for the grace period")
-    actor: str | None = Field(default=None, max_length=256, description="person or program that asks")
-    reason: str | None = Field(default=None, max_length=1024, description="words for the record")
-    door: str = Field(default="temporal", max_length=64, description="door of the stop")
+    actor: str | None = Field(default=None, max_length=256, description="person or program that requests the stop")
+    reason: str | None = Field(default=None, max_length=1024, description="reason of the stop, for the run's timeline")
+    door: str = Field(default="temporal", max_length=64, description="door through which the stop came")
     asked_at: Moment | None = Field(default=None, description="time of the request, which tells equal stops apart")
 
 
 def any_stop(payload: bytes) -> StopRequest:
-    """Return a stop for any payload, since no stop may get lost. Valid fields are kept, invalid fields are dropped."""
-    try:
-        given = json.loads(payload)
-    except (ValueError, RecursionError):
-        given = None
-    kept: dict[str, object] = {}
-    for name, value in given.items() if isinstance(given, dict) else ():
+    """Return a stop for any payload, since no stop may get lost.
+
+    Valid fields are kept, too long texts are cut, and invalid fields get their defaults.
+    """
+    valid: dict[str, object] = {}
+    for name, value in _json_object(payload).items():
         field = StopRequest.model_fields.get(name)
         if field is None:
             continue
         longest = next((limit.max_length for limit in field.metadata if isinstance(limit, MaxLen)), None)
         candidate = {name: value[:longest] if isinstance(value, str) else value}
         if _is_valid(candidate):
-            kept |= candidate
-    return StopRequest.model_validate(kept)
+            valid |= candidate
+    return StopRequest.model_validate(valid)
+
+
+def _json_object(payload: bytes) -> dict[str, object]:
+    """Return the JSON object in the payload; an empty object if there is none."""
+    try:
+        content = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _is_valid(stop: dict[str, object]) -> bool:
@@ -144,8 +153,8 @@ def _is_valid(stop: dict[str, object]) -> bool:
     return True
 
 
-def parse(model: type[M], payload: bytes | str) -> M:
-    """Return the request; raise BadInput with the field and the expected value."""
+def parse(model: type[Model], payload: bytes | str) -> Model:
+    """Return the model with the payload's values; raise BadInput, with the field, if the payload does not fit."""
     with refusals_as_bad_input():
         return model.model_validate_json(payload)
 
@@ -160,8 +169,10 @@ def refusals_as_bad_input() -> Iterator[None]:
 
 
 def _bad_input(error: ValidationError) -> BadInput:
+    """Return the first error as BadInput, with a count for further errors."""
     first, *others = error.errors(include_url=False, include_context=False)
-    field = ".".join(str(part) for part in first["loc"] if part != "[key]")  # pydantic's mark for a dict's key
+    # pydantic marks an error in a dict's key with "[key]"; the field's name is enough for the reader
+    field = ".".join(str(part) for part in first["loc"] if part != "[key]")
     if not field:  # an error about the whole model has no location; `RunRequest` puts the field's name into the type
         field = first["type"] if first["type"] in RunRequest.model_fields else "request"
     more = f" (and {len(others)} more)" if others else ""

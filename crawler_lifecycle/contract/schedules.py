@@ -1,4 +1,4 @@
-"""Schedules: the request with its rules, the occurrences with their outcomes, and the commands' answers."""
+"""Models for schedules, to start runs by the clock: the request, the occurrences, and the commands' answers."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,8 +11,8 @@ from crawler_lifecycle.contract.cron import is_skipped_in, problem_of
 from crawler_lifecycle.contract.requests import A_YEAR, RunRequest, Seconds
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 
-AN_HOUR, A_DAY = 3600, 24 * 3600
-SHORTEST_WINDOW = 10  # Temporal uses 10 seconds for any shorter window
+AN_HOUR, A_DAY = 3600, 24 * 3600  # seconds
+SHORTEST_WINDOW = 10  # seconds; Temporal uses 10 seconds for any shorter window
 
 ScheduleId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
@@ -20,13 +20,14 @@ ScheduleId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 class Overlap(StrEnum):
     """Rule for an occurrence while the schedule's earlier run is still open."""
 
-    SKIP = "skip"
-    QUEUE = "queue"
-    REPLACE = "replace"
-    ALLOW = "allow"
+    SKIP = "skip"  # the occurrence starts no run
+    QUEUE = "queue"  # a single occurrence waits until the earlier run ends
+    REPLACE = "replace"  # the earlier run is stopped, and the occurrence waits until its end
+    ALLOW = "allow"  # both runs are open at once
 
     @property
     def waits(self) -> bool:
+        """Whether the occurrence waits for the earlier run's end."""
         return self in (Overlap.QUEUE, Overlap.REPLACE)
 
 
@@ -48,13 +49,14 @@ class ScheduleRules(Request):
     missed_window_seconds: Annotated[int, Field(ge=SHORTEST_WINDOW, le=A_YEAR)] | None = Field(
         default=None,
         description="longest delay of a start, after an outage or behind an earlier run; default: an hour, or a day "
-        "where occurrences wait (queue, replace)",
+        "if occurrences wait (queue, replace)",
     )
-    paused: bool = Field(default=False, description="make the schedule paused")
+    paused: bool = Field(default=False, description="create the schedule as paused")
 
     @field_validator("cron")
     @classmethod
-    def _fires(cls, lines: list[str]) -> list[str]:
+    def _can_fire(cls, lines: list[str]) -> list[str]:
+        """Return the lines with single spaces. Temporal would accept a line without any due time."""
         for line in lines:
             if problem := problem_of(line):
                 raise ValueError(f"{line[:100]!r}: {problem}")
@@ -62,16 +64,17 @@ class ScheduleRules(Request):
 
     @field_validator("every_seconds")
     @classmethod
-    def _instead_of_cron(cls, every: int | None, info: ValidationInfo) -> int | None:
+    def _is_alternative_to_cron(cls, every: int | None, info: ValidationInfo) -> int | None:
         if every is not None and info.data.get("cron"):
             raise ValueError("either cron or an interval, not both")
-        if every is None and info.data.get("cron") == []:  # a refused cron is absent, and is reported alone
+        # `info.data` has no "cron" if `_can_fire` refused the lines, and then no second error is added
+        if every is None and info.data.get("cron") == []:
             raise ValueError("either cron or an interval is needed")
         return every
 
     @field_validator("offset_seconds")
     @classmethod
-    def _shorter_than_the_interval(cls, offset: int, info: ValidationInfo) -> int:
+    def _is_shorter_than_interval(cls, offset: int, info: ValidationInfo) -> int:
         every = info.data.get("every_seconds")
         if offset and (every is None or offset >= every):
             raise ValueError("only with an interval, and shorter than that")
@@ -79,7 +82,7 @@ class ScheduleRules(Request):
 
     @field_validator("time_zone")
     @classmethod
-    def _of_cron(cls, zone: str, info: ValidationInfo) -> str:
+    def _fits_cron(cls, zone: str, info: ValidationInfo) -> str:
         if zone != "UTC" and info.data.get("every_seconds") is not None:
             raise ValueError("an interval has none; only cron is meant in a time zone")
         if zone == "Local":  # Temporal would use its own machine's zone
@@ -91,6 +94,7 @@ class ScheduleRules(Request):
 
     @property
     def window_seconds(self) -> int:
+        """A start's longest delay, with the default filled in."""
         return self.missed_window_seconds or (A_DAY if self.overlap.waits else AN_HOUR)
 
 
@@ -109,29 +113,31 @@ class ScheduleRequest(ScheduleRules):
 
 
 class Outcome(StrEnum):
+    """Outcome for an occurrence, or for a trigger by a person."""
+
     STARTED = "started"
-    DUE = "due"  # seconds ago: Temporal may still start the run
-    QUEUED = "queued"  # waits until an earlier run ends
-    SKIPPED = "skipped"
-    UNKNOWN = "unknown"
-    ASKED = "asked"  # triggered, and its outcome is not known yet
+    DUE = "due"  # the due time was seconds ago: Temporal may still start the run
+    QUEUED = "queued"  # the occurrence waits until an earlier run ends
+    SKIPPED = "skipped"  # no run was started, for the SkipReason
+    UNKNOWN = "unknown"  # no run was started, and no reason is known
+    ASKED = "asked"  # only for a trigger: Temporal accepted the trigger, and the outcome is not known yet
 
 
 class SkipReason(StrEnum):
-    OVERLAP = "overlap"
-    PAUSED = "paused"
-    MISSED_WINDOW = "missed_window"
+    OVERLAP = "overlap"  # an earlier run was open
+    PAUSED = "paused"  # the schedule was paused
+    MISSED_WINDOW = "missed_window"  # the start would have come after the longest delay
 
 
 class Occurrence(Message):
-    """A due time for a run. `at` includes the jitter. Temporal lists no skips: a skip is concluded from the
-    facts in `detail`.
-    """
+    """A due time for a run, and its outcome."""
 
-    at: datetime
+    at: datetime = Field(description="due time, with the jitter")
     outcome: Outcome
-    reason: SkipReason | None = None
-    detail: str = ""
+    reason: SkipReason | None = Field(default=None, description="reason of a skip; none: no skip")
+    detail: str = Field(
+        default="", description="facts behind the outcome; Temporal lists no skips, so we conclude them"
+    )
     started_at: datetime | None = None
     workflow_id: str | None = None
     run_id: int | None = None
@@ -148,7 +154,7 @@ class Pause(Message):
 
 
 class ScheduleCounts(Message):
-    """Temporal's counts since the schedule was created: triggers and backfills included."""
+    """Temporal's counts since the schedule was created, with triggers and backfills."""
 
     started: int
     skipped_overlap: int
@@ -157,7 +163,7 @@ class ScheduleCounts(Message):
 
 
 class ScheduleSummary(Message):
-    """Schedule in a list. `crawler` is None if we did not create the schedule."""
+    """Schedule in a list. `crawler` is None if another tool created the schedule."""
 
     schedule_id: str
     crawler: str | None
@@ -186,9 +192,7 @@ class ScheduleDetails(ScheduleSummary):
 
 
 class Triggered(Message):
-    """Result for a trigger, with the reason for a skip. `asked`: the trigger was accepted, and its outcome is not known
-    yet.
-    """
+    """Result for a trigger, with the reason if the trigger was skipped."""
 
     schedule_id: str
     outcome: Outcome

@@ -1,70 +1,74 @@
-"""The words for runs', tasks', stops' and exports' states. These words are stored and sent."""
+"""States for runs, tasks, stops and exports, with the words in the database and in messages."""
 
 from enum import StrEnum
 
 
 class Trigger(StrEnum):
-    SCHEDULED = "scheduled"
-    MANUAL = "manual"
-    API = "api"
+    SCHEDULED = "scheduled"  # the clock started the run
+    MANUAL = "manual"  # a person started the run
+    API = "api"  # another program started the run
 
 
 class RunStatus(StrEnum):
-    INITIALIZING = "INITIALIZING"
-    PROCESSING = "PROCESSING"
-    STOPPING = "STOPPING"
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
+    INITIALIZING = "INITIALIZING"  # the main job has not started yet
+    PROCESSING = "PROCESSING"  # the main job has started
+    STOPPING = "STOPPING"  # a stop is under way
+    COMPLETED = "COMPLETED"  # all tasks succeeded, or no more tasks failed than the run allows
+    FAILED = "FAILED"  # the run did not end as COMPLETED; a stop may be the reason
 
     @property
     def is_over(self) -> bool:
+        """Whether the status is final."""
         return self in (RunStatus.COMPLETED, RunStatus.FAILED)
 
 
 class TaskStatus(StrEnum):
-    QUEUED = "QUEUED"
-    DEPLOYING = "DEPLOYING"
-    PENDING = "PENDING"
+    QUEUED = "QUEUED"  # the task waits for its deployment
+    DEPLOYING = "DEPLOYING"  # a claim is held, and a job may have been created
+    PENDING = "PENDING"  # the job exists and waits in the cluster
     RUNNING = "RUNNING"
-    STOPPING = "STOPPING"
+    STOPPING = "STOPPING"  # the job was told to end and has not ended yet
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
-    STOPPED = "STOPPED"
-    LOST = "LOST"
+    STOPPED = "STOPPED"  # a stop ended the task
+    LOST = "LOST"  # the job is absent or unreadable for good, and its result is not known
 
     @property
     def is_over(self) -> bool:
+        """Whether the status is final."""
         return self in OVER
 
     @property
     def is_in_cluster(self) -> bool:
+        """Whether the task has a job in the cluster, or may have a job."""
         return self in IN_CLUSTER
 
 
 OVER = (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST)
 ALIVE = tuple(status for status in TaskStatus if status not in OVER)
+# DEPLOYING counts, because the request for the job may have succeeded although its answer is not on record
 IN_CLUSTER = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING)
 
 
 class Intent(StrEnum):
     """People's wish for a run. The wish only moves down the list, until the run is reopened."""
 
-    RUN = "RUN"
-    STOP = "STOP"
-    FORCE = "FORCE"
+    RUN = "RUN"  # the run goes on
+    STOP = "STOP"  # jobs are asked to end, and are killed after the grace period
+    FORCE = "FORCE"  # jobs are killed at once
 
 
 class StopPhase(StrEnum):
     """A stop's phase. Every phase is a line in the run's timeline."""
 
-    QUEUED_CANCELLED = "queued_cancelled"
-    JOBS_ASKED = "jobs_asked"
-    FORCED = "forced"
-    UNCONFIRMED = "unconfirmed"
-    PROVED = "proved"
+    QUEUED_CANCELLED = "queued_cancelled"  # tasks without a job are STOPPED
+    JOBS_ASKED = "jobs_asked"  # the jobs were asked to end
+    FORCED = "forced"  # the jobs are killed
+    UNCONFIRMED = "unconfirmed"  # jobs on silent nodes were killed, but may run on there
+    PROVED = "proved"  # a look shows the end for all the run's jobs
 
 
 class ExportState(StrEnum):
-    PENDING = "pending"
+    PENDING = "pending"  # an export is not done yet
     DONE = "done"
-    FAILED = "failed"
+    FAILED = "failed"  # an export gave up; the audit repeats the export

@@ -18,7 +18,7 @@ from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_o
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, RunReader
 from crawler_lifecycle.control.stops import StopCommand, Stopping
 from crawler_lifecycle.domain.audit.handovers import owed_kinds
-from crawler_lifecycle.domain.audit.runs import taken as foreign_workflow_problem
+from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, Over, TemporaryError

@@ -4,9 +4,9 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
-NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)
-# A job shows only the general cause (the key). The row keeps a more precise cause from an event, since the cluster
-# deletes events after an hour.
+NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or is about to end
+# General causes with their precise causes. A job always shows the general cause; only an event shows the precise
+# cause. The cluster deletes events after an hour: from then on only the row has the precise cause.
 PRECISE_CAUSES = {
     reasons.POD_NOT_CREATED: (reasons.QUOTA, reasons.POD_CREATE_REJECTED),
     reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX),
@@ -14,26 +14,36 @@ PRECISE_CAUSES = {
 
 
 def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
+    """Return the cause for a living task's row; None if the task neither waits nor is in trouble.
+
+    The cause is the job's, except where the row knows more than the job shows, or where the intent shows a deletion
+    from outside.
+    """
     if row.cause == reasons.POD_OVERDUE and intent is Intent.RUN:
-        return reasons.POD_OVERDUE  # we deleted the overdue job ourselves
+        return reasons.POD_OVERDUE  # the service itself deleted the overdue job
     if row.cause in PRECISE_CAUSES.get(job.cause or "", ()):
         return row.cause
-    if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
+    is_deleted_without_stop = job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN
+    if is_deleted_without_stop:
         return job.cause if job.cause in (reasons.ORPHAN_PODS, reasons.POD_OVERDUE) else reasons.DELETED_EXTERNALLY
-    if is_told_to_end_on_record(row) and (job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)):
-        return reasons.POD_TERMINATING  # a request to end stays true until the end
+    is_nearly_over = job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)
+    if is_nearly_over and is_told_to_end_on_record(row):
+        return (
+            reasons.POD_TERMINATING
+        )  # the job shows the request to end no more, but the verdict on the end needs the request
     return job.cause
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return the author of a request to end, as the reason for a living task.
+    """Return the reason for a living task's row: the author of a request to end; None without such a request.
 
-    The row keeps the author, because the pod with the author's name may be gone at the end.
+    The row keeps the author, because only the pod names the author, and may be gone at the end.
     """
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason
     if cause == reasons.DELETED_EXTERNALLY:
-        return reasons.DELETED_EXTERNALLY if reasons.POD_TERMINATING in (job.cause, row.cause) else row.reason
+        were_pods_told = reasons.POD_TERMINATING in (job.cause, row.cause)
+        return reasons.DELETED_EXTERNALLY if were_pods_told else row.reason
     return None
 
 
@@ -42,12 +52,13 @@ def is_told_to_end_on_record(row: TaskRow) -> bool:
 
     The deletion of a Job from outside counts only if its pods were told, too: then the row has a reason.
     """
-    return row.cause in (reasons.POD_TERMINATING, reasons.POD_OVERDUE) or (
-        row.cause == reasons.DELETED_EXTERNALLY and row.reason is not None
-    )
+    if row.cause == reasons.DELETED_EXTERNALLY:
+        return row.reason is not None
+    return row.cause in (reasons.POD_TERMINATING, reasons.POD_OVERDUE)
 
 
 def told_to_end_by(row: TaskRow) -> str | None:
+    """Return who told the program to end, by the row; None if no request or no author is on record."""
     if row.cause == reasons.POD_OVERDUE:
         return reasons.POD_OVERDUE
     return row.reason if is_told_to_end_on_record(row) else None

@@ -1,4 +1,4 @@
-"""Explain a run's end in one sentence, which command line, page, API and closing notice show alike."""
+"""Explanation for a run's end, in a sentence. Command line, page, API and closing notice show the same sentence."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ STOPS = ("stop", FORCE_STOP)  # events in a run's timeline
 REOPENED = "reopened"
 FAILURES = (TaskStatus.FAILED, TaskStatus.LOST)
 MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
-LONGEST_LINE = 200
-LONGEST_TEXT = 600  # a notice with the text has to fit a column
-TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+LONGEST_LINE = 200  # characters in a log line or message
+LONGEST_TEXT = 600  # characters in the sentence: a notice with the sentence has to fit into a database column
+TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and cursor movements in a log
 
 
 def explanation(run: RunRecord, tasks: Iterable[TaskRecord], log: Sequence[LogRecord]) -> Explanation | None:
@@ -35,52 +35,57 @@ def _explained(
     run: RunRecord, reason: str, tasks: Iterable[TaskRecord], log: Sequence[LogRecord]
 ) -> Explanation | None:
     if reason in reasons.BY_A_STOP:
-        return _of_a_stop(reason, _stops_of_the_last_end(log))
-    known = list(tasks)
-    main = next((row for row in known if row.task == MAIN_TASK), None)
+        return _explained_by_stop(reason, _stops_of_the_last_end(log))
+    known_tasks = list(tasks)
+    main_task = next((row for row in known_tasks if row.task == MAIN_TASK), None)
     if reason == reasons.NEVER_STARTED:
-        return _of_a_limit(run, "start", run.request.start_limit_seconds, main)
+        return _explained_by_start_limit(run, main_task)
     if reason == reasons.MAX_DURATION:
-        return _of_a_limit(run, "duration", run.request.max_duration_seconds, None)
+        limit = _limit("duration", run.request.max_duration_seconds)
+        return Explanation(text=f"the run took longer than its {limit} allows")
     if reason == reasons.DEPLOYMENT_REFUSED:
-        refusal = main.message if main and main.message else "its answer is not known"
+        refusal = main_task.message if main_task and main_task.message else "its answer is not known"
         return Explanation(text=f"the main job could not be deployed: {_in_one_line(refusal)}", task=MAIN_TASK)
-    return _of_a_task(run, main if reason in MAIN_JOB_ENDED else _first_failure(known))
+    return _explained_by_task(run, main_task if reason in MAIN_JOB_ENDED else _first_failure(known_tasks))
 
 
 def last_line(text: str | None) -> str | None:
-    """Return a log's last line with text, without a terminal's colour codes."""
+    """Return a log's last line with text, without a terminal's colour codes; None for a log without text."""
     lines = [line.strip() for line in TERMINAL_CODES.sub("", text or "").splitlines()]
     return next((_printable(line)[:LONGEST_LINE] for line in reversed(lines) if line), None)
 
 
-def _of_a_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
-    """Explain a stop. The first request names the person; a later force may come from the grace period."""
+def _explained_by_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
+    """Explain a stop by its requests. The first request names the person; a later force may come from the workflow."""
     forced = reason == reasons.STOPPED_FORCED
     if not stops:
         return Explanation(text="stopped by force" if forced else "stopped", forced=forced)
     first = stops[0]
-    by = f"replaced by {first.actor}" if first.door == reasons.SCHEDULE_DOOR else f"stopped by {_asker(first)}"
-    text = f"{by}: {_in_one_line(first.message)}"
+    is_replaced = first.door == reasons.SCHEDULE_DOOR
+    author = f"replaced by {first.actor}" if is_replaced else f"stopped by {_actor(first)}"
+    text = f"{author}: {_in_one_line(first.message)}"
     force = next((line for line in stops if line.event == FORCE_STOP), None)
     if forced and force is not None:
-        text += ", by force" if force is first else f"; forced by {_asker(force)}: {_in_one_line(force.message)}"
+        text += ", by force" if force is first else f"; forced by {_actor(force)}: {_in_one_line(force.message)}"
     return Explanation(text=text, stopped_by=first.actor, door=first.door, forced=forced)
 
 
-def _of_a_limit(run: RunRecord, name: str, seconds: int | None, main: TaskRecord | None) -> Explanation:
-    limit = "" if seconds is None else f" of {timedelta(seconds=seconds)}"
-    if run.reason == reasons.MAX_DURATION:
-        return Explanation(text=f"the run took longer than its {name} limit{limit} allows")
-    why = f": {_in_one_line(main.message)}" if main and main.message else ""
-    return Explanation(text=f"the main job did not start within the {name} limit{limit}{why}", task=MAIN_TASK)
+def _explained_by_start_limit(run: RunRecord, main_task: TaskRecord | None) -> Explanation:
+    limit = _limit("start", run.request.start_limit_seconds)
+    obstacle = f": {_in_one_line(main_task.message)}" if main_task and main_task.message else ""
+    return Explanation(text=f"the main job did not start within the {limit}{obstacle}", task=MAIN_TASK)
 
 
-def _of_a_task(run: RunRecord, row: TaskRecord | None) -> Explanation | None:
+def _limit(name: str, seconds: int | None) -> str:
+    return f"{name} limit" if seconds is None else f"{name} limit of {timedelta(seconds=seconds)}"
+
+
+def _explained_by_task(run: RunRecord, row: TaskRecord | None) -> Explanation | None:
+    """Explain the end by the deciding task; None without such a task."""
     if row is None:
         return None
     name = "task 0 (the main job)" if row.task == MAIN_TASK else f"task {row.task}"
-    text = f"{name} {row.status}{_how(row)}"
+    text = f"{name} {row.status}{_reason_and_code(row)}"
     line = last_line(row.log_tail) or last_line(row.message)
     if line:
         text += f": {line}"
@@ -90,8 +95,8 @@ def _of_a_task(run: RunRecord, row: TaskRecord | None) -> Explanation | None:
     return Explanation(text=text, task=row.task, task_reason=row.reason, exit_code=row.exit_code, last_line=line)
 
 
-def _how(row: TaskRecord) -> str:
-    """Return the reason and the exit code for the sentence, without a reason that only repeats the exit code."""
+def _reason_and_code(row: TaskRecord) -> str:
+    """Return the reason and the exit code for the sentence. A reason such as `exit_1` only repeats the exit code."""
     code = "" if row.exit_code is None else f"exit code {row.exit_code}"
     if row.reason and row.reason != f"exit_{row.exit_code}":
         return f" ({row.reason}, {code})" if code else f" ({row.reason})"
@@ -99,7 +104,7 @@ def _how(row: TaskRecord) -> str:
 
 
 def _first_failure(tasks: Sequence[TaskRecord]) -> TaskRecord | None:
-    """Return the first failure. A FAILED task says more than a LOST task."""
+    """Return the first FAILED task, or else the first LOST task; None if no task failed. A FAILED task says more."""
     return min((row for row in tasks if row.status in FAILURES), key=lambda row: (row.status, row.task), default=None)
 
 
@@ -109,8 +114,10 @@ def _stops_of_the_last_end(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
     return [line for line in log[reopened + 1 :] if line.event in STOPS]
 
 
-def _asker(line: LogRecord) -> str:
-    return f"{line.actor or 'somebody who gave no name'} ({line.door})" if line.door else line.actor or "somebody"
+def _actor(line: LogRecord) -> str:
+    if line.door:
+        return f"{line.actor or 'somebody who gave no name'} ({line.door})"
+    return line.actor or "somebody"
 
 
 def _in_one_line(text: str) -> str:

@@ -1,39 +1,41 @@
-"""Time limits of a run. The limit clock stands still while a queue or person suspends all its jobs."""
+"""Rules for a run's limit clock. The clock stands still (is held) while a queue or person suspends all jobs."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.steps.run import Clock
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import SUSPENDED
 
-HELD, RELEASED = "limits_held", "limits_released"  # keys in the run's timeline
+HELD, RELEASED = "limits_held", "limits_released"  # events in the run's timeline: the clock stands still, or goes on
 
 
 def is_held(open_rows: Iterable[TaskRow], look: Look) -> bool | None:
-    """Return whether all jobs of these tasks are suspended; None if the look does not show every job."""
-    suspended = list(_suspended(open_rows, look))
-    if False in suspended:
+    """Return whether the limit clock has to stand still: all open tasks' jobs are suspended.
+
+    False if a job is not suspended, or without any job. None if the look does not show every job.
+    """
+    suspensions = list(_suspensions(open_rows, look))
+    if False in suspensions:
         return False
-    return None if None in suspended else bool(suspended)
+    return None if None in suspensions else bool(suspensions)
 
 
-def _suspended(open_rows: Iterable[TaskRow], look: Look) -> Iterator[bool | None]:
-    """Yield for every deployed open task whether its job is suspended; None if the look does not show the job."""
+def _suspensions(open_rows: Iterable[TaskRow], look: Look) -> Iterator[bool | None]:
+    """Yield for every open task with a job whether the job is suspended; None if the look does not show the job."""
     for row in open_rows:
         job = look.jobs.get((row.task, row.attempt))
-        if row.status.is_over or (row.job_uid is None and job is None):
+        has_no_job = row.job_uid is None and job is None
+        if row.status.is_over or has_no_job:
             continue
-        is_seen = job is not None and job.phase is not JobPhase.UNCLEAR
-        yield _is_suspended(job) if job and is_seen else None
-
-
-def _is_suspended(job: JobLook) -> bool:
-    return job.phase is JobPhase.WAITING and job.cause == SUSPENDED
+        if job is None or job.phase is JobPhase.UNCLEAR:
+            yield None
+        else:
+            yield job.phase is JobPhase.WAITING and job.cause == SUSPENDED
 
 
 def limit_at(begun_at: datetime, seconds: int | None, clock: Clock) -> datetime | None:
-    """Return when the limit is reached; None without a limit, or while the clock stands still."""
+    """Return when a limit is reached, after so many seconds; None without a limit, or while the clock stands still."""
     if seconds is None or clock.is_held:
         return None
     return begun_at + timedelta(seconds=seconds + clock.held_seconds)
@@ -48,8 +50,9 @@ def clock_of(timeline: Iterable[tuple[datetime, str]]) -> Clock:
 
 
 def _changed(clock: Clock, at: datetime, event: str) -> Clock:
+    """Return the clock after an event at this time. A second HELD or RELEASED in a row changes only the count."""
     changes = clock.changes + 1
     if event == HELD:
         return Clock(held_seconds=clock.held_seconds, held_since=clock.held_since or at, changes=changes)
-    held = at - clock.held_since if clock.held_since else timedelta()
-    return Clock(held_seconds=clock.held_seconds + held.total_seconds(), changes=changes)
+    standstill = at - clock.held_since if clock.held_since else timedelta()
+    return Clock(held_seconds=clock.held_seconds + standstill.total_seconds(), changes=changes)

@@ -1,4 +1,4 @@
-"""Rules that select jobs in a look: lingering jobs, overdue jobs, and jobs that are leaving the cluster."""
+"""Rules to select jobs in a look: lingering, overdue and leaving jobs, and ended jobs to remove."""
 
 from collections.abc import Iterable
 
@@ -8,36 +8,38 @@ from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
 
 
 def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:
-    """Return the living jobs that no open task wants, and orphan pods without a request to end.
+    """Return the living jobs without an open task, and orphan pods without a request to end.
 
-    The result includes jobs of other attempts, and of tasks without a row: a database or cluster that was restored from
-    a backup knows less than its counterpart.
+    Jobs with another attempt than the task's row, or without a row, count as jobs without an open task. Such jobs exist
+    after the database was restored from a backup.
     """
     wanted = {(row.task, row.attempt) for row in rows if not row.status.is_over}
-    living = ((key, job) for key, job in look.jobs.items() if not job.gone)
-    return sorted(key for key, job in living if key not in wanted or _is_orphan_without_request(job, intent))
+    living = {key: job for key, job in look.jobs.items() if not job.gone}
+    return sorted(key for key, job in living.items() if key not in wanted or _is_orphan_without_request(job, intent))
+
+
+def _is_orphan_without_request(job: JobLook, intent: Intent) -> bool:
+    """Return whether orphan pods live on without a request to end. In a stop, the stop asks these pods to end."""
+    return intent is Intent.RUN and job.cause == ORPHAN_PODS
 
 
 def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
-    """Return the jobs that were told to end and never end by themselves.
+    """Return the living overdue jobs to kill.
 
-    The first look only records an overdue job, and the next look has the job killed. So a clock that is wrong for a
-    moment kills no job.
+    An open task's job is killed only if the task's row shows the job as overdue already. The first look only records
+    the job as overdue: a clock may be wrong for a moment, and must kill no wanted job. A job without an open task is
+    killed at the first look.
     """
-    not_recorded = {(row.task, row.attempt) for row in rows if not row.status.is_over and row.cause != POD_OVERDUE}
-    return sorted(key for key, job in look.jobs.items() if job.overdue and not job.gone and key not in not_recorded)
+    not_on_record = {(row.task, row.attempt) for row in rows if not row.status.is_over and row.cause != POD_OVERDUE}
+    living_overdue = (key for key, job in look.jobs.items() if job.overdue and not job.gone)
+    return sorted(key for key in living_overdue if key not in not_on_record)
 
 
 def leaving(look: Look) -> int:
-    """Return how many jobs have ended and are leaving the cluster."""
+    """Return how many jobs are leaving: they have ended, were deleted and are still listed."""
     return sum(job.leaving for job in look.jobs.values())
 
 
 def removable(look: Look) -> set[JobKey]:
-    """Return the ended jobs that take room in the cluster until their removal."""
+    """Return the ended jobs to remove; none if the cluster does not keep ended jobs."""
     return {key for key, job in look.jobs.items() if look.keeps_ended_jobs and job.removable}
-
-
-def _is_orphan_without_request(job: JobLook, intent: Intent) -> bool:
-    """Return whether orphan pods live on without a request to end. A stop asks them to end anyway."""
-    return intent is Intent.RUN and job.cause == ORPHAN_PODS

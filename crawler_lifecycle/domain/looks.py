@@ -1,4 +1,4 @@
-"""Looks at a run's jobs, in the same terms for every cluster, and the task rows that a look is compared with."""
+"""Look at a run's jobs, in the same terms for every cluster, and the task rows that are compared with the look."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ JobKey = tuple[int, int]  # task and attempt of a job
 
 
 class JobPhase(StrEnum):
-    """Phase of a job. A job outside a complete look is absent; absence is not a phase."""
+    """Phase of a job. A job that a complete look does not show is absent; absence is not a phase."""
 
-    WAITING = "waiting"
+    WAITING = "waiting"  # the program has not started
     RUNNING = "running"
-    ENDING = "ending"
+    ENDING = "ending"  # the job was told to end, or its object was deleted, and parts of the job may still run
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    VANISHED = "vanished"  # the job's record is there; its program is gone without a result
+    VANISHED = "vanished"  # only in the local cluster: the job's record is there; its program is gone without a result
     UNCLEAR = "unclear"  # the job could not be observed
 
     @property
@@ -34,27 +34,28 @@ class Presence(StrEnum):
     PRESENT = "present"
     BEING_DELETED = "being_deleted"
     HELD = "held"  # deleted long ago without a running pod: a finalizer holds the object
-    ABSENT = "absent"  # proved by the cluster; the look describes the remains, such as orphan pods
+    ABSENT = "absent"  # the object surely does not exist; the look describes the remains, such as orphan pods
 
 
 class Pods(StrEnum):
     """State of a job's pods, or of its processes in the local cluster."""
 
-    MAY_RUN = "may_run"  # now or later
-    ENDED = "ended"
-    NONE = "none"
+    MAY_RUN = "may_run"  # a pod runs, or may run later
+    ENDED = "ended"  # there are pods, and all have ended
+    NONE = "none"  # there is no pod, and there will be none
 
 
 class EndRequest(StrEnum):
     """Request to end that a job got before its end."""
 
     NONE = "none"
-    TO_JOB = "to_job"
+    TO_JOB = "to_job"  # the job was deleted, or its program was told to end
     TO_PODS = "to_pods"  # pods were ended from outside, without a request to the job
-    UNKNOWN = "unknown"  # no trace is left to decide
+    UNKNOWN = "unknown"  # the cluster has no trace left that shows a request or its absence
 
     @classmethod
     def by(cls, stop_asked: bool | None) -> "EndRequest":
+        """Return the value for an observation of a request to the job; None: no trace is left."""
         if stop_asked is None:
             return cls.UNKNOWN
         return cls.TO_JOB if stop_asked else cls.NONE
@@ -62,7 +63,7 @@ class EndRequest(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobLook:
-    """A job as the cluster shows the job now."""
+    """A job as a look shows the job."""
 
     task: int
     attempt: int
@@ -80,7 +81,7 @@ class JobLook:
     pods: Pods = Pods.MAY_RUN
     end_request: EndRequest = EndRequest.NONE
     facts: OutcomeFacts | None = None  # about its program, as far as its objects show facts
-    give_up_after: timedelta | None = None  # how long its cause may be on record until the task is over
+    give_up_after: timedelta | None = None  # the task is over if its cause stays for so long; None: no such limit
 
     @property
     def gone(self) -> bool:
@@ -95,7 +96,7 @@ class JobLook:
 
     @property
     def removable(self) -> bool:
-        """Return whether only the ended job's object is left."""
+        """Return whether the object is present and nothing of the job can run: the object can be deleted."""
         return self.presence is Presence.PRESENT and self.gone
 
     @property
@@ -105,7 +106,7 @@ class JobLook:
 
     @property
     def overdue(self) -> bool:
-        """Return whether the job should have ended long ago: only force ends the job."""
+        """Return whether the job's grace period ended long ago and the job did not end: only force ends the job."""
         return self.cause == POD_OVERDUE
 
     @property
@@ -116,18 +117,18 @@ class JobLook:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All jobs of a run. In an incomplete look (an error, a partial list) a missing job is unknown, not absent."""
+    """All jobs of a run. A job that is not shown is absent if the look is complete, and otherwise unknown."""
 
-    complete: bool
+    complete: bool  # false after an error or with a partial list
     jobs: Mapping[JobKey, JobLook] = field(default_factory=dict)
-    problem: str | None = None
+    problem: str | None = None  # why the look is incomplete
     clock_ahead: timedelta | None = None  # our clock minus the cluster's; None if both share a clock
     keeps_ended_jobs: bool = False  # ended jobs take room in the cluster until their removal
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """Row of a task, with the columns for verdicts."""
+    """The columns of a task's row that verdicts need."""
 
     task: int
     status: TaskStatus
@@ -138,12 +139,12 @@ class TaskRow:
     cause_since: datetime | None = None
     reason: str | None = None
     exit_code: int | None = None
-    absent_count: int = 0
+    absent_count: int = 0  # number of the last looks in a row without the job
     started_at: datetime | None = None
     claim_expires_at: datetime | None = None
     facts: OutcomeFacts | None = None
 
 
 def uids_of(rows: Iterable[TaskRow]) -> dict[JobKey, str]:
-    """Return the uids on record of the tasks' jobs."""
+    """Return the uids of the tasks' present jobs; tasks without a job on record are left out."""
     return {(row.task, row.attempt): row.job_uid for row in rows if row.job_uid is not None}

@@ -1,5 +1,6 @@
-"""Names and ids of jobs, events, archives and workflows: every caller and every try computes the same name."""
+"""Names and ids of jobs, events, archives and workflows. Every caller computes the same name on every try."""
 
+import re
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid5
 
@@ -8,14 +9,17 @@ from crawler_lifecycle.errors import BadInput
 if TYPE_CHECKING:  # a local job's runner imports this module and has to start fast, without pydantic
     from crawler_lifecycle.domain.looks import JobKey
 
-MAIN_TASK = 0
+MAIN_TASK = 0  # number of the task whose job is the main job
 RUN_WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
 AUDIT_WORKFLOW = "AuditWorkflow"
 
 
 def checked_uid(run_uid: str) -> str:
-    """Return the run_uid, or raise BadInput unless its form is the usual UUID, safe in paths, labels and names."""
+    """Return the run_uid if the text is a UUID in the usual form, which is safe in paths, labels and names.
+
+    Raise BadInput otherwise.
+    """
     try:
         if str(UUID(run_uid)) == run_uid:
             return run_uid
@@ -25,21 +29,18 @@ def checked_uid(run_uid: str) -> str:
 
 
 def job_name(run_uid: str, task: int, attempt: int) -> str:
-    """Return a unique name that fits a DNS label (63 characters) and contains the run."""
+    """Return the name of an attempt's job, which is unique and fits into a DNS label (63 characters)."""
     return f"crawl-{UUID(run_uid).hex}-{task}-{attempt}"
 
 
 def task_and_attempt(name: str, run_uid: str) -> "JobKey | None":
-    """Return the key in a job's name; None for a name with another form or another run."""
-    prefix, _, rest = name.partition(f"crawl-{UUID(run_uid).hex}-")
-    numbers = [] if prefix else rest.split("-")
-    if len(numbers) != 2 or not all(text.isascii() and text.isdecimal() and len(text) < 10 for text in numbers):
-        return None
-    return int(numbers[0]), int(numbers[1])
+    """Return the task and attempt in a name by `job_name`; None for a name with another form or of another run."""
+    match = re.fullmatch(rf"crawl-{UUID(run_uid).hex}-([0-9]{{1,9}})-([0-9]{{1,9}})", name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:
-    """Return the id of a notice or event; `number` separates repetitions (progress, a second end)."""
+    """Return the id of a run's notice or event. `number` distinguishes those of a kind, such as for a second end."""
     return str(uuid5(UUID(run_uid), f"{kind}:{number}"))
 
 
@@ -48,5 +49,5 @@ def export_workflow_id(run_uid: str) -> str:
 
 
 def archive_name(run_uid: str, end: int) -> str:
-    """Return the archive's name. A reopened run has several ends with an archive for every end."""
+    """Return the name of the archive for the run's end with this number. A reopened run has several ends."""
     return f"{run_uid}.zip" if end <= 1 else f"{run_uid}-{end}.zip"

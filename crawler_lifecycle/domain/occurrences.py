@@ -1,7 +1,7 @@
-"""Rules for the outcome of a schedule's occurrences: started, skipped (and why), queued, due or unknown.
+"""Rules for the outcomes of a schedule's occurrences: started, skipped (and why), queued, due or unknown.
 
-Temporal keeps due times, started workflows and the number of skips, but no list of skipped occurrences. So skips are
-conclusions from recorded pauses, from runs open at the time, and from Temporal's count of missed occurrences.
+Temporal knows due times, started workflows and the number of skips, but has no list of skipped occurrences. So the
+rules conclude skips from recorded pauses, from the runs that were open at the time, and from Temporal's counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
 
-SETTLING = timedelta(seconds=10)  # after a due time, until Temporal has surely handled the occurrence
+SETTLING = timedelta(seconds=10)  # time after which Temporal has surely handled an occurrence that was due
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Start:
 
     workflow_id: str
     first_execution: str
-    nominal: datetime  # the due time, without jitter
+    nominal: datetime  # the due time without jitter (the random delay of an occurrence)
     started_at: datetime
     closed_at: datetime | None = None  # None: the workflow is open
 
@@ -29,10 +29,10 @@ class Circumstances:
     """Known facts about a schedule beside the due times."""
 
     starts: Sequence[Start]
-    pauses: Sequence[Pause]
-    paused: bool
-    overlap: Overlap | None
-    jitter: timedelta
+    pauses: Sequence[Pause]  # pauses on record; a pause by another tool is not on record
+    paused: bool  # whether the schedule is paused now
+    overlap: Overlap | None  # None: another tool set a rule that we do not know
+    jitter: timedelta  # longest random delay
     window: timedelta  # greatest delay of a start
     queued: int  # occurrences waiting behind an open run, by Temporal's count
     missed: int  # occurrences dropped by Temporal, since their start would have come after the window
@@ -40,42 +40,44 @@ class Circumstances:
 
 
 def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
-    """Return the outcome for every due time, oldest first."""
-    started = _starts_by_due_time(due, known)
+    """Return the outcome for every due time (with jitter), oldest first, but none as queued: see `with_queue`."""
+    starts = _starts_by_due_time(due, known)
     occurrences = [
-        _started_occurrence(at, started[at]) if at in started else _unstarted_occurrence(at, known) for at in due
+        _started_occurrence(at, starts[at]) if at in starts else _unstarted_occurrence(at, known) for at in due
     ]
-    return _with_missed(occurrences, known)
+    return _with_explained_unknowns(occurrences, known)
 
 
 def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
-    """Return starts by due time. Due times include the jitter: a start belongs to the first due time from its nominal
-    time on.
+    """Return starts by due time. A start belongs to the first due time (with jitter) from its nominal time on.
 
-    A manual trigger belongs to no due time: the next due time is further away than the jitter, or still ahead.
+    A start by a manual trigger is left out: its next due time is further away than the jitter, or still ahead.
     """
     starts: dict[datetime, Start] = {}
     for start in sorted(known.starts, key=lambda start: start.started_at):
         at = next((time for time in due if time >= start.nominal), None)
-        if at is not None and at - start.nominal <= known.jitter and start.started_at >= at:
+        if at is None or at - start.nominal > known.jitter:
+            continue
+        if start.started_at >= at:
             starts[at] = start
     return starts
 
 
 def _started_occurrence(at: datetime, start: Start) -> Occurrence:
-    late = start.started_at - at
-    detail = f"{int(late.total_seconds())} s after it was due" if late > SETTLING else ""
+    delay = start.started_at - at
+    detail = f"{int(delay.total_seconds())} s after it was due" if delay > SETTLING else ""
     return Occurrence(
         at=at, outcome=Outcome.STARTED, detail=detail, started_at=start.started_at, workflow_id=start.workflow_id
     )
 
 
 def _unstarted_occurrence(at: datetime, known: Circumstances) -> Occurrence:
+    """Return the occurrence of a due time without a start: skipped for a known reason, due or unknown."""
     if pause := _pause_at(at, known.pauses):
         words = " by ".join(part for part in ("paused", pause.actor) if part)
         return _skipped(at, SkipReason.PAUSED, f"{words}: {pause.reason}" if pause.reason else words)
-    if other := _open_at(at, known):
-        return _skipped(at, SkipReason.OVERLAP, f"{other.workflow_id} was still open")
+    if earlier_start := _open_at(at, known):
+        return _skipped(at, SkipReason.OVERLAP, f"{earlier_start.workflow_id} was still open")
     if known.now - at < SETTLING:
         return Occurrence(at=at, outcome=Outcome.DUE)
     return Occurrence(at=at, outcome=Outcome.UNKNOWN)
@@ -90,10 +92,10 @@ def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
 
 
 def _open_at(at: datetime, known: Circumstances) -> Start | None:
-    """Return the start whose run was open at the time; None if overlaps are allowed.
+    """Return an earlier start whose run was open at the time; None without such a start, or if overlaps are allowed.
 
-    After an outage Temporal starts occurrences late, within the window, and such a run stands in the way from its due
-    time on. A start after the window is a backfill, whose run stands in the way from its real start on.
+    After an outage Temporal starts occurrences late, within the window. Such a run counts as open from its due time on.
+    A start after the window is a backfill, whose run counts as open from its real start on.
     """
     if known.overlap is Overlap.ALLOW:
         return None
@@ -106,11 +108,12 @@ def _open_at(at: datetime, known: Circumstances) -> Start | None:
 
 
 def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occurrence]:
-    """Mark the occurrence waiting behind an open run as queued: up to here the occurrence counts as skipped or due.
+    """Mark the occurrence that waits behind an open run as queued; `outcomes` has returned it as skipped or due.
 
-    With the rule `queue` the first such occurrence waits, and with `replace` the last.
+    With the rule `queue` the first occurrence behind the open run waits, and with `replace` the last.
     """
-    if not known.queued or known.overlap is None or not known.overlap.waits:
+    can_wait = known.overlap is not None and known.overlap.waits
+    if not known.queued or not can_wait:
         return occurrences
     since = max((start.started_at for start in known.starts if start.closed_at is None), default=known.now)
     behind = [
@@ -120,13 +123,13 @@ def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occu
     ]
     if not behind:
         return occurrences
-    number = behind[0] if known.overlap is Overlap.QUEUE else behind[-1]
-    waiting = occurrences[number].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
-    return [*occurrences[:number], waiting, *occurrences[number + 1 :]]
+    waiting = behind[0] if known.overlap is Overlap.QUEUE else behind[-1]
+    queued = occurrences[waiting].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
+    return [*occurrences[:waiting], queued, *occurrences[waiting + 1 :]]
 
 
-def _with_missed(occurrences: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
-    """Explain the unknown occurrences: as missed, if Temporal counts at least as many."""
+def _with_explained_unknowns(occurrences: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
+    """Return the occurrences, with an explanation for every unknown one."""
     unknown = sum(occurrence.outcome is Outcome.UNKNOWN for occurrence in occurrences)
     return [
         _explained(occurrence, unknown, known) if occurrence.outcome is Outcome.UNKNOWN else occurrence
@@ -135,13 +138,17 @@ def _with_missed(occurrences: Sequence[Occurrence], known: Circumstances) -> lis
 
 
 def _explained(occurrence: Occurrence, unknown: int, known: Circumstances) -> Occurrence:
-    last = max((start.nominal for start in known.starts), default=occurrence.at)
-    has_open_pause = any(pause.until is None for pause in known.pauses)
-    # another tool's pause has no recorded beginning, but the pause began after the last start
-    if known.paused and not has_open_pause and occurrence.at >= last:
+    """Return the occurrence as skipped by another tool's pause, as missed if Temporal's count allows, or as unknown.
+
+    `unknown` is the number of unknown occurrences: Temporal's count explains all of them or none.
+    """
+    last_start = max((start.nominal for start in known.starts), default=occurrence.at)
+    is_pause_on_record = any(pause.until is None for pause in known.pauses)
+    # the beginning of another tool's pause is not on record, but the pause began after the last start
+    if known.paused and not is_pause_on_record and occurrence.at >= last_start:
         return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; since when is not on record")
     counted = f"Temporal counts {known.missed} that came too late"
     if unknown <= known.missed:
         return _skipped(occurrence.at, SkipReason.MISSED_WINDOW, counted)
-    why = f"{counted}, and {unknown} have no other reason" if known.missed else "no reason is on record"
-    return occurrence.model_copy(update={"detail": f"{why} (a pause by other means, or past Temporal's retention)"})
+    doubt = f"{counted}, and {unknown} have no other reason" if known.missed else "no reason is on record"
+    return occurrence.model_copy(update={"detail": f"{doubt} (a pause by other means, or past Temporal's retention)"})

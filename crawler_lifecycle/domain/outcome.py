@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, MAX_DURATION, NEVER_STARTED, STOPPED, STOPPED_FORCED
 
+# every reason for the end of a run, in words for people
 SENTENCES = {
     "all_succeeded": "all tasks succeeded",
     "failures_allowed": "tasks failed, and no more than the run allows",
@@ -31,17 +32,20 @@ def outcome(
 ) -> tuple[RunStatus, str]:
     """Return the run's final status and reason.
 
-    `reason`: the time limit, or the refused deployment, for which the supervisor ends the run. `out_of_time`: at the
-    duration limit the cluster itself ended a job, so the reason holds even if no task is STOPPED.
-    A stop or limit after the end of all tasks is no reason: the tasks decide.
+    `tasks`: number of tasks by final status. `main_job`: final status of task 0. `reason`: the time limit, or the
+    refused deployment, for which the supervisor ends the run; None otherwise. `out_of_time`: at the duration limit the
+    cluster itself ended a job, so the reason holds even if no task is STOPPED.
+
+    A stop or limit that ended no task is no reason: then the tasks decide.
     """
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
+    has_stopped_tasks = tasks.get(TaskStatus.STOPPED, 0) > 0
     if succeeded == total:
         return RunStatus.COMPLETED, "all_succeeded"
-    if reason and (reason == DEPLOYMENT_REFUSED or tasks.get(TaskStatus.STOPPED) or out_of_time):
+    if reason and (reason == DEPLOYMENT_REFUSED or has_stopped_tasks or out_of_time):
         return RunStatus.FAILED, reason
-    if intent is not Intent.RUN and tasks.get(TaskStatus.STOPPED):
+    if intent is not Intent.RUN and has_stopped_tasks:
         return RunStatus.FAILED, STOPPED_FORCED if intent is Intent.FORCE else STOPPED
     if main_job is not TaskStatus.SUCCEEDED:
         return RunStatus.FAILED, "main_job_lost" if main_job is TaskStatus.LOST else "main_job_failed"
@@ -52,5 +56,5 @@ def outcome(
 
 
 def in_a_sentence(status: RunStatus, reason: str) -> str:
-    """Return the end of a run for its timeline: people read the timeline, and a bare code tells them little."""
+    """Return the status and the reason in words, for the timeline. An unknown reason stays a code."""
     return f"{status}: {SENTENCES.get(reason, reason)}"

@@ -1,4 +1,4 @@
-"""Rules for times: when the next look is due, and how long to pause between tries.
+"""Rules for times: when the next look is due, and how long to pause between tries and between reads of a log.
 
 Look times count from the start of reconciliation (the anchor) and never from the end of the last look, so neither slow
 looks nor nudges move later looks.
@@ -7,16 +7,18 @@ looks nor nudges move later looks.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-FIBONACCI_MINUTES = (1, 2, 3, 5, 8)
-STEADY_MINUTES = 15
-SHORTEST_NUDGE_GAP = timedelta(seconds=1)
-# the gap in durations of the last look: without a gap, a big run whose tasks keep ending would look all the time
+FIBONACCI_MINUTES = (1, 2, 3, 5, 8)  # pauses between the first looks
+STEADY_MINUTES = 15  # pause between all later looks
+SHORTEST_NUDGE_GAP = timedelta(seconds=1)  # from the end of a look to a look for a nudge
+# The gap is at least ten times as long as the last look took. Without the gap, a big run whose tasks keep ending would
+# look all the time.
 NUDGE_GAP_IN_LOOKS = 10
-# without a bound, a look delayed by an outage would cause a gap ten times as long as the outage
+# Without this bound, a look that took long in an outage would cause a gap ten times as long as the outage.
 LONGEST_NUDGE_GAP = timedelta(minutes=2)
-LOG_BYTES_PER_SECOND = 4 << 20  # a reader of a long log would otherwise fetch the whole log several times a second
-LONGEST_LOG_PAUSE = 15.0  # seconds
-# a run whose next look is overdue for longer has no supervisor (its row may come from a backup) and gets no new jobs
+# 4 MiB, on average: without this limit, a reader of a long log could fetch the whole log several times a second.
+LOG_BYTES_PER_SECOND = 4 << 20
+LONGEST_LOG_PAUSE = 15.0  # seconds; a longer pause would look to the reader as if the log stood still
+# A run whose next look is overdue for longer gets no new jobs: the run has no supervisor, or its row is an old copy.
 LONGEST_SILENCE = timedelta(minutes=20)
 
 
@@ -27,20 +29,20 @@ def look_time(anchor: datetime, number: int) -> datetime:
 
 
 def next_look(anchor: datetime, number: int, now: datetime) -> int:
-    """Return the number of the first look still ahead, from `number` on; looks missed in an outage are skipped."""
+    """Return the number of the first look that is due after `now`, from `number` on; missed looks are skipped."""
     while look_time(anchor, number) <= now:
         number += 1
     return number
 
 
 def earliest_nudged_look(last_look_ended: datetime, last_look_took: timedelta) -> datetime:
-    """Return when a nudge may cause the next look: the longer the last look took, the later."""
+    """Return the earliest time of a look for a nudge: the longer the last look took, the longer the gap."""
     gap = max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took)
     return last_look_ended + min(gap, LONGEST_NUDGE_GAP)
 
 
 def log_pause(fetched: int, shortest: float) -> float:
-    """Return the seconds until the next request for a log, after a request that fetched so many bytes."""
+    """Return the seconds until the next request for a log: longer after more fetched bytes, and at least `shortest`."""
     return min(max(shortest, fetched / LOG_BYTES_PER_SECOND), LONGEST_LOG_PAUSE)
 
 
@@ -53,7 +55,8 @@ class Backoff:
 
     def pause(self, attempt: int) -> timedelta:
         """Return the pause after an attempt; attempts count from 1."""
-        return min(self.longest, self.first * (1 << min(attempt - 1, 30)))
+        doublings = min(attempt - 1, 30)  # a timedelta could not hold more doublings
+        return min(self.longest, self.first * (1 << doublings))
 
     def seconds(self, attempt: int) -> float:
         return self.pause(attempt).total_seconds()

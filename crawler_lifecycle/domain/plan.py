@@ -1,4 +1,4 @@
-"""Plan of a run: the request with the crawler's and the installation's defaults filled in."""
+"""Rules for the plan of a run: the request with the crawler's and the installation's defaults filled in."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from crawler_lifecycle.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """The installation's defaults."""
+    """The installation's limits and defaults for runs. None: no limit."""
 
-    most_tasks: int = 10_000
+    most_tasks: int = 10_000  # in a run
     grace_seconds: int = 30
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
@@ -21,7 +21,7 @@ class RunLimits:
 
 
 def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock: Clock | None = None) -> RunPlan:
-    """Return the supervisor's plan for a run on record."""
+    """Return the supervisor's plan for a run on record. `clock`: the limit clock so far; None: a new clock."""
     request = run.request
     return RunPlan(
         run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch),
@@ -39,7 +39,10 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock
 
 
 def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> KeptRequest:
-    """Fill in the request's open fields with the crawler's values, or else with the installation's defaults."""
+    """Return the request with its open fields filled in by the crawler's values, or by the installation's defaults.
+
+    BadInput for an unknown cluster, or for more tasks than the installation allows.
+    """
     if request.cluster not in limits.clusters:
         raise BadInput("cluster", f"there is no cluster {request.cluster!r} here, only {', '.join(limits.clusters)}")
     tasks = request.tasks or entry.processes
@@ -55,4 +58,5 @@ def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> Kept
         or limits.max_duration_seconds,
         "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
     }
-    return KeptRequest(**values | filled, left_open=[name for name in filled if values[name] is None])
+    left_open = [name for name in filled if values[name] is None]
+    return KeptRequest(**values | filled, left_open=left_open)

@@ -1,4 +1,4 @@
-"""Task numbers as compact text: `0-3,7` stands for 0, 1, 2, 3 and 7."""
+"""Task numbers as compact text, for the inputs and results of activities: `0-3,7` stands for 0, 1, 2, 3 and 7."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,11 +15,13 @@ def from_ranges(text: str) -> list[int]:
     return numbers
 
 
-def without(text: str, others: str) -> str:
-    return to_ranges(set(from_ranges(text)) - set(from_ranges(others)))
+def without(text: str, removed: str) -> str:
+    """Return the ranges in `text` without the numbers in the ranges `removed`."""
+    return to_ranges(set(from_ranges(text)) - set(from_ranges(removed)))
 
 
 def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of every gapless span."""
     ordered = sorted(set(numbers))
     if not ordered:
         return

@@ -1,57 +1,63 @@
-"""Causes and reasons: the words for why a task or run waits now (cause), and why it ended (reason)."""
+"""Causes and reasons. A cause is the word for why a task or run waits now; a reason, for why a task or run ended.
+
+Runs, tasks, notices and events carry these words, so a word never changes.
+"""
 
 # causes: why a task or run waits
 MAIN_JOB = "main_job"  # until task 0 has started, no other task is deployed
 DISPATCHER = "dispatcher"  # the dispatcher has not reached the task yet
 RUN_LIMIT = "run_limit"  # the run has as many jobs as its `max_parallel` allows
-INSTALLATION_LIMIT = "installation_limit"
-SCHEDULER_UNAVAILABLE = "scheduler_unavailable"
+INSTALLATION_LIMIT = "installation_limit"  # all runs together have as many jobs as a setting allows
+SCHEDULER_UNAVAILABLE = "scheduler_unavailable"  # the scheduler service does not answer, or answers with an error
 CLAIM_LOST = "claim_lost"  # the task went on without the new job, so the job is ended again
-CLUSTER_UNKNOWN = "cluster_unknown"  # the look could not see the main job
+CLUSTER_UNKNOWN = "cluster_unknown"  # the cluster could not be observed, so the start of the main job is not known
 CLUSTER_UNAVAILABLE = "cluster_unavailable"  # the API server does not answer, or answers with an error
 CLUSTER_FORBIDS = "cluster_forbids"  # the API server refuses our credentials
 NAMESPACE_CHANGED = "namespace_changed"  # the namespace has another uid than the namespace on record
 JOB_LEAVING = "job_leaving"  # an earlier job with the same name is still being deleted
 
 # causes: why a job in the cluster waits, or its present trouble
-CAPACITY = "capacity"
-QUOTA = "quota"
+CAPACITY = "capacity"  # the local cluster runs as many jobs as its setting allows
+QUOTA = "quota"  # the namespace's quota allows no further pod
 NOT_CONSIDERED = "not_considered"  # no scheduler of the cluster has examined the pod yet
-SUSPENDED = "suspended"
-POD_NOT_CREATED = "pod_not_created"  # no event names the obstacle
-POD_CREATE_REJECTED = "pod_create_rejected"
-CONTAINER_CREATING = "container_creating"  # no event names the obstacle
-VOLUME = "volume"
-POD_SANDBOX = "pod_sandbox"
-UNSCHEDULABLE = "unschedulable"
-IMAGE_PULL = "image_pull"
-CONTAINER_CONFIG = "container_config"
-POD_TERMINATING = "pod_terminating"
-POD_OVERDUE = "pod_overdue"  # told to end, and still there long after its grace
+SUSPENDED = "suspended"  # a queue or a person holds the job back
+POD_NOT_CREATED = "pod_not_created"  # the job has no pod, and no event names the obstacle
+POD_CREATE_REJECTED = "pod_create_rejected"  # the cluster refuses to create the pod, for another reason than a quota
+CONTAINER_CREATING = "container_creating"  # the containers do not start, and no event names the obstacle
+VOLUME = "volume"  # a volume of the pod cannot be attached or mounted
+POD_SANDBOX = "pod_sandbox"  # the node cannot set up the pod's surroundings, such as its network
+UNSCHEDULABLE = "unschedulable"  # no node has room for the pod, or no node fits
+IMAGE_PULL = "image_pull"  # the image cannot be fetched
+CONTAINER_CONFIG = "container_config"  # a setting of the container, such as a missing secret, is wrong
+POD_TERMINATING = "pod_terminating"  # the pod was told to end
+POD_OVERDUE = "pod_overdue"  # the pod was told to end, and is still there long after its grace period
 SIDECAR_HANGING = "sidecar_hanging"  # the main container has ended, and another container runs on
 SIDECAR_NOT_STARTED = "sidecar_not_started"  # the main container runs all the same
 FINISHING = "finishing"  # the program has ended with 0, and the Job does not show the end yet
 BACKOFF = "backoff"  # the program has failed, and the Job does not show the end yet
 FAILING = "failing"  # the Job is about to fail, and its pods are still ending
-ORPHAN_PODS = "orphan_pods"
+ORPHAN_PODS = "orphan_pods"  # pods live although their Job does not exist any more
 DELETED_EXTERNALLY = "deleted_externally"  # the run was to go on, but its job was deleted
 
 # reasons: why a run or task ended
-DEPLOYMENT_REFUSED = "deployment_refused"
-ADMISSION_DENIED = "admission_denied"
-LABELS_REMOVED = "labels_removed"  # by a webhook: our job could not be found again
-NEVER_STARTED = "never_started"
+DEPLOYMENT_REFUSED = "deployment_refused"  # the scheduler service can never deploy the job
+ADMISSION_DENIED = "admission_denied"  # a rule of the cluster refuses the job
+LABELS_REMOVED = (
+    "labels_removed"  # a webhook of the cluster takes our labels from jobs: we would not find the job again
+)
+NEVER_STARTED = "never_started"  # the main job did not start within the start limit
 DEADLINE_EXCEEDED = "deadline_exceeded"  # the cluster ended the task's job at the run's time limit
-MAX_DURATION = "max_duration"
-STOPPED = "stopped"
-STOPPED_FORCED = "stopped_forced"
-DISRUPTED = "disrupted"  # drained, preempted or evicted, by an unknown author
-JOB_DISAPPEARED = "job_disappeared"
+MAX_DURATION = "max_duration"  # the run took longer than its duration limit
+STOPPED = "stopped"  # a stop asked the jobs to end
+STOPPED_FORCED = "stopped_forced"  # a force killed the jobs
+DISRUPTED = "disrupted"  # the pod was drained, preempted or evicted, by an unknown author
+JOB_DISAPPEARED = "job_disappeared"  # the job is absent, and no trace shows its result
 RESULT_UNKNOWN = "result_unknown"  # the job is gone, and its remains do not show the result
-BY_A_STOP = (STOPPED, STOPPED_FORCED)
+BY_A_STOP = (STOPPED, STOPPED_FORCED)  # reasons of a run that a stop ended
 SCHEDULE_DOOR = "schedule"  # the door of a stop, if a schedule's next occurrence replaces the run
 LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits, as reasons of a run's end
 
+# reasons for exit codes with a usual meaning
 BY_EXIT_CODE = {
     126: "not_executable",
     127: "command_not_found",
@@ -63,6 +69,7 @@ BY_EXIT_CODE = {
 
 
 def of_exit_code(code: int) -> str:
-    """Return the reason of a failure by its exit code, which is 128 and the signal where a signal ended the program."""
-    by_number = f"sig{code - 128}" if 128 < code < 160 else f"exit_{code}"
-    return BY_EXIT_CODE.get(code, by_number)
+    """Return the reason of a failure by its exit code. After an end by a signal, the code is 128 plus the signal."""
+    is_signal = 128 < code < 160
+    general = f"sig{code - 128}" if is_signal else f"exit_{code}"
+    return BY_EXIT_CODE.get(code, general)

@@ -1,4 +1,4 @@
-"""Rule for saturation: tasks of a run wait for room, and for five minutes no task of the run has started."""
+"""Rule for saturation: a task of a run has waited for room for five minutes, and no task has started in that time."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -7,18 +7,20 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UNSCHEDULABLE
 
-PATIENCE = timedelta(minutes=5)
+PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
+# causes of a wait for room
 FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
-# a RUNNING task may wait for room: preempted, and waiting for another pod
+# RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
 WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
 
 
 def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
+    """Return whether a wait with this cause is a wait for room that has lasted for at least five minutes."""
     return cause in FULL and since is not None and now - since >= PATIENCE
 
 
 def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:
-    """Return why a task waits for room, if no task of the run has started lately; None otherwise."""
+    """Return the cause of the first long wait for room; None without one, or if a task has started lately."""
     rows = list(rows)
     starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
     if any(start is not None and now - start < PATIENCE for start in starts):

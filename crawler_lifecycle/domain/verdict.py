@@ -1,6 +1,6 @@
-"""Verdicts: how a look changes a task's row. The rules are the same for every cluster.
+"""Rules for verdicts: how a look changes a task's row. The rules are the same for every cluster.
 
-The verdict `None` means: the row is right already, or the look proves no change.
+In all functions, None in place of a change means that the row is right already, or that the look proves no change.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,14 @@ from crawler_lifecycle.domain.facts import facts_after, facts_before_a_stop, fac
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import POD_TERMINATING, RESULT_UNKNOWN
 
-LOOKS_TO_CONFIRM_ABSENCE = 2
-LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
-# if more jobs vanish at once, the look is not believed and may show a wrong namespace, or a restored cluster
-FEWEST_TO_DOUBT = 5
-SHARE_TO_DOUBT = 0.2  # of the run's jobs
+LOOKS_TO_CONFIRM_ABSENCE = 2  # a single wrong list must not make a task LOST
+LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1  # a stop must not wait, and an absent job has ended anyway
+# If more jobs vanish at once than both limits allow, the look is not believed: the look may show a wrong namespace, or
+# a cluster restored from a backup.
+MAX_VANISHED = 5
+MAX_VANISHED_SHARE = 0.2  # of the run's jobs in the cluster
 
+# status of a living task by the phase of its job
 ONGOING = {
     JobPhase.WAITING: TaskStatus.PENDING,
     JobPhase.RUNNING: TaskStatus.RUNNING,
@@ -33,10 +35,11 @@ def verdict(
 ) -> TaskChange | None:
     """Return how the row has to change. `stopped_at`: when the run's stop began, if known."""
     if row.status.is_over and row.status is not TaskStatus.LOST:
-        return None
+        return None  # only LOST may be corrected, if the job is found again
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
-        # a later look may still read the result, except from remains (an orphan); a stop does not wait for the result
+        # A later look may still read the result of a gone job. Two cases do not wait: only remains are left (an
+        # orphan), or the run has to stop.
         is_lost = job.gone and (job.is_orphan or intent is not Intent.RUN)
         return _absent(row, intent, now, RESULT_UNKNOWN) if is_lost else _not_absent(row)
     if job is not None and intent is Intent.RUN and _holds_the_name(row, job):
@@ -45,43 +48,45 @@ def verdict(
         return _present(row, job, intent, now, stopped_at)
     if job is None and not look.complete:
         return None
-    return _absent(row, intent, now)
+    return _absent(row, intent, now)  # no job is shown, or a job with another uid
 
 
 def verdicts(
     rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
 ) -> tuple[list[TaskChange], str | None]:
-    """Return the changes after a look, and a problem if the look is too strange to be believed."""
+    """Return the changes after a look, and a problem if too many jobs vanish at once: their absences are left out."""
     rows = list(rows)
-    changes = [change for row in rows if (change := verdict(row, look, intent, now, stopped_at))]
+    all_verdicts = [verdict(row, look, intent, now, stopped_at) for row in rows]
+    changes = [change for change in all_verdicts if change is not None]
     in_cluster = sum(row.status.is_in_cluster for row in rows)
     vanishing = sum(change.absent_count == 1 for change in changes)
-    if intent is Intent.RUN and vanishing > max(FEWEST_TO_DOUBT, SHARE_TO_DOUBT * in_cluster):
-        # the first absences are not written, so the next look finds the same jobs absent for the first time, and doubts
+    if intent is Intent.RUN and vanishing > max(MAX_VANISHED, MAX_VANISHED_SHARE * in_cluster):
+        # without the first absences on record, the next look finds the same first absences, and is not believed either
         believed = [change for change in changes if not change.absent_count]
         return believed, f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
     return changes, None
 
 
 def with_facts(row: TaskRow, facts: OutcomeFacts) -> TaskChange | None:
-    """Return the change that records outcome facts, without a verdict. None: no new facts."""
-    after = facts_before_a_stop(row, facts)
-    return _alive_as_before(row, row.absent_count, after) if after else None
+    """Return the change that only records outcome facts before a stop; None without new facts."""
+    new_facts = facts_before_a_stop(row, facts)
+    return _alive_as_before(row, row.absent_count, new_facts) if new_facts else None
 
 
 def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
-    """Return whether a job in deletion still holds the task's name, and no job is on record: the deployment waits."""
+    """Return whether an earlier job, in deletion, still has the name of the task's next job: the deployment waits."""
     return row.job_uid is None and job.phase is JobPhase.ENDING and not job.is_orphan
 
 
 def _belongs_to(row: TaskRow, job: JobLook) -> bool:
-    """Return whether the job belongs to the row. A job is adopted if its uid is not on record yet; remains are not."""
+    """Return whether the job is the row's: its uid is on record, or no uid is on record and the job is no orphan."""
     return row.job_uid == job.uid or (row.job_uid is None and not job.is_orphan)
 
 
 def _present(
     row: TaskRow, job: JobLook, intent: Intent, now: datetime, stopped_at: datetime | None
 ) -> TaskChange | None:
+    """Return the change for a row whose job the look shows."""
     facts = facts_after(row, job)
     if job.phase.has_ended:
         if row.status is TaskStatus.LOST and job.phase is JobPhase.VANISHED:
@@ -94,8 +99,8 @@ def _present(
         return _over(row, job, facts, ending_of_given_up(cause, job, facts))
     status = _status(row, job, intent, cause)
     reason = reason_while_alive(row, job, cause)
-    known = (row.status, row.cause, row.reason, row.job_uid, row.absent_count, facts_on_record(row))
-    if (status, cause, reason, job.uid, 0, facts) == known:
+    on_record = (row.status, row.cause, row.reason, row.job_uid, row.absent_count, facts_on_record(row))
+    if (status, cause, reason, job.uid, 0, facts) == on_record:
         return None
     return TaskChange(
         task=row.task,
@@ -114,19 +119,24 @@ def _present(
 
 
 def _status(row: TaskRow, job: JobLook, intent: Intent, cause: str | None) -> TaskStatus:
-    """Return a living task's status. STOPPING and RUNNING stay: a preempted task waits as RUNNING, with the cause."""
+    """Return a living task's status. STOPPING never goes back; RUNNING never goes back to PENDING.
+
+    A preempted task waits for its next pod as RUNNING, with a cause.
+    """
     ends_by_a_stop = cause == POD_TERMINATING and intent is not Intent.RUN
     if row.status is TaskStatus.STOPPING or ends_by_a_stop or job.overdue:
         return TaskStatus.STOPPING
     status = ONGOING[job.phase]
-    return row.status if (row.status, status) == (TaskStatus.RUNNING, TaskStatus.PENDING) else status
+    has_run = row.status is TaskStatus.RUNNING
+    return TaskStatus.RUNNING if has_run and status is TaskStatus.PENDING else status
 
 
 def _is_given_up(row: TaskRow, job: JobLook, cause: str | None, now: datetime) -> bool:
-    """Return whether the cause has been on record for too long. So no first look ends a task."""
+    """Return whether the cause is on record for longer than the job's limit. So no first look ends a task."""
     if job.give_up_after is None or row.cause is None or row.cause != cause:
         return False
-    return max(timedelta(), now - (row.cause_since or now)) >= job.give_up_after
+    waited = max(timedelta(), now - (row.cause_since or now))  # a clock that was set back gives no negative time
+    return waited >= job.give_up_after
 
 
 def _not_absent(row: TaskRow) -> TaskChange | None:
@@ -135,21 +145,28 @@ def _not_absent(row: TaskRow) -> TaskChange | None:
 
 
 def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str | None = None) -> TaskChange | None:
+    """Return the change for a row whose job is absent, or is treated as absent for the reason `lost_by`.
+
+    A job on record counts as absent after enough looks in a row. A task without a job on record waits for its
+    deployment; in a stop the task is over, unless a claim still allows a deployment at this moment.
+    """
     if row.status is TaskStatus.LOST:
         return None
     if row.job_uid is None:
-        claimed = row.claim_expires_at is not None and row.claim_expires_at > now
-        if intent is Intent.RUN or claimed:
-            return None  # not deployed yet, or perhaps at this moment
+        is_claimed = row.claim_expires_at is not None and row.claim_expires_at > now
+        if intent is Intent.RUN or is_claimed:
+            return None
         return _over(row, None, None, ending_of_absent(row, None, intent))
-    count = row.absent_count + 1
-    if count < (LOOKS_TO_CONFIRM_ABSENCE if intent is Intent.RUN else LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP):
-        return _alive_as_before(row, count, facts_on_record(row))
     facts = facts_on_record(row)
+    absent_count = row.absent_count + 1
+    needed = LOOKS_TO_CONFIRM_ABSENCE if intent is Intent.RUN else LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP
+    if absent_count < needed:
+        return _alive_as_before(row, absent_count, facts)
     return _over(row, None, facts, ending_of_absent(row, facts, intent, lost_by))
 
 
 def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None) -> TaskChange:
+    """Return a change of only the count of absences and the outcome facts."""
     return TaskChange(
         task=row.task,
         attempt=row.attempt,
@@ -166,6 +183,7 @@ def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None
 
 
 def _over(row: TaskRow, job: JobLook | None, facts: OutcomeFacts | None, end: Ending) -> TaskChange:
+    """Return the change to the final status of the ending."""
     started_at = (job.started_at if job else None) or (facts.started_at if facts else None)
     return TaskChange(
         task=row.task,

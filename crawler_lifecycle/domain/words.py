@@ -1,4 +1,4 @@
-"""Numbers with their nouns, for messages."""
+"""Numbers with their nouns, for messages: `1 task`, `2 tasks`."""
 
 
 def counted(number: int, noun: str) -> str:

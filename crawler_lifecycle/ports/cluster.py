@@ -1,6 +1,7 @@
-"""Ports to clusters, to the recorded place of an installation's jobs, and to the scheduler service.
+"""Ports to clusters, to the scheduler service, and to the recorded place for an installation's jobs.
 
-The place is a namespace with its uid. With the kubeconfig of another cluster the uid differs from the uid on record.
+The place is a namespace with its uid. The record reveals a wrong kubeconfig: the namespace of another cluster has
+another uid.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,31 +14,37 @@ from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
 
-Uids = Mapping[JobKey, str]  # the uids on record by job
+Uids = Mapping[JobKey, str]  # the jobs' uids in the database, by task and attempt
 NO_UIDS: Uids = {}
 KeepFacts = Callable[[Mapping[JobKey, OutcomeFacts]], None]  # records outcome facts, by job
 
 
 def keep_no_facts(facts: Mapping[JobKey, OutcomeFacts]) -> None:
-    """Record no facts: the next look records them."""
+    """Drop the facts: the caller's next look records them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
+    """Part from a task's log."""
+
     text: str
     offset: int  # byte in the log from which to go on reading
-    ended: bool  # no further text will come
+    ended: bool  # whether no further text will come
     read: int = 0  # bytes fetched from the cluster; a cluster may fetch far more than the text
 
 
 class Cluster(Protocol):
-    """Jobs. A cluster reads, adopts and ends only jobs with our installation's label, or with a uid on record.
+    """An installation's jobs in Kubernetes, or as process groups in the local cluster.
 
-    `uids` are the uids on record, which find a job even if its labels were edited.
+    A cluster reads and ends only jobs with the installation's label, and jobs with a uid in `uids`: a uid on record
+    finds a job even if its labels were edited.
     """
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
-        """Make at most one job per key, for ever. Conflict if the key was used for another request."""
+        """Return the job for the request's key, and make the job at the first request with the key.
+
+        A key has at most a single job, for ever. Conflict if the key was used for another request.
+        """
 
     def look(
         self,
@@ -47,19 +54,23 @@ class Cluster(Protocol):
         *,
         uids: Uids = NO_UIDS,
     ) -> Look:
-        """Look at all jobs of the run. Invisible jobs make the look incomplete and raise no error.
+        """Look at all the run's jobs. If jobs cannot be observed, the look is incomplete, and no error is raised.
 
-        `watched`: jobs believed alive, whose details and absence matter. `tasks`: look at the jobs of these tasks only,
-        in every attempt.
+        `watched`: jobs alive on record; the look reads their details, and confirms their absence. `tasks`:
+        look only at these tasks' jobs, in every attempt; None: look at all tasks' jobs.
         """
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
-        """List all jobs of the installation, in pages. A job may be listed twice. TemporaryError if a page cannot be
-        read, since the earlier pages are no full list.
+        """Yield all the installation's jobs, in pages. A job may be listed twice.
+
+        TemporaryError if a page cannot be read: the earlier pages are no full list.
         """
 
     def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
-        """Return the evidence about the jobs; a job without evidence is left out. `hurried`: read only for seconds."""
+        """Return the evidence about the jobs; a job without evidence is left out.
+
+        `hurried`: read for some seconds only, and leave out slower evidence.
+        """
 
     def stop(
         self,
@@ -70,41 +81,42 @@ class Cluster(Protocol):
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """Ask the jobs to end. An absent job is success. `hurried`: the jobs are killed next.
+        """Ask the jobs to end. An absent job counts as asked. `hurried`: the caller kills the jobs next.
 
-        `keep` gets the outcome facts, which the cluster would forget with the jobs, before the first request to end.
-        Only jobs with a uid on record have such facts; unreadable facts delay no request.
+        Before the first request to end, `keep` gets the outcome facts about jobs with a uid in `uids`: the cluster
+        forgets the facts with the jobs. Unreadable facts delay no request.
         """
 
     def kill(
         self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, keep: KeepFacts = keep_no_facts
     ) -> None:
-        """End the jobs without asking. An absent job is success. `keep`: as in a stop."""
+        """End the jobs by force. An absent job counts as killed. `keep`: as in `stop`."""
 
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> Mapping[JobKey, str]:
-        """Return the living jobs on unreachable nodes, with their nodes: ended by force, the jobs may run on."""
+        """Return the living jobs on silent nodes, with the node's name. Such jobs may outlive a kill."""
 
     def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
-        """Remove the jobs and earlier attempts of their tasks; their logs go to the run's files first.
+        """Remove the ended jobs, and earlier attempts' ended jobs. First copy their logs to the run's files.
 
-        Return how many jobs have to stay for now, since a late copy of their request could make them anew. Jobs that
-        run on stay, too, and do not count.
+        Return how many ended jobs have to stay for now, since a delayed copy from their deployment request could make
+        the jobs anew. Living jobs stay, too, and do not count.
         """
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         """Return the task's log from the byte `offset` on; a negative offset counts from the end."""
 
     def changes(self) -> Iterator[set[str]]:
-        """Yield the run_uids whose jobs changed, for ever, and an empty set now and then. Changes may be missed.
+        """Yield the run_uids with changed jobs, for ever, and an empty set as a sign of life. Changes may be missed.
 
-        TemporaryError, again and again, while changes cannot be followed; afterwards the iterator goes on."""
+        While changes cannot be followed, the iterator's every step raises TemporaryError; later the iterator goes on.
+        """
 
     def check(self) -> str:
-        """Return a line about the cluster, or raise an error with the remedy."""
+        """Return a line about the cluster for people, or raise an error with the remedy."""
 
 
 class Deployer(Protocol):
-    """The scheduler service, ours or the company's."""
+    """A scheduler service with the catalogue. The service makes jobs: our reference service, or a company's own."""
 
     def crawler(self, name: str) -> Crawler:
         """Return the catalogue's entry; BadInput for `crawler` if there is no entry."""
@@ -116,9 +128,10 @@ class Deployer(Protocol):
         """Return the UUID of the installation that the service serves. None: any installation, or not known."""
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
-        """Deploy. Refused if the request can never succeed, TemporaryError if its outcome is unknown."""
+        """Return the job for the request. Refused: no job can ever be made. TemporaryError: the outcome is unknown."""
 
-    def check(self) -> str: ...
+    def check(self) -> str:
+        """Return a line about the service for people, or raise an error with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +140,21 @@ class Place:
 
     namespace: str
     namespace_uid: str
-    cluster_uid: str | None = None  # the uid of the namespace kube-system; None: reading is not permitted
+    cluster_uid: str | None = None  # uid of the namespace kube-system; None: the service may not read kube-system
 
 
 class Places(Protocol):
+    """The recorded place for the installation's jobs: the first place in use."""
+
     def known(self) -> Place | None:
-        """Return the place on record; None: there was no look at a job yet."""
+        """Return the place on record; None if no place is on record yet."""
 
     def keep(self, place: Place, instead_of: Place | None) -> None:
-        """Record the new place if the old place is still on record; otherwise change no row."""
+        """Record the place if `instead_of` is still on record (None: no place is). Otherwise change no row."""
 
 
 class PlacesInMemory:
-    """Places in a process without a database, as long as the process lives."""
+    """Places for a process without a database. The record lasts as long as the process."""
 
     def __init__(self, place: Place | None = None) -> None:
         self._place = place
@@ -154,10 +169,10 @@ class PlacesInMemory:
 
 @runtime_checkable
 class KnowsItsPlace(Protocol):
-    """A cluster that may be confused with another cluster."""
+    """A cluster where a wrong kubeconfig may lead to another cluster. The local cluster has no kubeconfig."""
 
     def confirm(self) -> Place | None:
-        """Return the place on record. TemporaryError if the present place is another one."""
+        """Return the place on record. TemporaryError if the cluster's present place differs."""
 
     def accept_place(self) -> tuple[Place | None, Place]:
-        """Record the present place. Return the earlier and the present place."""
+        """Record the present place. Return the earlier place (None: no place was on record) and the present place."""

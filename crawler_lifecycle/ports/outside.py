@@ -1,4 +1,4 @@
-"""Ports to the services outside: Temporal's workflows, receivers of notices and events, archives."""
+"""Ports to services outside: Temporal's workflows, receivers for notices and events, and the archives' store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,23 +11,27 @@ from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 
 
 class Supervisors(Protocol):
-    """Supervising workflows, as Temporal knows them."""
+    """The runs' workflows in Temporal."""
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """Start the workflow with the request, unless the workflow is open already."""
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
-        """Ask the execution to close as cancelled. NotFound if the execution is not open."""
+        """Ask Temporal to cancel the execution. NotFound if the execution is not open."""
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
-        """Return the ids that are listed as open. Lists lag behind, in both directions."""
+        """Return the ids that Temporal lists as open.
+
+        Temporal's list is some seconds old: an open workflow may be absent, and a closed workflow may be listed.
+        """
 
     async def describe(self, workflow_id: str) -> WorkflowInfo:
-        """Return the workflow's present state."""
+        """Return the workflow's present state. Unlike the list, the state is up to date."""
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
-        """Return the RunID with which the last execution was started; 0 if the execution made its own run, None if
-        unknown. PermanentError if the input cannot be read.
+        """Return the RunID in the last execution's request; 0 if the request made a new run, None if unknown.
+
+        PermanentError if the request cannot be read.
         """
 
     async def task_failure(self, workflow_id: str) -> str | None:
@@ -35,8 +39,14 @@ class Supervisors(Protocol):
 
 
 class Pusher(Protocol):
+    """Receivers for notices."""
+
     def send(self, notice: Notice) -> None:
-        """Send. TemporaryError: send again under the same id. PermanentError: the notice can never be delivered."""
+        """Send the notice.
+
+        After a TemporaryError the caller sends again, under the same id. PermanentError: the notice can never be
+        delivered.
+        """
 
     def check(self) -> str:
         """Return a line about the receivers, or raise an error with the remedy."""
@@ -49,15 +59,15 @@ class Archive:
     location: str | None
     files: int
     bytes: int
-    size: int = 0
+    size: int = 0  # bytes
     sha256: str | None = None
-    left_out: int = 0  # entries of the folder without a place in the archive
-    first_left_out: tuple[str, ...] = ()  # the first such entries, with their reasons
+    left_out: int = 0  # how many entries in the folder an archive cannot hold, such as links and devices
+    first_left_out: tuple[str, ...] = ()  # the first left out entries, with the reasons
 
 
 @dataclass(frozen=True, slots=True)
 class StoredArchive:
-    """An archive in its place: a local file (`path`), or an address (`url`) valid for some minutes."""
+    """A stored archive: a local file (`path`), or an object in S3 with an address (`url`) valid for some minutes."""
 
     name: str
     size: int
@@ -66,10 +76,14 @@ class StoredArchive:
 
 
 class Progress(Protocol):
+    """Function for an archiver to call from time to time, with the files and bytes until now."""
+
     def __call__(self, files: int, bytes_done: int) -> None: ...
 
 
 class Announcer(Protocol):
+    """Receiver for export events."""
+
     def announce(self, event: ExportEvent) -> None: ...
 
     def check_events(self) -> str:
@@ -77,14 +91,16 @@ class Announcer(Protocol):
 
 
 class Archiver(Protocol):
+    """Store for archives. A run has an archive for every end; `end` is the end's number, from 1."""
+
     def stored(self, run_uid: str, end: int) -> StoredArchive:
-        """Return the place of the archive for the run's end with this number (from 1). NotFound without an archive."""
+        """Return the stored archive. NotFound without an archive."""
 
     def destination(self, run_uid: str, end: int) -> str:
-        """Return the future place of the archive for the run's end with this number (from 1)."""
+        """Return the place where `archive` stores the archive."""
 
     def archive(self, run_uid: str, end: int, progress: "Progress") -> Archive | None:
-        """Stream the run's files to the destination; None if the run has no files."""
+        """Archive the run's files at the destination. Return the archive; None if the run has no files."""
 
     def check_archives(self) -> str:
-        """Return a line about the archives' place, or raise an error with the remedy."""
+        """Return a line about the store for people, or raise an error with the remedy."""

@@ -1,4 +1,4 @@
-"""Ports for reading runs (for people and doors, live views, audits), and for audits and their findings on record."""
+"""Ports for reading runs (for people and doors, live views, audits), and for audits' findings on record."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,30 +14,30 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """A run with its workflow, so that a schedule's occurrence finds its run."""
+    """A run with its workflow: a schedule's occurrence finds its run by the workflow."""
 
     workflow_id: str
-    first_execution: str
+    first_execution: str  # Temporal's id for the workflow's first execution
     created_at: datetime
     finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredClaims:
-    """Tasks of a run with expired claims, and when the first claim expired."""
+    """A run's tasks with status DEPLOYING and expired claims."""
 
     tasks: Sequence[int]
-    since: datetime
+    since: datetime  # when the first claim expired
 
 
 @dataclass(frozen=True, slots=True)
 class EndDeliveries:
-    """Deliveries for the present end of a run that is over: its failed exports and its closing notice."""
+    """Facts about the deliveries after a run's last end, for the audit to conclude the owed deliveries."""
 
     run: AuditedRun
-    export_failed_at: datetime | None = None
-    notice_keys: frozenset[str] = frozenset()  # keys of the timeline's lines about delivered and undelivered notices
-    is_untried: bool = False  # the closing notice was never tried
+    export_failed_at: datetime | None = None  # None: no export failed
+    notice_keys: frozenset[str] = frozenset()  # keys for the timeline's lines about undelivered and later sent notices
+    is_untried: bool = False  # whether no worker has tried to send the closing notice
 
 
 class Records(Protocol):
@@ -57,9 +57,10 @@ class Records(Protocol):
         crawler: str | None,
         search: str | None = None,
     ) -> list[RunSummary]:
-        """Return runs, newest first; `before` is the RunID with which the last page ended.
+        """Return a page with runs, newest first.
 
-        `search` is a part of the crawler's name, in upper or lower case.
+        `before`: the last RunID on the previous page; None: return the first page. `status`, `crawler`: return only
+        runs with the value. `search`: return only runs with the text in the crawler's name, in any case.
         """
 
     def details(self, run_id: int) -> RunDetails: ...
@@ -67,10 +68,10 @@ class Records(Protocol):
     def overview(self, run_id: int) -> RunOverview: ...
 
     def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
-        """Return tasks by number, from `first` on."""
+        """Return up to `limit` tasks by number, from the number `first` on."""
 
     def latest_of(self, workflow_id: str) -> RunRecord | None:
-        """Return the last run made under the workflow id."""
+        """Return the last run made under the workflow id; None without such a run."""
 
     def run_id(self, run_uid: str) -> int:
         """Return the RunID. NotFound if there is no such run."""
@@ -80,20 +81,25 @@ class Records(Protocol):
 
     # for live views
 
-    def latest_change(self) -> datetime | None: ...
+    def latest_change(self) -> datetime | None:
+        """Return when a run changed last; None without runs."""
 
     def changed_since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
-        """Return the runs changed since the given time, the latest change first. `only`: return only the given run."""
+        """Return the runs changed since the time (None: since ever), the latest change first.
+
+        `only`: return only the run with the given RunID, if the run has changed.
+        """
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...
 
     def notices_of(self, run_ids: Sequence[int]) -> list[Notice]:
-        """Return these runs' stored notices, in the order of their times."""
+        """Return these runs' stored notices, oldest first."""
 
-    # for audits: the installation's runs, in pages by RunID
+    # For audits. Pages are sorted by RunID; `after` is the last RunID on the previous page. The second part in a result
+    # is the last RunID on the page, or None for the last page.
 
     def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
-        """Return open runs, and the start of the next page. A run closing during the call may be included."""
+        """Return a page with open runs. A run closing during the call may be included."""
 
     def audited_by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]: ...
 
@@ -103,13 +109,15 @@ class Records(Protocol):
         """Return the last attempt of every given task; an unknown task is left out."""
 
     def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
-        """Return the tasks, by run, that are DEPLOYING by a claim that expired before the moment."""
+        """Return, by RunID, the tasks with status DEPLOYING and a claim expired before the moment."""
 
     def owed_deliveries(
         self, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
-        """Return runs that are over and have an unfinished export, or, since the given time, an undelivered notice or
-        an end without a notice; and the start of the next page.
+        """Return a page with runs that are over and may owe a delivery.
+
+        An unfinished export counts however old the end is. A closing notice that failed or was never tried counts only
+        if the failure or the end came after `noticed_since`.
         """
 
     def deliveries(self, run_id: int) -> EndDeliveries | None:
@@ -118,11 +126,11 @@ class Records(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """Number and last time of an audit's acts on an open finding."""
+    """Repairs by audits for an open finding."""
 
-    acts: int
-    at: datetime | None
-    action: str | None = None
+    acts: int  # how many repairs
+    at: datetime | None  # when the last repair was made
+    action: str | None = None  # the last repair in words
 
 
 class Findings(Protocol):
@@ -131,13 +139,13 @@ class Findings(Protocol):
     def begin(self, audit: AuditRef) -> None: ...
 
     def acted(self, findings: Collection[tuple[FindingKind, str]]) -> Mapping[tuple[FindingKind, str], Acted]:
-        """Return the acts on the given findings (kind and subject) that are open."""
+        """Return the repairs for the given findings (kind and subject). A closed finding is left out."""
 
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
-        """Open every finding, or write that the finding was seen again; with the act, if there was an act."""
+        """Open every new finding; for an open finding, write that the audit saw the finding. Count repairs."""
 
     def keep_open(self, audit: AuditRef, subjects: Collection[tuple[FindingKind, str]]) -> None:
-        """Keep these findings open: the audit could not judge them, and `close` would take them for settled."""
+        """Let `close` spare these findings (kind and subject), because the audit could not judge them."""
 
     def close(self, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
         """Close the findings of these kinds that the audit has not seen. Return how many were closed."""
@@ -146,4 +154,4 @@ class Findings(Protocol):
         """Write the audit's end. Delete audits and closed findings older than `keep`."""
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
-        """Return at most so many audits and findings."""
+        """Return the last audits and their findings, at most so many."""

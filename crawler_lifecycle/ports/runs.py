@@ -1,6 +1,7 @@
-"""Ports for writing runs: their states, stops, supervisors, exports and notices; their task rows; claims and nudges.
+"""Ports for writing runs (states, stops, supervisors, exports, notices), their task rows, claims and nudges.
 
-Looks read and write the task rows, and people add tasks. Claims let one process deploy a task, nudges wake a run.
+Looks read and write the task rows, and people add tasks. A claim lets a single process deploy a task. A nudge makes a
+run's workflow look soon.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,9 +48,9 @@ class Runs(Protocol):
     # the run's own states
 
     def create(self, new: NewRun) -> RunRecord:
-        """Return the workflow execution's run; make the run (epoch 1, tasks QUEUED) unless the run exists.
+        """Return the workflow execution's run; make the run (epoch 1, tasks QUEUED) at the first call.
 
-        BadInput if another run of the workflow id is not over: a workflow id stands for one run at a time.
+        BadInput if another run with the workflow id is not over: a workflow id stands for a single run at a time.
         """
 
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
@@ -59,82 +60,92 @@ class Runs(Protocol):
         """Return the run. NotFound without such a run, Conflict if the run belongs to another installation."""
 
     def current(self, run: RunRef) -> RunRecord:
-        """Return the run to its supervisor. NotFound if there is no such run."""
+        """Return the run; Fenced if the caller is not its supervisor any more. NotFound if there is no such run."""
 
-    def set_property(self, run: RunRef, name: str, value: str) -> None: ...
+    def set_property(self, run: RunRef, name: str, value: str) -> None:
+        """Write a value under a name to the run, and replace an earlier value."""
 
     def note(self, run: RunRef, key: str, event: str, message: str, *, hurried: bool = False) -> None:
-        """Add a line to the run's timeline, unless a line with the key is there. `hurried`: as in `Tasks`."""
+        """Add a line to the run's timeline, unless a line with the key exists. `hurried`: see `Tasks`."""
 
     def has_note(self, run: RunRef, key: str) -> bool:
         """Return whether the run's timeline has a line with the key."""
 
     def mark_started(self, run: RunRef, started_at: datetime | None = None) -> RunRecord:
-        """Turn INITIALIZING to PROCESSING; any other status stays.
+        """Change the status INITIALIZING to PROCESSING; any other status stays.
 
-        `started_at`: when the main job started. The present time replaces a missing or impossible value (before the
-        run, or in the future).
+        `started_at`: when the main job started. The present time replaces None and impossible times (before the run, or
+        in the future).
         """
 
     def mark_waiting(self, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
-        """Write why the run waits (None: no wait). Return the wait's start, which stays as long as the cause."""
+        """Write why the run waits (None: no wait). Return when the wait for the cause began; None without a wait."""
 
     def mark_look(
         self, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
     ) -> None:
-        """Write the end of a look: acknowledge its nudge and, if the cluster was observed, note the time."""
+        """Write a look's end: the acknowledged nudge, the problem and the next look's time.
+
+        `known`: the cluster was observed, so the present time becomes the last look's time.
+        """
 
     def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
-        """Write the run's end. A run that is over keeps its first end. Conflict while a task is alive."""
+        """Write the run's end. An ended run keeps its first end. Conflict while a task is alive."""
 
     # stops
 
     def request_stop(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
-        """Write a door's stop in one transaction: intent STOP or FORCE (never back), status STOPPING, and a line with
-        the actor, time, reason and door. Stops with the same line are logged once. Over if the run is over, Conflict if
-        the run belongs to another installation.
+        """Write a stop from a door: intent STOP or FORCE (never back), status STOPPING, and a timeline line.
+
+        The line has the actor, time, reason and door, and an equal line is written once. Over if the run is over;
+        Conflict if the run belongs to another installation.
         """
 
     def log_stop(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
-        """Write a stop that the supervisor received, as `request_stop` does. `ends_as` is kept as the run's reason. A
-        run that is over stays as it is."""
+        """Write a stop from the workflow, as `request_stop` does. An ended run gets only the line.
+
+        `ends_as`: the limit, if the workflow itself made the stop; the limit is kept as the run's reason. Return the
+        run's present intent.
+        """
 
     def note_stop_phase(self, run: RunRef, phase: StopPhase, message: str) -> None:
-        """Write that the stop has reached the phase. A phase is noted once."""
+        """Write a timeline line for the stop's present phase. Every phase is written once per end."""
 
     def stop_asked_at(self, run_id: int) -> datetime | None:
-        """Return when the first stop of the run's present end was requested; None without a stop."""
+        """Return when the present stop was first requested; None without a stop."""
 
     def jobs_asked_at(self, run_id: int) -> datetime | None:
-        """Return when the first job was asked to end for the run's present end; None without such a request."""
+        """Return when the present stop first asked jobs to end; None if no job was asked yet."""
 
-    # supervision: Conflict if the run belongs to another workflow id or installation; Fenced if a later execution has
-    # taken over, since a terminated execution must not replace its successor
+    # Supervision. Conflict if the run belongs to another workflow id or installation. Fenced if a later execution has
+    # taken over: an activity from a terminated execution must not replace the present supervisor.
 
     def limit_clock(self, run_id: int) -> Clock:
-        """Return for how long the run's limit clock has stood still since the run was opened or reopened."""
+        """Return the run's limit clock, with all standstills since the run was created or reopened."""
 
     def hold_limits(self, run: RunRef, number: int, *, held: bool) -> Clock:
-        """Stop the run's limit clock, or let the clock go on. A change with the same number is noted once."""
+        """Stop the run's limit clock (`held`), or let the clock go on. A repeated number makes no change."""
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
-        """Make the execution the supervisor. The epoch goes up by 1, so writes by an earlier supervisor are refused. A
-        run that is over stays as it is.
+        """Make the execution the supervisor. An ended run does not change.
+
+        The epoch goes up by 1, to refuse later writes by an earlier supervisor.
         """
 
     def reopen(self, run_id: int, execution: Execution) -> RunRecord:
-        """Let a FAILED run go on: intent RUN, PROCESSING if its main job succeeded and else INITIALIZING, and every
-        task that did not succeed is QUEUED with its next attempt. A second call by the same execution changes no row.
-        Conflict if the run is not FAILED.
+        """Let a FAILED run go on, with the execution as its supervisor. Conflict if the run is not FAILED.
+
+        The intent is RUN again, and the status PROCESSING if the main job succeeded, INITIALIZING otherwise. Every task
+        without success is QUEUED with its next attempt. A second call by the same execution changes no row.
         """
 
-    # exports and notices; pipelines read the table of exports, too
+    # exports and notices
 
     def open_export(self, run: RunRef, event: ExportEvent) -> ExportRecord:
-        """Return the event's row; make the row (pending) unless the row exists."""
+        """Return the export's row for the event; make the row (pending) at the first call."""
 
     def export_event(self, event_id: str) -> ExportEvent | None:
-        """Return the event as last kept."""
+        """Return the event as last written by `open_export` or `settle_export`; None without a row."""
 
     def settle_export(
         self,
@@ -145,37 +156,38 @@ class Runs(Protocol):
         problem: str | None,
         event: ExportEvent | None = None,
     ) -> None:
-        """Write the export's state. `event` is kept as announced, or to be announced; None keeps the earlier event."""
+        """Write the export's state and, unless `event` is None, the event in its final form. DONE stays DONE."""
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
-        """Return the unfinished exports of all the run's ends."""
+        """Return the run's ends with an unfinished export."""
 
     def explanation(self, run: RunRecord) -> Explanation | None:
         """Return why the run ended; None for an open run, and for a run whose tasks all succeeded."""
 
     def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
-        """Keep the notice with its run and return the notice to send: every try under an id sends the notice kept
-        first. Only the last notice of progress is kept.
+        """Store the notice, unless a notice with the same id is stored already. Return the stored notice, to send.
+
+        So every try under an id sends the same notice. Only the last progress notice stays stored.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Tasks to add to an open run. `key` identifies the request."""
+    """Tasks to add to an open run."""
 
     run_id: int
     count: int
-    key: str
-    most_tasks: int
+    key: str  # identifies the request: a repeated request adds no further tasks
+    most_tasks: int  # limit for the run's tasks, with the added tasks
     actor: str | None
     door: str
 
 
 class Tasks(Protocol):
-    """Tasks of a run. A statement reads or writes up to 1,000 tasks.
+    """A run's task rows.
 
-    `hurried`: a step that must not wait follows the write. The write is tried once, and waits for the locks of other
-    writers for seconds only; TemporaryError then.
+    `hurried`: the caller must not wait for the write. The write is tried a single time, and raises TemporaryError if
+    further writers hold their locks for more than some seconds.
     """
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
@@ -185,30 +197,30 @@ class Tasks(Protocol):
         """Return the rows that a verdict needs, in the order of the task numbers."""
 
     def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
-        """Write every change whose row still has the attempt and version from its reading. Return the number of writes.
+        """Write every change if the row still has the change's attempt and version. Return how many rows were written.
 
-        An end without a time in its change gets the present time.
+        The present time replaces an end's missing time.
         """
 
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
-        """Keep evidence with every task that is still at the same attempt. Return how many rows were written."""
+        """Write evidence to every task still at the evidence's attempt. Return how many rows were written."""
 
     def unexplained(self, run_id: int) -> list[JobKey]:
-        """Return the jobs that ended by themselves and have no evidence on record."""
+        """Return the jobs of tasks that ended by themselves and have no evidence on record."""
 
     def cancel_queued(self, run: RunRef, reason: str) -> int:
-        """Turn QUEUED to STOPPED. Return how many tasks were turned."""
+        """Change QUEUED tasks to STOPPED, for the reason. Return how many tasks were changed."""
 
     def add(self, addition: Addition) -> range:
-        """Return the numbers of the new tasks, QUEUED; after an earlier addition with the same key, its tasks.
+        """Add QUEUED tasks and return their numbers; after an earlier addition with the same key, return its tasks.
 
-        The run cannot end meanwhile. Conflict if no task is alive any more, or if the run has to stop or is over.
+        The run cannot end during the call. Conflict if no task is alive any more, or if the run has to stop or is over.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Right to deploy a task, for the token's holder, until the claim expires."""
+    """Right to deploy a task, until the claim expires. `token` identifies the process with the claim."""
 
     run_id: int
     task: int
@@ -218,75 +230,77 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A run with tasks to deploy: QUEUED, or DEPLOYING by an expired claim or by the caller's own claim.
+    """A run with child tasks to deploy.
 
-    The caller's own claim remains after a failed request; between two passes the caller has no request under way.
-    `in_cluster` counts the remaining tasks that have, or may have, a job.
+    A task is to be deployed if the task is QUEUED, or DEPLOYING by an expired claim or the caller's own claim. The
+    caller's own claim remains only after a failed request: the caller reads backlogs while no request is under way.
     """
 
     run_id: int
-    waiting: int
-    in_cluster: int
-    max_parallel: int | None
+    waiting: int  # how many tasks to deploy
+    in_cluster: int  # how many further tasks have, or may have, a job
+    max_parallel: int | None  # the run's own limit for tasks with a job; None: no limit
 
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """A signal for a run's supervisor: its jobs have changed. A run's nudges are numbered."""
+    """A signal for a run's workflow: the run's jobs have changed."""
 
     run_id: int
     run_uid: str
     workflow_id: str
-    number: int
+    number: int  # counts the run's nudges, from 1
 
 
 class Claims(Protocol):
-    """Claims to tasks and nudges. A claim is a conditional UPDATE: of two callers at once a single caller succeeds."""
+    """Claims for tasks and nudges. A claim is a conditional UPDATE: if two callers claim at once, one succeeds."""
 
     def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
-        """Claim task 0 if the task is QUEUED, claimed by the same token, or claimed by an expired claim.
+        """Claim task 0 if the task is QUEUED, or DEPLOYING by an expired claim or a claim with the same token.
 
-        Return None if the task has its job or is over, or if the run has to stop.
+        Return None if another claim is valid, if the task has its job or is over, or if the run has to stop.
         """
 
     def backlogs(self, token: str) -> list[Backlog]:
-        """Return the runs that are PROCESSING with intent RUN and have child tasks to deploy, oldest first."""
+        """Return the PROCESSING runs with intent RUN and child tasks to deploy, oldest first."""
 
     def in_cluster(self, token: str) -> int:
-        """Count the installation's tasks that have, or may have, a job; the caller's own claims do not count."""
+        """Return how many tasks in the installation have, or may have, a job, without the caller's claims."""
 
     def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
-        """Turn up to `most` child tasks to DEPLOYING, only while the run is PROCESSING and its intent RUN.
+        """Claim up to `most` tasks to deploy (see `Backlog`): the tasks are DEPLOYING from now on.
 
-        Take QUEUED tasks, and DEPLOYING tasks whose claim expired or belongs to the token (see `Backlog`).
+        Claim no task unless the run is PROCESSING and its intent is RUN.
         """
 
     def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
-        """Turn DEPLOYING to PENDING with the job. Return the run's present intent.
+        """Change the task from DEPLOYING to PENDING, and write its job. Return the run's present intent.
 
-        If the claim was lost, no row changes, and the task's next claim finds the job by its key. But if the task is
-        over without the job, or at another attempt, no look ever sees the job: the result is None, and the caller has
-        to end the job.
+        If the claim was lost, no row changes, because the task's next claim finds the job by its key. Return None if
+        the task is over or at another attempt: then no look ever sees the job, and the caller has to end the job.
         """
 
     def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
-        """Write a failed deployment. If the service `refused` the deployment, there is certainly no job, and the task
-        is FAILED with reason `cause`. Otherwise the claim stays until its expiry.
+        """Write a failed deployment.
+
+        `refused`: the service will never make the job, so the task is FAILED with the reason `cause`. Otherwise the job
+        may exist, and the claim stays until its expiry.
         """
 
     def explain(self, run_id: int, cause: str) -> None:
-        """Write why the run's QUEUED tasks are still queued. The time stays as long as the cause."""
+        """Write the cause for the run's QUEUED tasks. While the cause stays the same, its time stays, too."""
 
     def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
-        """Return the next nudge for every given run that is not over and has acknowledged its last nudge.
+        """Claim the next nudge for every given open run, if the run has acknowledged its last nudge.
 
-        After an error on the way the result has only the nudges claimed so far; the rest can be claimed as before.
+        After an error the result has the nudges claimed before the error; the rest stay unclaimed.
         """
 
     def unanswered_nudges(self) -> list[Nudge]:
-        """Return the last nudge of our runs that are not over and have not acknowledged the nudge: a watcher may have
-        died before sending.
+        """Return the unacknowledged nudges for the installation's open runs.
+
+        A watcher may have died after claiming and before sending such a nudge.
         """
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
-        """Return the given runs that are not over."""
+        """Return the open runs among the given runs."""

@@ -1,4 +1,4 @@
-"""Makes the FastAPI applications of the API and of the scheduler service.
+"""Makes the FastAPI applications for the API and the scheduler service.
 
 The errors of an application have the type application/problem+json, and its OpenAPI document says so.
 """

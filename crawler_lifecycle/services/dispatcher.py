@@ -1,7 +1,7 @@
 """Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy these tasks.
 
-A claim expires by itself, so another dispatcher claims the tasks of a dispatcher that died. If such a task already has
-a job, the service answers with this job: the key of the request is the same.
+A claim expires by itself, so another dispatcher claims a dead dispatcher's tasks. If such a task already has
+a job, the service answers with the existing job: the request's key is the same.
 """
 
 import logging
@@ -33,7 +33,7 @@ class Dispatcher:
     claim_duration: timedelta
     threads: int  # number of the pool's threads
     pool: ThreadPoolExecutor
-    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")  # marks the claims of this dispatcher
+    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")  # marks our claims
     pulses: Pulses = field(default_factory=Pulses)
     _passes: int = 0
 
@@ -80,7 +80,9 @@ class Dispatcher:
         A claim that waits for a thread could expire before its request.
         """
         # the granted numbers respect the limits of the runs already, so these demands have no limit
-        demands_for_threads = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
+        demands_for_threads = [
+            replace(demand, waiting=granted[demand.run_id], max_in_cluster=None) for demand in demands
+        ]
         for run_id, share in admitted(demands_for_threads, self.threads).items():
             if share:
                 yield from self.claims.claim_children(run_id, self.token, self.claim_duration, share)
@@ -118,5 +120,5 @@ def _demand(backlog: Backlog) -> Demand:
         run_id=backlog.run_id,
         waiting=backlog.waiting,
         in_cluster=backlog.in_cluster,
-        most=backlog.max_parallel,
+        max_in_cluster=backlog.max_parallel,
     )

@@ -57,7 +57,7 @@ class FailingWorkflows:
         findings = await self._find()
         if findings:
             await asyncio.to_thread(self.findings.report, search, findings)
-        # a healthy installation writes nothing; only the first search closes the findings of earlier processes
+        # a healthy installation writes nothing; only the first search closes earlier processes' findings
         is_healthy = not findings and self._failing_before == set()
         if not is_healthy:
             await asyncio.to_thread(self.findings.close, search, (FindingKind.WORKFLOW_FAILING,))

@@ -16,7 +16,7 @@ CallerCheck = Callable[[str, Scope], Response | None]
 
 
 def require_token(token: str) -> CallerCheck:
-    """Return a check that refuses every caller without exactly this token."""
+    """Return a check to refuse every caller without exactly the token."""
 
     def check(sent_token: str, _: Scope) -> Response | None:
         # bytes, since the comparison refuses strings with other characters than ASCII; Starlette decodes as latin-1

@@ -1,4 +1,4 @@
-"""Serves the health of a process: liveness, readiness and metrics, on a port of its own.
+"""Serves a process's health: liveness, readiness and metrics, on a port of its own.
 
 A process is alive while its loop turns. A failed pass counts as a turn, since a restart mends no outage of other
 services. A process is ready while all its needs, such as database and Temporal, have answered lately.

@@ -1,4 +1,4 @@
-"""Loop of the scheduler service that starts waiting jobs as soon as a local cluster has free places."""
+"""Loop in the scheduler service: starts waiting jobs as soon as a local cluster has free places."""
 
 import asyncio
 import logging

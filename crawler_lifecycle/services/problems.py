@@ -14,7 +14,7 @@ from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFoun
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
-LONGEST_FIELD = 200  # characters of a field's name in a problem: a client may send names of any length
+LONGEST_FIELD = 200  # characters for a field's name in a problem: a client may send names of any length
 
 Responses = dict[int | str, dict[str, Any]]  # descriptions of an endpoint's responses by status, for the document
 

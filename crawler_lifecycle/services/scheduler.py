@@ -132,7 +132,7 @@ def deploy(
 
 @v1.get("/crawlers")
 def crawlers(service: CurrentService) -> CrawlerNames:
-    """Return the names of the catalogue, and the error in its file if an older state of the file is in use."""
+    """Return the catalogue's names, and the error in its file if the file's older state is in use."""
     names, problem = service.catalogue.names(), service.catalogue.problem()
     return CrawlerNames(crawlers=names, problem=problem, installation=service.installation)
 

@@ -1,4 +1,4 @@
-"""Watcher: a loop that follows the cluster's changes and nudges the workflows of the changed runs.
+"""Watcher: a loop that follows the cluster's changes and nudges the changed runs' workflows.
 
 The watcher may miss a change, and may die at any time: without nudges, looks are as correct and only come later. During
 an outage of Temporal or of the cluster the loop goes on, and keeps unsent nudges in memory.

@@ -1,4 +1,4 @@
-"""An installation's settings. `configuration.load` reads the settings, in mains only.
+"""An installation's settings, with their defaults. Mains and `crawlctl` read the settings by `configuration.load`.
 
 Every field has the variable `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Temporal's address comes
 from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
@@ -23,16 +23,17 @@ from crawler_lifecycle.settings.cluster import (
 )
 from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
 
-PREFIX = "CRAWLER_"
+PREFIX = "CRAWLER_"  # for every variable
 
 
 def default_state() -> Path:
+    """Return the embedded profile's state folder: database, jobs, files and exports on a single machine."""
     base = os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state"
     return Path(base) / "crawler-lifecycle"
 
 
 def _home() -> Path:
-    """Return the user's home, or a missing folder for a user id without a home, as in a container."""
+    """Return the user's home, or a missing folder for a user without a home, as in a container."""
     try:
         return Path.home()
     except RuntimeError:
@@ -63,6 +64,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _requests_are_shorter_than_claims(self) -> Self:
+        """Refuse a request longer than its claim. The error's type is the variable, for `configuration.load`."""
         if self.scheduler.timeout_seconds >= self.dispatcher.claim_seconds:
             raise PydanticCustomError(
                 "CRAWLER_SCHEDULER__TIMEOUT_SECONDS", "expected less than CRAWLER_DISPATCHER__CLAIM_SECONDS"
@@ -71,6 +73,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _jobs_are_made_while_the_claim_lasts(self) -> Self:
+        """Refuse settings where a claim may expire while the scheduler service still tries to make the job."""
         longest = longest_request(self.kubernetes.connect_seconds, self.kubernetes.read_seconds)
         if self.cluster.kind == "kubernetes" and self.dispatcher.claim_seconds <= longest:
             raise PydanticCustomError(
@@ -83,17 +86,18 @@ class Settings(BaseSettings):
 
     @cached_property
     def database_url(self) -> str:
+        """The database's SQLAlchemy URL, with the default filled in."""
         return self.database.url or f"sqlite:///{self.state / 'crawler.db'}"
 
     @property
     def local_folders(self) -> list[Path]:
-        """The local folders for the installation's files."""
-        folders = (
-            (self.state, self.database.url is None),
-            (self.jobs_folder, self.cluster.kind == "local"),
-            (self.exports_folder, self.notices.file or self.export.bucket is None),
-        )
-        return [folder for folder, is_used in folders if is_used]
+        """The local folders in use with these settings."""
+        is_used = {
+            self.state: self.database.url is None,
+            self.jobs_folder: self.cluster.kind == "local",
+            self.exports_folder: self.notices.file or self.export.bucket is None,
+        }
+        return [folder for folder in is_used if is_used[folder]]
 
     @property
     def jobs_folder(self) -> Path:
@@ -102,7 +106,7 @@ class Settings(BaseSettings):
 
     @property
     def files_folder(self) -> Path:
-        """Folder for supporting files, with a folder for every run."""
+        """Folder for the runs' files, with a folder for every run."""
         return self.state / "files"
 
     @property

@@ -1,4 +1,4 @@
-"""Settings for jobs: the kind and place for running jobs, Kubernetes, and limits for runs."""
+"""Settings for jobs: the jobs' cluster, the access to Kubernetes, and the limits for runs."""
 
 import math
 from pathlib import Path
@@ -6,20 +6,22 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-BUSY_SECONDS = 8.0  # time for repeating requests after refusals by a busy Kubernetes API server
+BUSY_SECONDS = 8.0  # the adapter repeats a request for so long while a busy Kubernetes API server refuses the request
 
 
 def longest_request(connect_seconds: float, read_seconds: float) -> float:
-    """Return the seconds until the Kubernetes adapter gives up a request after all its tries.
+    """Return the longest time, in seconds, until the Kubernetes adapter gives up a request with all its tries.
 
-    The API server takes its time limit in whole seconds, so the read time-out is rounded up.
+    A claim has to last longer. The API server takes its time limit in whole seconds, so `read_seconds` is rounded up.
     """
     return BUSY_SECONDS + connect_seconds + math.ceil(read_seconds)
 
 
 class ClusterSettings(BaseModel):
+    """The choice between the clusters, and the local cluster's settings."""
+
     kind: Literal["local", "kubernetes"] = Field(default="local", description="cluster that runs the jobs")
-    capacity: int = Field(default=16, ge=1, description="most jobs that the local cluster runs at once")
+    capacity: int = Field(default=16, ge=1, description="largest number of jobs that the local cluster runs at once")
     installation: str | None = Field(
         default=None,
         description="UUID of the only installation for which the scheduler service deploys; default: any installation",
@@ -29,21 +31,27 @@ class ClusterSettings(BaseModel):
 class KubernetesSettings(BaseModel):
     """Settings for `CRAWLER_CLUSTER__KIND=kubernetes`."""
 
-    namespace: str = Field(default="crawls", description="namespace of the jobs, which should hold only jobs")
+    namespace: str = Field(default="crawls", description="namespace of the jobs, which should contain nothing else")
     kubeconfig: Path | None = Field(
         default=None, description="kubeconfig file; default: a pod's own service account, elsewhere kubectl's file"
     )
-    context: str | None = Field(default=None, description="context of that file; default: its current context")
-    connect_seconds: float = Field(default=3, gt=0, description="limit for a connection to the API server")
-    read_seconds: float = Field(default=10, gt=0, description="silence after which a request is given up")
+    context: str | None = Field(
+        default=None, description="context in the kubeconfig file; default: the current context"
+    )
+    connect_seconds: float = Field(default=3, gt=0, description="time limit for a connection to the API server")
+    read_seconds: float = Field(
+        default=10, gt=0, description="time without an answer by the API server, after which a request is given up"
+    )
     service_account: str | None = Field(
         default=None,
-        description="service account of the crawlers' pods, without its token; default: the namespace's own",
+        description="service account of the crawlers' pods, which get no token; default: the namespace's own account",
     )
-    image_pull_secrets: str = Field(default="", description="pull secrets for the crawlers' images, between commas")
+    image_pull_secrets: str = Field(
+        default="", description="pull secrets for the crawlers' images, separated by commas"
+    )
     files_claim: str | None = Field(
         default=None,
-        description="volume claim for the runs' files, with a folder per run; default: lost with the pod",
+        description="volume claim for the runs' files, with a folder per run; default: files are lost with their pod",
     )
     files_group: int = Field(default=1000, ge=1, description="group that may write to the volume of the runs' files")
     longest_days: int = Field(default=30, ge=1, le=365, description="longest duration of a job whose run has no limit")
@@ -53,7 +61,7 @@ class KubernetesSettings(BaseModel):
     give_up_seconds: int = Field(
         default=1800,
         ge=1,
-        description="time without an image, a configuration or a pod, after which the task has failed",
+        description="time without progress towards an image, a configuration or a pod, after which the task has FAILED",
     )
     overdue_seconds: int = Field(
         default=1800,
@@ -69,6 +77,8 @@ class KubernetesSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
+    """Limits for runs, where neither the request nor the crawler gives a limit."""
+
     most_tasks: int = Field(default=10_000, ge=1, description="largest number of tasks in a run")
     grace_seconds: int = Field(default=30, ge=1, description="default time from a stop until the force")
     start_limit_seconds: int | None = Field(

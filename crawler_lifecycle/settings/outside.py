@@ -1,4 +1,4 @@
-"""Settings for all output to the outside: archives, events and notices."""
+"""Settings for the output to further systems: archives, events and notices."""
 
 from typing import Literal
 
@@ -6,13 +6,20 @@ from pydantic import BaseModel, Field, SecretStr
 
 
 class ExportSettings(BaseModel):
+    """Archives in S3 and events on EventBridge; the defaults write both to the exports folder."""
+
     bucket: str | None = Field(default=None, description="S3 bucket for the archives; default: the exports folder")
-    prefix: str = Field(default="", description="first part of archives' names, as in `crawls/`")
+    prefix: str = Field(default="", description="text in front of the archives' names, such as `crawls/`")
     encryption: Literal["default", "AES256", "aws:kms"] = Field(
         default="default", description="encryption of archives; `default`: the bucket's own rule"
     )
     kms_key: str | None = Field(default=None, description="key for `aws:kms`; default: the account's own key for S3")
-    part_mib: int = Field(default=8, ge=5, le=1024, description="MiB of an archive that are in memory and sent at once")
+    part_mib: int = Field(
+        default=8,
+        ge=5,
+        le=1024,
+        description="size in MiB of the parts in which an archive is sent; a part is in memory",
+    )
     path_style: bool = Field(default=False, description="put the bucket in the path instead of the host name")
     s3_endpoint_url: str | None = Field(default=None, description="address of another S3 server")
     event_bus: str | None = Field(
@@ -27,14 +34,16 @@ class ExportSettings(BaseModel):
 
 
 class NoticeSettings(BaseModel):
+    """Receivers for notices: a file, Pusher Channels and webhooks. Every configured receiver gets every notice."""
+
     file: bool = Field(
         default=True, description="write notices to `notices.jsonl` in the exports folder, and to the log"
     )
     pusher_app_id: str | None = Field(default=None, description="id of the Pusher Channels app; default: no app")
     pusher_key: str | None = Field(default=None, description="key of the Pusher Channels app")
     pusher_secret: SecretStr | None = Field(default=None, description="secret of the Pusher Channels app")
-    pusher_cluster: str | None = Field(default=None, description="cluster of the hosted service, as in `eu`")
-    pusher_url: str | None = Field(default=None, description="address of a self-hosted server")
+    pusher_cluster: str | None = Field(default=None, description="cluster of the hosted Pusher service, such as `eu`")
+    pusher_url: str | None = Field(default=None, description="address of a self-hosted server for Pusher's protocol")
     pusher_channels: str = Field(
         default="crawler-runs crawler-run-{run_id}",
         description="channels for the notices, separated by spaces; `{run_id}` and `{run_uid}` are filled in",
@@ -45,5 +54,5 @@ class NoticeSettings(BaseModel):
         "by spaces; with two secrets each notice has two signatures",
     )
     timeout_seconds: float = Field(
-        default=8, gt=0, le=9, description="limit for a notice to a receiver; a run waits at most 10 s"
+        default=8, gt=0, le=9, description="time limit for a notice to a receiver; a run waits at most 10 s"
     )

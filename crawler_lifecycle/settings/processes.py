@@ -1,4 +1,4 @@
-"""Settings for an installation's processes: database, HTTP, worker, audit, logs, metrics, health."""
+"""Settings for an installation's processes: database, HTTP services, dispatcher, worker, audit, logs, health."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,16 +10,16 @@ class DatabaseSettings(BaseModel):
     url: str | None = Field(
         default=None, repr=False, description="SQLAlchemy URL; default: an SQLite file in the state folder"
     )
-    pool_size: int = Field(default=20, ge=1, description="most connections of a process")
+    pool_size: int = Field(default=20, ge=1, description="largest number of connections of a process")
 
 
 class SchedulerSettings(BaseModel):
     url: str = Field(default="http://127.0.0.1:8310", description="address of the scheduler service")
     token: SecretStr = Field(
-        default=SecretStr(""), description="bearer token, without which the service does not start"
+        default=SecretStr(""), description="bearer token of the scheduler service, which does not start without a token"
     )
-    timeout_seconds: float = Field(default=20, gt=0, description="limit for a request; shorter than a claim")
-    catalogue: Path | None = Field(default=None, description="crawler catalogue file, for the service itself")
+    timeout_seconds: float = Field(default=20, gt=0, description="time limit for a request; shorter than a claim")
+    catalogue: Path | None = Field(default=None, description="crawler catalogue file; only the service reads the file")
 
 
 class ApiSettings(BaseModel):
@@ -28,13 +28,15 @@ class ApiSettings(BaseModel):
         default=None, description="file with the hashes of the tokens; default: `api-tokens.json` in the state folder"
     )
     origins: str = Field(
-        default="", description="other pages' origins that may use the API, between commas; default: none"
+        default="", description="origins of other pages that may use the API, separated by commas; default: none"
     )
     requests_per_second: float = Field(
-        default=50, gt=0, description="limit for a token; a burst may be four times as large"
+        default=50, gt=0, description="limit for the requests with a token; a burst may be four times as large"
     )
-    streams: int = Field(default=200, ge=1, description="most live streams of a process")
-    streams_of_one_token: int = Field(default=20, ge=1, description="most live streams of a token")
+    streams: int = Field(default=200, ge=1, description="largest number of live streams of a process")
+    streams_of_one_token: int = Field(
+        default=20, ge=1, description="largest number of live streams with the same token"
+    )
     client_seconds: float = Field(
         default=30,
         gt=0,
@@ -63,9 +65,13 @@ class DispatcherSettings(BaseModel):
 class WorkerSettings(BaseModel):
     task_queue: str = Field(default="crawler-lifecycle", description="Temporal task queue of runs and their activities")
     activity_slots: int = Field(default=40, ge=1, description="number of activities at once, each in its own thread")
-    cached_workflows: int = Field(default=5000, ge=1, description="most waiting runs in memory; others are replayed")
+    cached_workflows: int = Field(
+        default=5000, ge=1, description="number of waiting runs in memory; other runs are replayed"
+    )
     drain_seconds: float = Field(default=20, ge=0, description="time for activities under way after SIGTERM")
-    sticky_seconds: float = Field(default=2, gt=0, description="time until a run leaves a dead worker")
+    sticky_seconds: float = Field(
+        default=2, gt=0, description="time until another worker goes on with the runs of a dead worker"
+    )
 
 
 class AuditSettings(BaseModel):
@@ -80,9 +86,11 @@ class AuditSettings(BaseModel):
         ge=0,
         description="time after a workflow's end, or a run's start, until the run counts as unsupervised",
     )
-    job_seconds: int = Field(default=300, ge=0, description="time after a run's end until its job is left over")
+    job_seconds: int = Field(
+        default=300, ge=0, description="time after a run's end until its jobs are reported and ended"
+    )
     handover_seconds: int = Field(
-        default=300, ge=0, description="time after a run's end until its export or notice is made again"
+        default=300, ge=0, description="time after a run's end until an owed export or notice is made again"
     )
     failed_export_seconds: int = Field(default=3600, ge=0, description="time after a failed export until the next try")
     stuck_seconds: int = Field(
@@ -90,7 +98,7 @@ class AuditSettings(BaseModel):
         ge=60,
         description="time after a claim's expiry, a look's due time or a run's last write until a finding is reported",
     )
-    replay_days: int = Field(default=7, ge=1, description="greatest age of an end that is announced again")
+    replay_days: int = Field(default=7, ge=1, description="greatest age of an end whose owed deliveries are made again")
     keep_days: int = Field(default=30, ge=1, description="time to keep audits and closed findings")
     remove_unknown_jobs: bool = Field(
         default=False,
@@ -119,8 +127,10 @@ class HealthSettings(BaseModel):
     )
     host: str = Field(default="127.0.0.1", description="host address for the health endpoint")
     stuck_seconds: float = Field(
-        default=120, gt=0, description="a process whose loop stands still for longer is not alive"
+        default=120, gt=0, description="time after which a process is not alive because its loop stands still"
     )
     ready_seconds: float = Field(
-        default=45, gt=0, description="a process is not ready if one of its needs is silent for longer"
+        default=45,
+        gt=0,
+        description="time after which a process is not ready because a service that it needs is silent",
     )

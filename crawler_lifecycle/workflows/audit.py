@@ -1,6 +1,7 @@
-"""The audit: compare database, Temporal and cluster, part by part and page by page, and repair where they disagree.
+"""The workflow of the audit: compare database, Temporal and cluster, and repair disagreements.
 
-The audit stands outside every run, so it also finds runs without a workflow.
+The audit goes through three parts, page by page. The audit stands outside of every run, so it
+also finds runs without a workflow.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,8 +28,9 @@ from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.workflows.options import AUDIT, WRITE
 
-FINDINGS_RETURNED = 200  # Temporal's payloads end at 2 MB; the database keeps every finding
-STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
+FINDINGS_RETURNED = 200  # in the report, since Temporal refuses a payload over 2 MB; the database keeps every finding
+LONGEST_PROBLEM = 1000  # characters
+PAGE_ACTIVITIES: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
     AuditPart.RUNS: RunAudit.audit_runs,
     AuditPart.JOBS: JobAudit.audit_jobs,
     AuditPart.HANDOVERS: HandoverAudit.audit_handovers,
@@ -39,17 +41,20 @@ STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
 class AuditWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> AuditReport:
-        report, first, after = await _begin(raw)
+        report, first_part, after = await _begin(raw)
         parts = list(AuditPart)
-        for part in parts[parts.index(first) :]:
+        for part in parts[parts.index(first_part) :]:
             report = await _audit_part(report, part, after)
-            after = None
+            after = None  # the next part begins with its first page
         await workflow.execute_activity_method(AuditActivities.finish_audit, report, **WRITE)
         return report
 
 
 async def _begin(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
-    """Return the report so far, the first part to audit, and the last key from the part's earlier pages."""
+    """Return the report so far, the first part to audit, and where the part's last page ended.
+
+    A new audit begins with the part `runs` and without a page; a continued audit goes on after its last page.
+    """
     if workflow.info().continued_run_id:
         carried = decoded(AuditContinuation, raw)
         return carried.report, carried.part, carried.after
@@ -60,11 +65,14 @@ async def _begin(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
 
 
 async def _audit_part(report: AuditReport, part: AuditPart, after: str | None) -> AuditReport:
-    """Audit a part and add its result to the report. A failed part is reported and does not prevent other parts."""
+    """Audit a part from the place `after` on, and return the report with the result.
+
+    A part that fails is reported with its problem, and does not prevent the other parts.
+    """
     try:
         while True:
             step = AuditStep(audit=report.audit, part=part, after=after)
-            page = await workflow.execute_activity_method(STEPS[part], step, **AUDIT)
+            page = await workflow.execute_activity_method(PAGE_ACTIVITIES[part], step, **AUDIT)
             report, after = _with_page(report, part, page), page.rest
             if after is None:
                 return report
@@ -74,11 +82,9 @@ async def _audit_part(report: AuditReport, part: AuditPart, after: str | None) -
         if is_cancelled_exception(error):
             raise
         workflow.logger.error("the audit of %s is not complete: %s", part, error.cause)
-        problem = str(error.cause or error)[:1000]
-        so_far = report.parts.get(part, PartReport())
-        return report.model_copy(
-            update={"parts": {**report.parts, part: so_far.model_copy(update={"problem": problem})}}
-        )
+        problem = str(error.cause or error)[:LONGEST_PROBLEM]
+        result = report.parts.get(part, PartReport()).model_copy(update={"problem": problem})
+        return report.model_copy(update={"parts": {**report.parts, part: result}})
 
 
 def _with_page(report: AuditReport, part: AuditPart, page: AuditPage) -> AuditReport:

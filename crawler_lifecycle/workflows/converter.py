@@ -1,10 +1,12 @@
-"""Payload converter for workflows: an entry point that is called with several inputs gets a single input.
+"""Payload converter for workflows: protects a workflow from callers with several inputs.
 
-Every workflow, signal, update and query takes one input. The SDK calls its method with as many arguments as there are
-payloads, and too many arguments raise TypeError, which fails the workflow task: Temporal tries the task for ever, and
-neither stop nor cancel reaches the run. Type hints do not help (the SDK drops them where the numbers differ), and
-dynamic methods (with any number of inputs) would stand in for the named methods. So where payloads and hints
-differ in number, the first payload stands for all, undecoded and marked with their number, and the method decides.
+Every workflow, signal, update and query of this project has a method with a single input. A caller may send several
+payloads all the same. The SDK then calls the method with too many arguments, and the TypeError fails the workflow task:
+Temporal tries the task for ever, and neither a stop nor a cancel reaches the run.
+
+The SDK passes no type hints to the converter if the number of payloads differs from the number of inputs. The converter
+then returns only the first payload, undecoded and marked with the number of payloads. The method refuses such an input
+(see `inputs.py`).
 """
 
 from collections.abc import Sequence
@@ -15,23 +17,25 @@ from temporalio.common import RawValue
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter
 
-INPUTS = "crawler-lifecycle-inputs"  # metadata on a payload that stands for several payloads
+INPUTS = "crawler-lifecycle-inputs"  # key of the mark in a payload's metadata
+LONGEST_NUMBER = 9  # digits; a caller may send any metadata
 
 
 class OneInputConverter(PydanticPayloadConverter):
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        """Decode payloads. Several payloads without type hints become a single marked input."""
         if len(payloads) > 1 and not type_hints:
             return [RawValue(_marked(payloads))]
         return super().from_payloads(payloads, type_hints)
 
     def from_payloads_wrapper(self, payloads: Payloads | None) -> list[Any]:
-        """Convert details of failures: there may be several, all without a hint."""
+        """Decode the details of a failure: several payloads without type hints stay several."""
         return super().from_payloads(payloads.payloads) if payloads else []
 
 
 def number_of_inputs(payload: Payload) -> int:
-    """Return how many payloads the payload stands for."""
-    number = payload.metadata.get(INPUTS, b"")[:9]
+    """Return the number of payloads from the caller: the number in the mark, or 1 without a mark."""
+    number = payload.metadata.get(INPUTS, b"")[:LONGEST_NUMBER]
     return int(number) if number.isdigit() else 1
 
 

@@ -1,10 +1,10 @@
 """The workflow that supervises a run from the request to the end, and survives every crash on the way.
 
-The stages are initiation, deployment, reconciliation and completion, top to bottom; a stop may come at any time. A
-module for every stage has the details.
+The stages are initiation, deployment, reconciliation and completion; a stop may come at any time. The modules of this
+package with the names of the stages have the details.
 
-`gave_up` is the reason if the run itself gives up: a time limit or a refused deployment. Without `gave_up` the tasks
-or a stop decide the end.
+`gave_up` is the reason of the end if the run itself gives up: a time limit or a refused deployment. It is None as long
+as the run does not give up: then the tasks or a stop decide the end.
 """
 
 import asyncio
@@ -46,7 +46,10 @@ class CrawlerLifecycleWorkflow:
 
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> RunOutcome | HandedOver:
-        """Supervise the run. A cancel by Temporal's tools counts as a stop: the shield keeps it off `_supervise`."""
+        """Supervise the run. A cancel by Temporal's tools counts as a stop; the shield keeps `_supervise` uncancelled.
+
+        Close the execution as completed, or as cancelled if a cancel ended the run.
+        """
         supervision = asyncio.create_task(self._supervise(decoded_input(raw)))
         with failing_with_activity_message():
             while not supervision.done():
@@ -62,81 +65,97 @@ class CrawlerLifecycleWorkflow:
         return outcome
 
     async def _supervise(self, request: RunRequest | Carried) -> RunOutcome | HandedOver:
-        """Supervise the run to its end, unless the run belongs to another workflow and is resumed there."""
+        """Supervise the run to its end. If the run belongs to another workflow, resume the other workflow."""
         beginning = await begin(self._watch, request)
         if isinstance(beginning, HandedOver):
             self._fail_if_asked_to_stop(beginning)
             return beginning
-        if beginning.over:
-            return await self._deliver_again(beginning.carried.plan, beginning)
-        self._watch.resume(beginning.carried)
-        gave_up = beginning.carried.gave_up
-        if not self._watch.stop.is_asked:
-            gave_up = await self._run_stages(beginning.carried)
-        await self._stop_if_asked(beginning.carried.plan, gave_up)
-        return await self._complete(beginning.carried.plan, gave_up)
+        if beginning.is_over:
+            return await self._deliver_again(beginning)
+        carried = beginning.carried
+        self._watch.resume(carried)
+        if self._watch.stop.is_asked:
+            gave_up = carried.gave_up  # the stop of an earlier execution goes on, for the same reason
+        else:
+            gave_up = await self._deploy_and_reconcile(carried)
+        await self._stop_if_asked(carried.plan, gave_up)
+        return await self._complete(carried.plan, gave_up)
 
     def _fail_if_asked_to_stop(self, handed_over: HandedOver) -> None:
-        """Fail if a stop came although another workflow has the run: no stop is passed on or dropped in silence."""
+        """Fail if a stop came to this workflow without the run: a stop must not be lost unnoticed."""
         if self._watch.stop.has_unrecorded:
             message = f"the run belongs to workflow {handed_over.workflow_id}, which goes on with it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
-    async def _run_stages(self, carried: Carried) -> str | None:
-        """Deploy and reconcile until the stages are over, a stop is asked for, or the time limit is reached. Return
-        `gave_up`.
+    async def _deploy_and_reconcile(self, carried: Carried) -> str | None:
+        """Run the stages deployment and reconciliation, and return `gave_up`.
+
+        A stop or the time limit ends the stages early.
         """
         stages = asyncio.create_task(self._stages(carried))
         try:
-            while not self._must_leave(stages):
+            while not self._is_time_to_leave(stages):
                 await self._wait_for_stages(stages, carried.plan)
         except TimeoutError:
-            return await _cancel_stages(stages, MAX_DURATION)
-        return await _cancel_stages(stages, None)
+            return await _leave_stages(stages, MAX_DURATION)
+        return await _leave_stages(stages, None)
 
-    def _must_leave(self, stages: "asyncio.Task[str | None]") -> bool:
+    async def _stages(self, carried: Carried) -> str | None:
+        """Deploy the main job, unless the run has started already, and reconcile. Return `gave_up`."""
+        deployment = DeploymentEnd()
+        if carried.anchor is None:
+            deployment = await deploy(self._watch, carried.plan)
+        if deployment.gave_up is None and not self._watch.stop.is_asked:
+            await reconcile(self._watch, carried, deployment.started_at)
+        return deployment.gave_up
+
+    def _is_time_to_leave(self, stages: "asyncio.Task[str | None]") -> bool:
+        """Return whether the stages are over, or a stop is asked for."""
         return stages.done() or self._watch.stop.is_asked
 
     async def _wait_for_stages(self, stages: "asyncio.Task[str | None]", plan: RunPlan) -> None:
-        """Wait until the stages are over, a stop is asked for or the limit clock changes. TimeoutError: time is up."""
+        """Wait until it is time to leave the stages, or the limit clock changes and with it the time limit.
+
+        Raise TimeoutError at the time limit.
+        """
         limits = self._watch.limits
         changes, limit = limits.changes, limits.duration_limit(plan)
         timeout = None if limit is None else max(timedelta(), limit - workflow.now())
-        await workflow.wait_condition(lambda: self._must_leave(stages) or limits.changes != changes, timeout=timeout)
-
-    async def _stages(self, carried: Carried) -> str | None:
-        deployed = DeploymentEnd()
-        if carried.anchor is None:
-            deployed = await deploy(self._watch, carried.plan)
-        if deployed.gave_up is None and not self._watch.stop.is_asked:
-            await reconcile(self._watch, carried, deployed.started_at)
-        return deployed.gave_up
+        await workflow.wait_condition(
+            lambda: self._is_time_to_leave(stages) or limits.changes != changes, timeout=timeout
+        )
 
     async def _stop_if_asked(self, plan: RunPlan, gave_up: str | None) -> None:
-        """Stop the run after a request or at a limit. Return when the stop is proved."""
+        """Stop the run after a request or at a limit, and return when the stop is proved. Otherwise do nothing."""
         if gave_up in LIMITS and not self._watch.stop.is_asked:
             self._watch.stop.accept(stop_by_service(gave_up, "limit"), ends_as=gave_up)
         if self._watch.stop.is_asked:
             await stop(self._watch, plan, gave_up)
 
     async def _complete(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
+        """Write the end down, and deliver the end to people and other programs."""
         self._watch.show(Stage.COMPLETION, "the end to be written down", plan)
         outcome = await self._close(plan, gave_up)
         await record_stops(self._watch.stop, plan)
         await self._deliver(plan, outcome)
         return outcome
 
-    async def _deliver_again(self, plan: RunPlan, beginning: Beginning) -> RunOutcome:
-        """Deliver the end of a run that is over: the supervisor may have died before the delivery."""
+    async def _deliver_again(self, beginning: Beginning) -> RunOutcome:
+        """Deliver the end of a run already over, since the supervisor may have died before the delivery."""
+        plan = beginning.carried.plan
         outcome = await self._close(plan, None)
         await record_stops(self._watch.stop, plan)
-        await self._deliver(plan, outcome, is_exported=beginning.exported, owed=beginning.owed)
+        await self._deliver(plan, outcome, is_exported=beginning.is_exported, owed=beginning.owed)
         return outcome
 
     async def _deliver(
         self, plan: RunPlan, outcome: RunOutcome, *, is_exported: bool = False, owed: ExportsOwed | None = None
     ) -> None:
-        """Send the closing notice and export the run. An absent receiver delays the export by two minutes at most."""
+        """Send the closing notice, remove the run's jobs, and export the end.
+
+        An absent receiver of notices delays the export by two minutes at most: the notice is sent again afterwards.
+        `owed`: the missing exports of all ends; None: only the present end is to be exported.
+        """
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         is_notified = await watch.notify(closing, plan, options=OPTIONAL)
@@ -150,6 +169,10 @@ class CrawlerLifecycleWorkflow:
         watch.show(Stage.COMPLETION, "nothing: the run is over", plan)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
+        """Write the end into the run's row and show it. From now on stops are ignored or refused.
+
+        Return the end on record, which is an earlier end if the run is over already.
+        """
         outcome = await workflow.execute_activity_method(
             HistoryActivities.update_run_status, CloseRun(run=plan.run, reason=gave_up), **WRITE
         )
@@ -167,7 +190,7 @@ class CrawlerLifecycleWorkflow:
 
     @workflow.signal(name="stop")
     def stop_signalled(self, raw: RawValue = NO_INPUT) -> None:
-        """Accept a stop, even if its input does not decode."""
+        """Accept a stop, even if its input does not decode. After the end, ignore the stop."""
         if self._outcome is None:
             self._watch.accept_stop(any_stop(raw.payload.data))
 
@@ -177,7 +200,8 @@ class CrawlerLifecycleWorkflow:
         return self._watch.accept_stop(decoded_stop(raw))
 
     @stop_asked.validator
-    def _may_stop(self, raw: RawValue = NO_INPUT) -> None:
+    def _refuse_bad_stop(self, raw: RawValue = NO_INPUT) -> None:
+        """Raise an error if the run is over, or if the input does not decode."""
         if self._outcome is not None:
             over = f"run {self._outcome.run_id} is over ({self._outcome.status})"
             raise ApplicationError(f"{over}: there is nothing to stop")
@@ -188,10 +212,10 @@ class CrawlerLifecycleWorkflow:
         return self._watch.state
 
 
-async def _cancel_stages(stages: "asyncio.Task[str | None]", reason: str | None) -> str | None:
-    """Return `gave_up` if the stages are over. Otherwise cancel the stages and return `reason`.
+async def _leave_stages(stages: "asyncio.Task[str | None]", reason: str | None) -> str | None:
+    """Return the stages' `gave_up` if they are over. Otherwise cancel the stages and return `reason`.
 
-    A cancelled activity may still write: the write is refused if the row has changed since the activity read the row.
+    A cancelled activity may still write. Its write changes no row that has changed since the activity read the row.
     """
     if stages.done():
         return stages.result()
@@ -209,10 +233,9 @@ def _ended_by_a_stop(outcome: RunOutcome) -> bool:
 
 
 async def _may_close_as_cancelled() -> bool:
-    """Return whether this execution may close as cancelled.
+    """Return whether Temporal has cancelled this very execution, and lets the execution close as cancelled.
 
-    Temporal closes an execution as cancelled only if the execution was itself cancelled. If the cancel reached an
-    earlier execution, before a continue-as-new, the present execution first cancels itself.
+    If the cancel reached an earlier execution, before a continue-as-new, this execution first cancels itself.
     """
     if workflow.cancellation_reason() is None:
         info = workflow.info()

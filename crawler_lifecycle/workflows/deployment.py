@@ -1,4 +1,7 @@
-"""Stage 2: deploy the main job and wait for its start; meanwhile the run shows why it waits and since when."""
+"""Stage 2, deployment: deploy the main job and wait for its start.
+
+Meanwhile the run's row shows the cause and the start of the wait.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,39 +20,39 @@ from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
 from crawler_lifecycle.workflows.watch import Watch
 
-BEFORE_FIRST_LOOK = timedelta(seconds=6)  # most jobs run by then; docs/architecture.md says why this is no setting
-PAUSES = Backoff(timedelta(seconds=5), timedelta(minutes=5))
-LOOKS_WITHOUT_MAIN_JOB = 2  # a single look may miss a job that exists
+BEFORE_FIRST_LOOK = timedelta(seconds=6)  # most jobs run by then, and an earlier look would show a cause to wait
+PAUSES = Backoff(timedelta(seconds=5), timedelta(minutes=5))  # between tries to deploy, and between looks
+LOOKS_WITHOUT_MAIN_JOB = 2  # in a row, until stage 3 judges the missing job: a single look may miss a present job
 
 
 @dataclass(frozen=True)
 class DeploymentEnd:
-    """The end of stage 2. Without `gave_up` the run goes on to stage 3, or a stop is under way."""
+    """The end of stage 2."""
 
-    gave_up: str | None = None  # reason if the run itself gives up: a refused deployment, the start limit
-    started_at: datetime | None = None  # the main job's start; None: the cluster does not say
+    gave_up: str | None = None  # a refused deployment or the start limit; None: stage 3 follows, or a stop is asked for
+    started_at: datetime | None = None  # the main job's start; None: the cluster does not say, or there is no start
 
 
 async def deploy(watch: Watch, plan: RunPlan) -> DeploymentEnd:
-    """Deploy the main job and wait until it runs or has run, the run gives up, or a stop is asked for."""
-    deployed = await _deploy_main_job(watch, plan)
-    if deployed and not watch.stop.is_asked:
-        watch.stop.apply_intent(deployed.intent)
+    """Deploy the main job and wait until the job runs or has run, the run gives up, or a stop is asked for."""
+    outcome = await _deploy_main_job(watch, plan)
+    if outcome and not watch.stop.is_asked:
+        watch.stop.apply_intent(outcome.intent)
     if watch.stop.is_asked:
         return DeploymentEnd()
-    if deployed is None:
+    if outcome is None:
         return await _find_unnoticed_start(watch, plan)
-    if deployed.refused:
+    if outcome.refused:
         await cancel_queued(plan.run, DEPLOYMENT_REFUSED)
         return DeploymentEnd(DEPLOYMENT_REFUSED)
     return await _wait_for_start(watch, plan)
 
 
 async def _deploy_main_job(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
-    """Return the deployment's outcome, or None if a stop or the start limit came first."""
+    """Return the outcome with the job or the refusal; None if a stop or the start limit came first."""
     activities, is_scheduled = DeploymentActivities, plan.trigger is Trigger.SCHEDULED
     activity = activities.run_scheduled_crawler if is_scheduled else activities.run_onetime_crawler
-    for attempt in count(1):
+    for tries in count(1):
         watch.show(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
         outcome = await workflow.execute_activity_method(activity, RunInput(run=plan.run), **DEPLOY)
         watch.apply_saturation(plan, outcome.saturated)
@@ -57,21 +60,24 @@ async def _deploy_main_job(watch: Watch, plan: RunPlan) -> DeploymentOutcome | N
             return outcome
         watch.stop.apply_intent(outcome.intent)
         if watch.stop.is_asked:
-            return outcome
+            break
         watch.show(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
-        await _pause(watch, plan, attempt)
-        if watch.stop.is_asked or _is_late(watch, plan):
+        await _pause(watch, plan, tries)
+        if watch.stop.is_asked or _is_start_limit_reached(watch, plan):
             break
     return None
 
 
 async def _find_unnoticed_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:
-    """Look for a main job from a request whose answer was lost, and give up if there is no such job."""
-    for attempt in count(1):
+    """Look for a main job from a request whose answer was lost. Give up if the main job does not run.
+
+    The start limit is reached already. The run waits on only while the job is suspended or cannot be observed.
+    """
+    for tries in count(1):
         status = await _observe_main_job(watch, plan)
         if status.started:
             return DeploymentEnd(started_at=status.started_at)
-        if status.cause == SUSPENDED:  # the limit clock stands still, so the run may wait on
+        if status.cause == SUSPENDED:  # the limit clock stands still
             await watch.limits.apply_suspension(plan.run, True)
             return await _wait_for_start(watch, plan)
         if status.known:
@@ -79,7 +85,7 @@ async def _find_unnoticed_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:
         watch.show(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
         watch.stop.apply_intent(status.intent)
         if not watch.stop.is_asked:
-            await _pause(watch, plan, attempt, limited=False)
+            await _pause(watch, plan, tries, until_start_limit=False)
         if watch.stop.is_asked:
             return DeploymentEnd()
     return DeploymentEnd(NEVER_STARTED)
@@ -94,40 +100,47 @@ async def _observe_main_job(watch: Watch, plan: RunPlan) -> MainJobStatus:
 
 
 async def _wait_for_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:
+    """Look at the main job until it runs, has run or is missing; a stop or the start limit ends the wait earlier.
+
+    Stage 3 judges a missing job. Only a look that could observe the main job ends the run at the start limit, because
+    an unobserved job may have started.
+    """
     watch.show(Stage.DEPLOYMENT, "the main job to start", plan)
     await watch.wakeups.wait_until_due_or_nudged(workflow.now() + BEFORE_FIRST_LOOK)
     if watch.stop.is_asked:
         return DeploymentEnd()
-    missed = 0
-    for attempt in count(1):
+    looks_without_job = 0
+    for tries in count(1):
         status = await _observe_main_job(watch, plan)
         watch.apply_saturation(plan, status.saturated)
         if status.known:
             await watch.limits.apply_suspension(plan.run, status.cause == SUSPENDED)
-        missed = missed + 1 if status.vanished else 0
-        if status.started or missed >= LOOKS_WITHOUT_MAIN_JOB:
-            return DeploymentEnd(started_at=status.started_at)  # stage 3 judges a vanished job
+        looks_without_job = looks_without_job + 1 if status.vanished else 0
+        if status.started or looks_without_job >= LOOKS_WITHOUT_MAIN_JOB:
+            return DeploymentEnd(started_at=status.started_at)
         watch.stop.apply_intent(status.intent)
         if watch.stop.is_asked:
-            return DeploymentEnd(started_at=status.started_at)
-        # only a look that saw the cluster may end the run at the limit: an unseen job may have started
-        if status.known and _is_late(watch, plan):
             break
+        if status.known and _is_start_limit_reached(watch, plan):
+            return DeploymentEnd(NEVER_STARTED)
         watch.show(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
-        await _pause(watch, plan, attempt, limited=status.known)  # at the start limit a last look follows
+        await _pause(watch, plan, tries, until_start_limit=status.known)
         if watch.stop.is_asked:
             break
-    return DeploymentEnd(NEVER_STARTED if not watch.stop.is_asked else None)
+    return DeploymentEnd()
 
 
-async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = True) -> None:
-    """Wait for a growing time, but not beyond a nudge, a stop or, if `limited`, the start limit."""
+async def _pause(watch: Watch, plan: RunPlan, tries: int, *, until_start_limit: bool = True) -> None:
+    """Wait for a time that grows with the tries, but not beyond a nudge or a stop.
+
+    With `until_start_limit`, the wait also ends at the start limit, so that a last look or try follows.
+    """
     watch.continue_if_long(Carried(plan=plan))
-    limit = watch.limits.start_limit(plan) if limited else None
-    until = workflow.now() + PAUSES.pause(attempt)
-    await watch.wakeups.wait_until_due_or_nudged(min(until, limit) if limit else until)
+    limit = watch.limits.start_limit(plan) if until_start_limit else None
+    due = workflow.now() + PAUSES.pause(tries)
+    await watch.wakeups.wait_until_due_or_nudged(min(due, limit) if limit else due)
 
 
-def _is_late(watch: Watch, plan: RunPlan) -> bool:
+def _is_start_limit_reached(watch: Watch, plan: RunPlan) -> bool:
     limit = watch.limits.start_limit(plan)
     return limit is not None and workflow.now() >= limit

@@ -1,44 +1,45 @@
-"""The last wait of a stop: jobs that ended and were deleted leave the cluster, where they still take room.
+"""The last wait of a stop: until the leaving jobs (ended and deleted) take no room in the cluster.
 
-A stop waits while the number of leaving jobs falls, but not for jobs that a foreign finalizer holds in the cluster.
+A stop waits as long as the number of leaving jobs falls. So a job held in the cluster by a foreign finalizer does not
+delay the stop for ever.
 """
 
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-PATIENCE = timedelta(minutes=1)  # without progress, while the cluster could be seen
+PATIENCE = timedelta(minutes=1)  # longest wait without progress; time in which looks failed does not count
 
 
 class DrainWait:
-    """Wait for leaving jobs as long as their number falls. During the wait no job runs."""
+    """State of the wait for leaving jobs. During the wait no job runs."""
 
     def __init__(self) -> None:
-        self._until: datetime | None = None
-        self._fewest = 0
-        self._hidden_since: datetime | None = None
+        self._until: datetime | None = None  # end of the wait, if there is no progress; None: the wait has not begun
+        self._fewest = 0  # fewest leaving jobs in a look
+        self._failing_since: datetime | None = None  # when a look failed, if no later look has succeeded
 
     @property
     def has_begun(self) -> bool:
         return self._until is not None
 
     @property
-    def is_seen(self) -> bool:
-        """Whether the last look has shown leaving jobs: frequent looks are of no use during an outage."""
-        return self.has_begun and self._hidden_since is None
+    def is_visible(self) -> bool:
+        """Whether the last look has shown leaving jobs, so that frequent looks are useful."""
+        return self.has_begun and self._failing_since is None
 
-    def is_draining(self, leaving: int) -> bool:
-        """Return whether to wait on after a look with so many leaving jobs."""
+    def must_go_on(self, leaving: int) -> bool:
+        """Note a look with so many leaving jobs, and return whether to wait for another look."""
         if not leaving:
             return False
         now = workflow.now()
         if self._until is None or leaving < self._fewest:
             self._fewest, self._until = leaving, now + PATIENCE
-        elif self._hidden_since is not None:
-            self._until += now - self._hidden_since
-        self._hidden_since = None
+        elif self._failing_since is not None:
+            self._until += now - self._failing_since
+        self._failing_since = None
         return now < self._until
 
-    def note_outage(self) -> None:
+    def note_failed_look(self) -> None:
         """Do not count the time until the next successful look as time without progress."""
-        self._hidden_since = self._hidden_since or workflow.now()
+        self._failing_since = self._failing_since or workflow.now()

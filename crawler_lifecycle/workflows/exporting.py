@@ -1,4 +1,4 @@
-"""Exports: announce the end by an event and archive the run's files. A failed export changes no run's end."""
+"""Exports: announce an end by an event, and archive the run's files. A failed export does not change the run's end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
-T = TypeVar("T")
+Result = TypeVar("Result")
 
 
 async def announce(step: RunEnd) -> ExportSignal:
@@ -26,9 +26,9 @@ async def archive(step: RunEnd) -> ExportedFiles:
 
 
 async def export_if_possible(step: RunEnd, owed: ExportsOwed | None = None) -> None:
-    """Export the run. A failed part is shown as failed and can be exported again.
+    """Export the end. A failure is only logged: the database has the export as failed, and the export can be repeated.
 
-    `owed`: the missing exports, if the run was over before.
+    `owed`: the missing exports for all ends, if the run was over already; None: event and archive for the present end.
     """
     _, problems = await _export(step, owed or ExportsOwed(events=[step.end], archives=[step.end]))
     for problem in problems:
@@ -36,20 +36,20 @@ async def export_if_possible(step: RunEnd, owed: ExportsOwed | None = None) -> N
 
 
 async def _export(step: RunEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
-    """Announce and archive at the same time, since neither needs the other. Return the archives and the failures."""
-    (_, not_announced), (archives, not_archived) = await asyncio.gather(
-        _for_ends(announce, step, owed.events), _for_ends(archive, step, owed.archives)
-    )
-    return archives, [*not_announced, *not_archived]
+    """Announce and archive at the same time, since neither needs the other. Return the archives and all failures."""
+    announcing, archiving = _for_every_end(announce, step, owed.events), _for_every_end(archive, step, owed.archives)
+    (_, failed_events), (archives, failed_archives) = await asyncio.gather(announcing, archiving)
+    return archives, [*failed_events, *failed_archives]
 
 
-async def _for_ends(
-    make: Callable[[RunEnd], Awaitable[T]], step: RunEnd, ends: Sequence[int]
-) -> tuple[list[T], list[ActivityError]]:
-    results, problems = list[T](), list[ActivityError]()
+async def _for_every_end(
+    export: Callable[[RunEnd], Awaitable[Result]], step: RunEnd, ends: Sequence[int]
+) -> tuple[list[Result], list[ActivityError]]:
+    """Call `export` for the ends with these numbers, one after the other. Return the results and the failures."""
+    results, problems = list[Result](), list[ActivityError]()
     for end in ends:
         try:
-            results.append(await make(RunEnd(run=step.run, end=end)))
+            results.append(await export(RunEnd(run=step.run, end=end)))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -59,7 +59,7 @@ async def _for_ends(
 
 @workflow.defn(name=EXPORT_WORKFLOW)
 class RunExportWorkflow:
-    """Export a run again, under the same ids and without crawling again, with the missing exports of its other ends."""
+    """Export an end again under the same ids, without crawling again, and make the missing exports for other ends."""
 
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> ExportedFiles:
@@ -69,15 +69,16 @@ class RunExportWorkflow:
 
 
 async def _export_again(step: ExportAgain) -> ExportedFiles:
+    """Export, and return the archive of the requested end. Raise the first failure."""
     owed = ExportsOwed(
         events=_with_first(step.end, step.owed.events), archives=_with_first(step.end, step.owed.archives)
     )
-    archived, problems = await _export(step, owed)
+    archives, problems = await _export(step, owed)
     if problems:
         raise problems[0]
-    return archived[0]
+    return archives[0]
 
 
 def _with_first(first: int, ends: Sequence[int]) -> list[int]:
-    """Return the ends with the requested end first: the workflow returns the first end's archive."""
+    """Return the first end, and then the other ends."""
     return [first, *(end for end in ends if end != first)]

@@ -1,4 +1,4 @@
-"""Stage 1: write a new run to the database, or take over an existing run where the last supervisor has stopped."""
+"""Stage 1, initiation: write a new run to the database, or take over an existing run where its supervisor has ended."""
 
 from dataclasses import dataclass
 
@@ -28,21 +28,24 @@ from crawler_lifecycle.workflows.watch import Watch
 class Beginning:
     """The result of stage 1."""
 
-    carried: Carried  # the state from which the stages go on
-    over: bool = False  # only the delivery of the end may be missing
-    exported: bool = False
+    carried: Carried  # state for the further stages
+    is_over: bool = False  # the run has ended, and only deliveries of its end may be missing
+    is_exported: bool = False  # the last end is announced and archived
     owed: ExportsOwed | None = None  # missing exports, if the run is over
 
 
 def decoded_input(raw: RawValue) -> RunRequest | Carried:
-    """Decode the input: the carried state if the execution continues an execution (continue-as-new), else a request."""
+    """Decode the input: the carried state after a continue-as-new, otherwise a request for a run."""
     if workflow.info().continued_run_id:
         return decoded(Continuation, raw).carried
     return decoded(RunRequest, raw)
 
 
 async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning | HandedOver:
-    """Return where the stages begin, or `HandedOver` if another workflow supervises the run."""
+    """Create the run, take the run over, or go on with the carried state. Return where the further stages begin.
+
+    If the run belongs to another workflow, resume that workflow and return HandedOver.
+    """
     if isinstance(request, Carried):
         return Beginning(request)
     if request.run_id is None:
@@ -70,6 +73,7 @@ async def _create_run(watch: Watch, request: RunRequest) -> RunPlan:
 
 
 async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginning | HandedOver:
+    """Take the run over; or resume the run's other workflow, and return HandedOver."""
     info = workflow.info()
     step = TakeOver(
         run_id=run_id,
@@ -79,20 +83,19 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         temporal_run_id=info.first_execution_run_id,
         began_at=info.workflow_start_time,
     )
-    taken = await workflow.execute_activity_method(SupervisionActivities.take_over_run, step, **WRITE)
-    if taken.plan is None:
+    state = await workflow.execute_activity_method(SupervisionActivities.take_over_run, step, **WRITE)
+    if state.plan is None:  # the run belongs to another workflow id
         await workflow.execute_activity_method(SupervisionActivities.hand_over_run, step, **WRITE)
-        return HandedOver(run_id=run_id, workflow_id=taken.supervised_by)
-    set_search_attributes(taken.plan, taken.status)
-    watch.stop.apply_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
-    if taken.status is RunStatus.PROCESSING:
-        watch.wakeups.nudge()  # look at once: the pause without a supervisor may have been long
-    return Beginning(_carried(taken, taken.plan), over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
+        return HandedOver(run_id=run_id, workflow_id=state.supervised_by)
+    set_search_attributes(state.plan, state.status)
+    watch.stop.apply_intent(state.intent, state.stopped_at, state.jobs_asked_at)
+    if state.status is RunStatus.PROCESSING:
+        watch.wakeups.nudge()  # look at once, because the time without a supervisor may have been long
+    carried = _carried_state(state, state.plan)
+    return Beginning(carried, is_over=state.status.is_over, is_exported=state.exported, owed=state.owed)
 
 
-def _carried(taken: TakenOver, plan: RunPlan) -> Carried:
-    """Return the state after a take-over. A started run goes on with looks, paced from the anchor; without an anchor
-    the run goes on with its deployment.
-    """
-    anchor = taken.started_at if taken.status is RunStatus.PROCESSING else None
-    return Carried(plan=plan, anchor=anchor, gave_up=taken.gave_up, resumed=True)
+def _carried_state(state: TakenOver, plan: RunPlan) -> Carried:
+    """Return the state for the further stages. With an anchor the looks go on, without an anchor the deployment."""
+    anchor = state.started_at if state.status is RunStatus.PROCESSING else None
+    return Carried(plan=plan, anchor=anchor, gave_up=state.gave_up, resumed=True)

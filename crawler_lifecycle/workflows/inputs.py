@@ -1,7 +1,7 @@
-"""Decode the inputs of workflows: a bad input ends its workflow at once with a line that names the field.
+"""Decode the inputs of workflows: a bad input ends its workflow at once, with a message that names the field.
 
-The SDK would try for ever to decode an unsuitable input. So inputs arrive undecoded and are validated in the workflow's
-first lines. An activity's own error message is shown as the workflow's failure.
+The SDK would try for ever to decode an unsuitable input. So inputs arrive undecoded, and the first lines of every
+workflow decode them. `failing_with_activity_message` makes the message of a failed activity the workflow's message.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,15 @@ from crawler_lifecycle.contract.requests import StopRequest, parse
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.workflows.converter import number_of_inputs
 
-M = TypeVar("M", bound=BaseModel)
-JSON = "json/plain"
+Model = TypeVar("Model", bound=BaseModel)
+JSON = "json/plain"  # Temporal's name for the only accepted encoding
+LONGEST_ENCODING = 80  # characters in an error message, since a caller may send any text
+NO_INPUT = RawValue(Payload())  # default of every entry point, for a call without input
 
-NO_INPUT = RawValue(Payload())  # the default where the caller gave no input
 
-
-def decoded(model: type[M], raw: RawValue) -> M:
-    encoding = raw.payload.metadata.get("encoding", b"none").decode(errors="replace")[:80]
+def decoded(model: type[Model], raw: RawValue) -> Model:
+    """Decode a required input. A missing input, several inputs and a bad input each fail the workflow."""
+    encoding = raw.payload.metadata.get("encoding", b"none").decode(errors="replace")[:LONGEST_ENCODING]
     if raw.payload == NO_INPUT.payload:
         raise _refusal(BadInput("request", "expected a JSON object, got no input"))
     _refuse_several(raw)
@@ -34,7 +35,7 @@ def decoded(model: type[M], raw: RawValue) -> M:
 
 
 def decoded_stop(raw: RawValue) -> StopRequest:
-    """Decode the stop in an update, whose sender gets an error for a bad input. Every field of a stop is optional."""
+    """Decode the stop of an update; a bad input fails only the update. No input is a stop with default values."""
     _refuse_several(raw)
     return _parsed(StopRequest, raw.payload.data or b"{}")
 
@@ -45,7 +46,7 @@ def _refuse_several(raw: RawValue) -> None:
         raise _refusal(BadInput("request", f"expected one input, got {count}"))
 
 
-def _parsed(model: type[M], data: bytes) -> M:
+def _parsed(model: type[Model], data: bytes) -> Model:
     try:
         return parse(model, data)
     except BadInput as error:
@@ -58,9 +59,9 @@ def _refusal(error: BadInput) -> ApplicationError:
 
 @contextmanager
 def failing_with_activity_message() -> Iterator[None]:
-    """Raise an activity's failure under the activity's own message.
+    """Raise an activity's failure in the block under the activity's own message.
 
-    Otherwise Temporal's tools show "Activity task failed" as the workflow's failure, and hide our sentence in a cause.
+    Otherwise Temporal's tools show "Activity task failed" as the workflow's failure, and hide the message in its cause.
     """
     try:
         yield

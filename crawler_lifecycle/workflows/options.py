@@ -1,9 +1,10 @@
 """Options of activities: how long a try may take, and how often an activity is tried.
 
-An activity that a run cannot do without is tried for ever, visibly: no outage of any length ends a run. An activity
-that may fail without harm has a bound, and its caller goes on without the result.
+An activity necessary for a run is tried for ever, visibly in Temporal's pages: no outage of any length ends a run. An
+activity with a harmless failure has a bound, and its caller goes on without the result.
 
-The heartbeat time-out (see `activities.boundary`) detects a dead worker long before the try's own time-out.
+`activities.boundary` sends heartbeats for every activity. So the heartbeat time-out detects a dead worker long before
+the time-out of the try.
 """
 
 from dataclasses import replace
@@ -12,41 +13,47 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
-PATIENT = RetryPolicy(
+HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+FOR_EVER = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=15)
 )
 
 
-def _tries(most: int) -> RetryPolicy:
-    """Return a policy with a maximum number of tries. An outage of the workers uses up none, unlike a time limit."""
-    return replace(PATIENT, maximum_attempts=most)
+def _up_to(tries: int) -> RetryPolicy:
+    """Return a policy with a maximum number of tries.
+
+    Unlike a time limit, this bound is not reached while no worker is there to try.
+    """
+    return replace(FOR_EVER, maximum_attempts=tries)
 
 
-WORKER_LOST = timedelta(seconds=10)
-
-
-def _step(seconds: int, policy: RetryPolicy = PATIENT) -> ActivityConfig:
+def _options(seconds: int, policy: RetryPolicy = FOR_EVER) -> ActivityConfig:
+    """Return options for an activity: so many seconds for a try."""
     return ActivityConfig(
-        start_to_close_timeout=timedelta(seconds=seconds), heartbeat_timeout=WORKER_LOST, retry_policy=policy
+        start_to_close_timeout=timedelta(seconds=seconds), heartbeat_timeout=HEARTBEAT_TIMEOUT, retry_policy=policy
     )
 
 
-READ = _step(60)
-LOOK = _step(300)  # ten thousand jobs are 100 MB, which an API server short of CPU sends in minutes
-WRITE = _step(60)
-DEPLOY = _step(90)
-STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look reports the problem
-REMOVE = _step(120, _tries(20))  # an outage may take some four minutes
-REMOVE_IN_A_LOOK = ActivityConfig(**_step(40, _tries(4)), schedule_to_close_timeout=timedelta(minutes=3))
-OPTIONAL = _step(30, _tries(10))  # two minutes
-EVIDENCE = _step(70, _tries(1))  # the audit collects evidence that a single try did not get
-BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for the notice
-ONCE = ActivityConfig(**_step(10, _tries(1)), schedule_to_close_timeout=timedelta(seconds=10))
-ANNOUNCE = _step(60, _tries(240))  # an hour
-# bounded by an outage (some four minutes) or slow tries (half an hour): the next audit looks again
-AUDIT = ActivityConfig(**_step(900, _tries(20)), schedule_to_close_timeout=timedelta(minutes=30))
+# tried for ever
+READ = _options(60)
+WRITE = _options(60)
+LOOK = _options(300)  # ten thousand jobs are 100 MB: an API server short of CPU sends for minutes
+DEPLOY = _options(90)
+
+# bounded; where a comment gives a time, all tries fail in about this time while a service is absent
+STOP = ActivityConfig(**_options(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look shows the problem
+REMOVE = _options(120, _up_to(20))  # four minutes
+REMOVE_IN_A_LOOK = ActivityConfig(**_options(40, _up_to(4)), schedule_to_close_timeout=timedelta(minutes=3))
+EVIDENCE = _options(70, _up_to(1))  # the audit collects the evidence if the try fails
+OPTIONAL = _options(30, _up_to(10))  # two minutes
+# for notices that a run's next step waits for: several tries, or a single try, in ten seconds
+BRIEF = ActivityConfig(**_options(10), schedule_to_close_timeout=timedelta(seconds=10))
+ONCE = ActivityConfig(**_options(10, _up_to(1)), schedule_to_close_timeout=timedelta(seconds=10))
+ANNOUNCE = _options(60, _up_to(240))  # an hour
+# four minutes in an outage, half an hour with slow tries; then the next audit goes through the part again
+AUDIT = ActivityConfig(**_options(900, _up_to(20)), schedule_to_close_timeout=timedelta(minutes=30))
 LONG = ActivityConfig(
     start_to_close_timeout=timedelta(hours=12),  # for a large archive
-    heartbeat_timeout=timedelta(seconds=30),
-    retry_policy=_tries(5760),  # a day
+    heartbeat_timeout=timedelta(seconds=30),  # the archiving activity sends its own heartbeats
+    retry_policy=_up_to(5760),  # a day
 )

@@ -13,7 +13,7 @@ from crawler_lifecycle.workflows.crawler_lifecycle import CrawlerLifecycleWorkfl
 from crawler_lifecycle.workflows.exporting import RunExportWorkflow
 
 WORKFLOWS: Sequence[type] = (CrawlerLifecycleWorkflow, RunExportWorkflow, AuditWorkflow)
-# pure modules, or modules called in activities only: the sandbox never loads them anew
+# pure modules, and modules for activities only: the sandbox passes these modules through and never reloads them
 TRUSTED = (
     "crawler_lifecycle.contract",
     "crawler_lifecycle.domain",
@@ -30,10 +30,11 @@ WORKFLOW_MODULES = "crawler_lifecycle.workflows"
 
 class LifecyclePlugin(SimplePlugin):
     def __init__(self, activities: Sequence[Callable[..., Any]] = (), *, isolated: bool = False) -> None:
-        """Make the plugin; `isolated` loads the workflows' modules anew for every execution.
+        """Make the plugin. `isolated`: the sandbox loads the workflows' modules anew for every execution.
 
-        Only then does the sandbox see a call such as `datetime.now()` in these modules. The tests replay every recorded
-        history in this way. A worker does not: loading takes 8 to 19 ms, most of the cost of an execution's start.
+        Only then does the sandbox notice a forbidden call in these modules, such as `datetime.now()`. The tests replay
+        every recorded history in this way. A worker does not, because the loading takes 8 to 19 ms, which is most of
+        the cost of an execution's start.
         """
         trusted = TRUSTED if isolated else (*TRUSTED, WORKFLOW_MODULES)
         restrictions = SandboxRestrictions.default.with_passthrough_modules(*trusted)

@@ -1,4 +1,4 @@
-"""Stage 3: look at the cluster again and again, at paced times and after nudges, until no task is alive."""
+"""Stage 3, reconciliation: look at the cluster, at paced times and after nudges, until no task is alive."""
 
 from datetime import datetime
 
@@ -19,7 +19,10 @@ from crawler_lifecycle.workflows.watch import Watch
 
 
 async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None = None) -> None:
-    """Look until no task is alive, or the run is to end. `started_at`: the main job's start, if known."""
+    """Look until nothing of the run is alive, or a stop is asked for. `started_at`: the main job's start, if known.
+
+    `number` is the number of the next look in the pacing, which begins at the anchor; nudges cause looks in between.
+    """
     plan, number = carried.plan, carried.look_number
     anchor = carried.anchor or await _start_run(watch, plan, started_at)
     if carried.resumed and carried.anchor:
@@ -35,21 +38,22 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
         if workflow.now() >= due:
             number = next_look(anchor, number + 1, workflow.now())
         watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
-        looked = await look(plan.run, look_time(anchor, number))
-        await _follow_up(watch, plan, looked)
-        if looked.is_proof and not watch.owes_start:
+        result = await look(plan.run, look_time(anchor, number))
+        await _follow_up(watch, plan, result)
+        if result.is_proof and not watch.owes_start:
             return
-        watch.stop.apply_intent(looked.intent)
+        watch.stop.apply_intent(result.intent)
         if watch.stop.is_asked:
             return
-        if watch.owes_start:  # at the proof for the last time, with several tries
-            await watch.notify_start(plan, BRIEF if looked.is_proof else ONCE)
-        if looked.is_proof:
+        if watch.owes_start:  # the last look is the last chance for the start notice, so BRIEF allows several tries
+            await watch.notify_start(plan, BRIEF if result.is_proof else ONCE)
+        if result.is_proof:
             return
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
 
 async def _start_run(watch: Watch, plan: RunPlan, started_at: datetime | None) -> datetime:
+    """Record and announce the run's start. Return the anchor of the pacing."""
     step = StartRun(run=plan.run, started_at=started_at)
     await workflow.execute_activity_method(HistoryActivities.update_run_started, step, **WRITE)
     set_search_attributes(plan, RunStatus.PROCESSING)
@@ -58,10 +62,10 @@ async def _start_run(watch: Watch, plan: RunPlan, started_at: datetime | None) -
     return anchor
 
 
-async def _follow_up(watch: Watch, plan: RunPlan, looked: LookResult) -> None:
+async def _follow_up(watch: Watch, plan: RunPlan, result: LookResult) -> None:
     """Act on the look: pace the next look, set the limit clock, send the progress notice, end unwanted jobs."""
-    differences = looked.differences
-    looks = watch.close_look(looked.took, looked.alive, more=looked.more)
+    differences = result.differences
+    looks = watch.close_look(result.duration, result.alive, has_more=result.has_more)
     watch.apply_saturation(plan, differences.saturated)
     if differences.known and differences.suspended is not None:
         await watch.limits.apply_suspension(plan.run, differences.suspended)

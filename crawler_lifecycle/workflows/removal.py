@@ -1,6 +1,7 @@
 """Remove jobs from the cluster when their end and evidence are on record. No status depends on the removal.
 
-A job has to stay while a late copy of its deployment request could make the job anew, or while its log cannot be kept.
+A job has to stay while a delayed copy of its deployment request could make the job anew, or while its log cannot be
+kept.
 """
 
 from datetime import timedelta
@@ -12,40 +13,40 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.steps.run import RemoveJobs, RunRef
 from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 
-IN_A_LOOK = timedelta(minutes=2)  # the next look removes the rest
-AT_THE_END = timedelta(minutes=30)  # the export waits for the removal
-PAUSE = timedelta(seconds=30)
-# after two minutes no deployment request is on the way: 60 s for a claim, 60 s for the way; the audit or the cluster's
-# own clean-up removes jobs that stay longer
-TRIES = 4
+LONGEST_IN_A_LOOK = timedelta(minutes=2)  # then the next look removes the further jobs
+LONGEST_AT_THE_END = timedelta(minutes=30)  # then the export goes on without further removals
+# Removals after the export go on for two minutes. By then no deployment request is on the way any more: a claim lasts
+# 60 s, and a request 60 s. The audit or the cluster's own clean-up removes jobs that stay longer.
+TRIES_AFTER_EXPORT = 4
+PAUSE_BEFORE_TRY = timedelta(seconds=30)
 
 
 async def remove_in_a_look(run: RunRef, tasks: str) -> None:
     """Remove the tasks' jobs, as many as the time of a look allows."""
     if tasks:
-        await _remove(RemoveJobs(run=run, tasks=tasks), IN_A_LOOK, REMOVE_IN_A_LOOK)
+        await _remove(RemoveJobs(run=run, tasks=tasks), LONGEST_IN_A_LOOK, REMOVE_IN_A_LOOK)
 
 
 async def remove_before_export(run: RunRef) -> int:
     """Remove all jobs that are over, because the archive contains their logs. Return how many have to stay for now."""
-    return await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
+    return await _remove(RemoveJobs(run=run), LONGEST_AT_THE_END, REMOVE)
 
 
 async def remove_after_export(run: RunRef, staying_jobs: int) -> None:
-    """Try again to remove the jobs that had to stay before the export."""
-    for _ in range(TRIES):
+    """Try again to remove the jobs that had to stay before the export; `staying_jobs` is their number."""
+    for _ in range(TRIES_AFTER_EXPORT):
         if not staying_jobs:
             return
-        await workflow.sleep(PAUSE)
-        staying_jobs = await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
+        await workflow.sleep(PAUSE_BEFORE_TRY)
+        staying_jobs = await _remove(RemoveJobs(run=run), LONGEST_AT_THE_END, REMOVE)
 
 
-async def _remove(step: RemoveJobs, within: timedelta, options: workflow.ActivityConfig) -> int:
-    """Remove a page of jobs at a time. Return how many have to stay for now.
+async def _remove(step: RemoveJobs, longest: timedelta, options: workflow.ActivityConfig) -> int:
+    """Remove jobs page by page, and begin no page after the longest time. Return how many jobs have to stay for now.
 
-    Return 0 after a failure, too: the failure has outlasted all tries, and the audit removes the jobs.
+    Return 0 after a failure, too, because the failure has outlasted all tries, and the audit removes the jobs.
     """
-    staying_jobs, until = 0, workflow.now() + within
+    staying_jobs, until = 0, workflow.now() + longest
     try:
         while True:
             removal = await workflow.execute_activity_method(ReconciliationActivities.remove_jobs, step, **options)
@@ -53,7 +54,7 @@ async def _remove(step: RemoveJobs, within: timedelta, options: workflow.Activit
             if not removal.rest:
                 return staying_jobs
             if workflow.now() >= until:
-                return staying_jobs + 1  # at least a job of the remaining tasks
+                return staying_jobs + 1  # the remaining tasks count as a job, so the removal is repeated
             step = step.model_copy(update={"tasks": removal.rest})
     except ActivityError as error:
         if is_cancelled_exception(error):

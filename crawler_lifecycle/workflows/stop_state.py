@@ -1,4 +1,4 @@
-"""Stops as the run's workflow knows them: accepted stops, stops not yet on record, and whether force is allowed."""
+"""State of a run's stops in its workflow: the first stop, stops not yet on record, and whether the stop is a force."""
 
 from datetime import datetime
 
@@ -11,16 +11,16 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain.reasons import SCHEDULE_DOOR
 
 SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
-REPLACED = "cancelled by schedule overlap policy"  # Temporal's reason where the overlap is `replace`
-LONGEST_ACTOR, LONGEST_REASON = 256, 1024
+REPLACED = "cancelled by schedule overlap policy"  # Temporal's reason if a schedule's next run replaces this run
+LONGEST_ACTOR, LONGEST_REASON = 256, 1024  # characters that a StopRequest accepts
 
 
 class StopState:
     def __init__(self) -> None:
-        self._unrecorded: list[AcceptedStop] = []
-        self.first: AcceptedStop | None = None  # the stop whose grace period counts
+        self._unrecorded: list[AcceptedStop] = []  # stops not yet on record
+        self.first: AcceptedStop | None = None  # its grace period counts; None: no stop is asked for
         self.is_forced = False
-        self.is_cancelled = False  # a stop was a cancel by Temporal: the workflow has to close as cancelled
+        self.is_cancelled = False  # a stop was a cancel by Temporal's tools, so the workflow has to close as cancelled
 
     @property
     def is_asked(self) -> bool:
@@ -39,22 +39,22 @@ class StopState:
     def accept(self, stop: StopRequest, ends_as: str | None = None) -> bool:
         """Note a stop, and leave the action to the flow. Return whether an earlier stop was accepted.
 
-        `ends_as`: the reason of the end, where the run itself gives up.
+        `ends_as`: the limit, if the run itself gives up; None: a person or another program asks for the stop.
         """
-        is_again = self.is_asked
+        is_repeated = self.is_asked
         self._unrecorded.append(AcceptedStop(stop=stop, at=stop.asked_at or workflow.now(), ends_as=ends_as))
         self.first = self.first or AcceptedStop(stop=stop, at=workflow.now())
         self.is_forced = self.is_forced or stop.force
-        return is_again
+        return is_repeated
 
     def accept_cancel(self) -> None:
         self.is_cancelled = True
         self.accept(_stop_by_cancel())
 
     def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> None:
-        """Take the intent over from the database: a stop may be on record although its signal was lost.
+        """Take the intent over from the database, where a stop may be on record although its signal was lost.
 
-        `since`, `told_at`: when an earlier supervisor was first asked for the stop, and asked the jobs to end.
+        `since`: when an earlier supervisor was first asked for the stop; `told_at`: when the jobs were first asked.
         """
         if intent is not Intent.RUN and self.first is None:
             self.first = AcceptedStop(stop=StopRequest(door="database"), at=workflow.now())
@@ -63,11 +63,12 @@ class StopState:
         self.is_forced = self.is_forced or intent is Intent.FORCE
 
     def take_unrecorded(self) -> list[AcceptedStop]:
-        taken, self._unrecorded = self._unrecorded, []
-        return taken
+        """Return the stops not yet on record; the caller writes them down."""
+        unrecorded, self._unrecorded = self._unrecorded, []
+        return unrecorded
 
     def carry(self) -> dict[str, object]:
-        """Return the fields of `Carried` for the next execution."""
+        """Return the fields for the next execution's `Carried`."""
         return {
             "asked": self._unrecorded,
             "stopping": self.first,
@@ -76,6 +77,7 @@ class StopState:
         }
 
     def resume(self, carried: Carried) -> None:
+        """Add the stops from the earlier execution to the stops already accepted by this execution."""
         self._unrecorded = [*carried.asked, *self._unrecorded]
         self.first = carried.stopping or self.first
         self.is_forced = self.is_forced or carried.forced
@@ -83,7 +85,7 @@ class StopState:
 
 
 def _stop_by_cancel() -> StopRequest:
-    """Return the stop that corresponds to a cancel. Temporal's own cancel for a replaced run names the schedule."""
+    """Return the stop for a cancel of the workflow. If a schedule replaces the run, the schedule is the actor."""
     reason = workflow.cancellation_reason()
     schedule = workflow.info().typed_search_attributes.get(SCHEDULE)
     if reason == REPLACED and schedule is not None:

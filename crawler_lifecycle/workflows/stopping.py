@@ -1,7 +1,8 @@
-"""Stop a run: end all its jobs, until a look proves that no job runs any more.
+"""Stop a run: end all its jobs in rounds, until a look proves that no job runs any more.
 
-Every round repeats every step: a job may have been deployed during the request for the stop, a request may have been
-lost, a force may have followed. A stop never gives up: an outage only delays the stop.
+A round asks the jobs to end, forces the end if it is time, and looks. Every round repeats every step, because a job may
+have been deployed during the last round, or a request may have been lost. A stop never gives up: an outage only delays
+the stop.
 """
 
 from collections.abc import Callable
@@ -25,34 +26,35 @@ from crawler_lifecycle.workflows.stop_state import StopState
 from crawler_lifecycle.workflows.visibility import set_search_attributes
 from crawler_lifecycle.workflows.watch import Watch
 
-PAUSES = Backoff(timedelta(seconds=1), timedelta(minutes=5))
-DRAIN_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))
-SERVICE = "crawler-lifecycle"
+PAUSES = Backoff(timedelta(seconds=1), timedelta(minutes=5))  # between rounds
+DRAIN_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))  # between rounds that show leaving jobs
+SERVICE = "crawler-lifecycle"  # the actor if no person asks: at a limit, or after the grace period
 StopActivity = Callable[[StoppingActivities, StopTasks], StopReport]
 
 
+async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
+    """End all jobs and return at the proof. `gave_up`: the limit, if the run itself gives up."""
+    set_search_attributes(plan, RunStatus.STOPPING)
+    await record_stops(watch.stop, plan)
+    await _force_after_grace_period(watch.stop, plan)
+    cancelled = await cancel_queued(plan.run, gave_up or "stopped")
+    await _note_phase(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} cancelled")
+    rounds = Rounds(watch, plan)
+    result = await rounds.run_next()
+    while not rounds.are_over(result):
+        if not result.is_proof:  # a proof is not carried over: the next execution might force for no reason
+            watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
+        await rounds.pause()
+        result = await rounds.run_next()
+    await _note_phase(plan.run, StopPhase.PROVED, _proof_message(result.differences.leaving))
+
+
 async def cancel_queued(run: RunRef, reason: str) -> int:
+    """Cancel the child tasks that are not deployed yet. Return how many were cancelled."""
     cancelled = await workflow.execute_activity_method(
         StoppingActivities.cancel_queued_tasks, CloseRun(run=run, reason=reason), **WRITE
     )
     return cancelled.count
-
-
-async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
-    """End all jobs and return at the proof. `gave_up`: the reason of the end, where the run itself stops."""
-    set_search_attributes(plan, RunStatus.STOPPING)
-    await record_stops(watch.stop, plan)
-    await _force_in_time(watch.stop, plan)
-    cancelled = await cancel_queued(plan.run, gave_up or "stopped")
-    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} cancelled")
-    rounds = Rounds(watch, plan)
-    looked = await rounds.next()
-    while not rounds.are_over(looked):
-        if not looked.is_proof:  # a proof is not carried over: the next execution might force for no reason
-            watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
-        await rounds.pause()
-        looked = await rounds.next()
-    await _note(plan.run, StopPhase.PROVED, _proof_message(looked.differences.leaving))
 
 
 def _proof_message(leaving: int) -> str:
@@ -61,132 +63,131 @@ def _proof_message(leaving: int) -> str:
 
 
 class Rounds:
-    """Rounds of a stop: ask, force if it is time, look, pause. The pause grows, and begins anew with the force."""
+    """Rounds of a stop. The pauses between rounds grow; they begin anew with a force, and when all jobs have ended."""
 
     def __init__(self, watch: Watch, plan: RunPlan) -> None:
         self._watch = watch
         self._plan = plan
-        self._tries = 0  # rounds since the stop was forced, or since all jobs had ended; pauses grow with the number
-        self._is_forced = watch.stop.is_forced
-        self._has_asked = False
+        self._rounds_since_reset = 0  # the pauses grow with this number
+        self._is_force_begun = watch.stop.is_forced  # the force has made the pauses begin anew
+        self._has_asked = False  # the jobs were asked to end once, and the timeline says so
         self._drain = DrainWait()
 
-    async def next(self) -> LookResult:
+    async def run_next(self) -> LookResult:
         watch, plan = self._watch, self._plan
         waits_for = "what has ended to leave the cluster" if self._drain.has_begun else "the jobs to end"
-        watch.show(Stage.STOPPING, waits_for, plan, self._force_at())
-        await self._ask()
+        watch.show(Stage.STOPPING, waits_for, plan, self._time_to_force())
+        await self._ask_jobs_to_end()
         if watch.stop.is_forced:
-            await self._force()
+            await self._force_jobs_to_end()
         first = watch.stop.first
-        looked = await look(plan.run, stopped_at=first.first_at if first else None)
-        watch.close_look(looked.took, looked.alive, more=looked.more)
-        watch.stop.apply_intent(looked.intent)  # a force may be in the database only
-        await end_unwanted(plan.run, looked.differences.unwanted)
-        self._tries += 1
-        return looked
+        result = await look(plan.run, stopped_at=first.first_at if first else None)
+        watch.close_look(result.duration, result.alive, has_more=result.has_more)
+        watch.stop.apply_intent(result.intent)  # a force may be in the database only
+        await end_unwanted(plan.run, result.differences.unwanted)
+        self._rounds_since_reset += 1
+        return result
 
-    def are_over(self, looked: LookResult) -> bool:
-        """Return whether nothing runs, and ended jobs have left the cluster or are held there."""
-        if looked.is_proof:
+    def are_over(self, result: LookResult) -> bool:
+        """Return whether the look is the proof, and no wait for leaving jobs is useful."""
+        if result.is_proof:
             if not self._drain.has_begun:
-                self._tries = 1  # ended jobs leave within moments, so the pauses begin anew
-            return not self._drain.is_draining(looked.differences.leaving)
-        if looked.alive or looked.differences.unwanted:
-            self._drain = DrainWait()
+                self._rounds_since_reset = 1  # leaving jobs disappear within moments, so the pauses begin anew
+            return not self._drain.must_go_on(result.differences.leaving)
+        if result.alive or result.differences.unwanted:
+            self._drain = DrainWait()  # jobs run again, so a wait for leaving jobs begins anew later
         else:
-            self._drain.note_outage()
+            self._drain.note_failed_look()
         return False
 
     async def pause(self) -> None:
-        """Wait for the next round, unless the last look has shown a new force."""
+        """Wait for the next round, unless the last look has shown a new force. Then force the stop if it is time."""
         if not self._is_newly_forced():
-            pauses = DRAIN_PAUSES if self._drain.is_seen else PAUSES
-            due = workflow.now() + pauses.pause(self._tries)
-            await self._watch.wakeups.wait_until_due_nudged_or_stopped(_earlier(due, self._force_at()))
+            pauses = DRAIN_PAUSES if self._drain.is_visible else PAUSES
+            due, time_to_force = workflow.now() + pauses.pause(self._rounds_since_reset), self._time_to_force()
+            await self._watch.wakeups.wait_until_due_nudged_or_stopped(min(due, time_to_force or due))
         await record_stops(self._watch.stop, self._plan)
         if not self._drain.has_begun:
-            await _force_in_time(self._watch.stop, self._plan)
+            await _force_after_grace_period(self._watch.stop, self._plan)
 
-    def _force_at(self) -> datetime | None:
-        return None if self._drain.has_begun else force_at(self._watch.stop, self._plan)
+    def _time_to_force(self) -> datetime | None:
+        """Return the end of the grace period; None if the stop is forced already, or if no job is left to force."""
+        return None if self._drain.has_begun else _grace_period_end(self._watch.stop, self._plan)
 
-    async def _ask(self) -> None:
-        jobs = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
+    async def _ask_jobs_to_end(self) -> None:
+        """Ask all jobs to end, and note the first success in the timeline."""
+        jobs = await _call_in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
         if jobs is None or self._has_asked:
             return
         self._has_asked = True
-        await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(jobs, 'job')} asked to end")
+        await _note_phase(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(jobs, 'job')} asked to end")
 
-    async def _force(self) -> None:
-        """Put the stop on record, then make the jobs end at once. Jobs end within moments, so the pauses begin anew."""
+    async def _force_jobs_to_end(self) -> None:
+        """Put the force on record, then kill all jobs. Killed jobs end within moments, so the pauses begin anew."""
         if self._is_newly_forced():
-            self._is_forced, self._tries = True, 0
+            self._is_force_begun, self._rounds_since_reset = True, 0
         await record_stops(self._watch.stop, self._plan)
-        forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
-        if forced:
-            await _note(self._plan.run, StopPhase.FORCED, f"{counted(forced, 'job')} made to end at once")
+        jobs = await _call_in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
+        if jobs:
+            await _note_phase(self._plan.run, StopPhase.FORCED, f"{counted(jobs, 'job')} made to end at once")
 
     def _is_newly_forced(self) -> bool:
-        return self._watch.stop.is_forced and not self._is_forced
+        return self._watch.stop.is_forced and not self._is_force_begun
 
 
 async def record_stops(stop: StopState, plan: RunPlan) -> None:
-    """Write every accepted stop that is not on record yet: its actor, time, reason and door.
+    """Write every accepted stop not yet on record: its actor, time, reason and door.
 
-    Stops accepted between the last look and the end change nothing else.
+    Stops between the last look and the end are only recorded, and have no other effect.
     """
     for accepted in stop.take_unrecorded():
-        await _log(plan.run, accepted)
+        await _record_stop(plan.run, accepted)
 
 
-async def _force_in_time(stop: StopState, plan: RunPlan) -> None:
-    """Force the stop in our own name once its grace period is over."""
-    due = force_at(stop, plan)
+async def _record_stop(run: RunRef, accepted: AcceptedStop) -> None:
+    step = LogCancellation(run=run, stop=accepted.stop, asked_at=accepted.at, ends_as=accepted.ends_as)
+    await workflow.execute_activity_method(StoppingActivities.add_cancellation_log_to_db, step, **WRITE)
+
+
+async def _note_phase(run: RunRef, phase: StopPhase, message: str) -> None:
+    step = NotePhase(run=run, phase=phase, message=message)
+    await workflow.execute_activity_method(StoppingActivities.note_stop_phase, step, **WRITE)
+
+
+async def _force_after_grace_period(stop: StopState, plan: RunPlan) -> None:
+    """Turn the stop into a force, with the service as the actor, if the grace period is over."""
+    due = _grace_period_end(stop, plan)
     if due is not None and workflow.now() >= due:
-        reason = f"the grace period of {plan.grace_seconds} s is over"
         stop.is_forced = True
-        await _log(plan.run, AcceptedStop(stop=stop_by_service(reason, "grace_period", force=True), at=workflow.now()))
+        reason = f"the grace period of {plan.grace_seconds} s is over"
+        force = stop_by_service(reason, "grace_period", force=True)
+        await _record_stop(plan.run, AcceptedStop(stop=force, at=workflow.now()))
 
 
-def stop_by_service(reason: str, door: str, *, force: bool = False) -> StopRequest:
-    return StopRequest(actor=SERVICE, reason=reason, door=door, force=force)
-
-
-def force_at(stop: StopState, plan: RunPlan) -> datetime | None:
+def _grace_period_end(stop: StopState, plan: RunPlan) -> datetime | None:
     """Return when the grace period is over. None: the stop is forced already, or no stop was asked for.
 
-    Where an earlier supervisor has asked the jobs to end, a part of the grace period is over.
+    If an earlier supervisor has asked the jobs to end, the grace period counts from the request.
     """
     if stop.is_forced or stop.first is None:
         return None
     return (stop.first.told_at or stop.first.at) + timedelta(seconds=plan.grace_seconds)
 
 
-def _earlier(due: datetime, force_at: datetime | None) -> datetime:
-    return due if force_at is None else min(due, force_at)
-
-
-async def _log(run: RunRef, accepted: AcceptedStop) -> None:
-    step = LogCancellation(run=run, stop=accepted.stop, asked_at=accepted.at, ends_as=accepted.ends_as)
-    await workflow.execute_activity_method(StoppingActivities.add_cancellation_log_to_db, step, **WRITE)
-
-
-async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
-    step = NotePhase(run=run, phase=phase, message=message)
-    await workflow.execute_activity_method(StoppingActivities.note_stop_phase, step, **WRITE)
+def stop_by_service(reason: str, door: str, *, force: bool = False) -> StopRequest:
+    return StopRequest(actor=SERVICE, reason=reason, door=door, force=force)
 
 
 async def end_unwanted(run: RunRef, tasks: str) -> None:
     """End the tasks' unwanted jobs, in every attempt: lingering jobs and overdue jobs, which a look has shown."""
     if tasks:
-        await in_pages(StoppingActivities.k8_stop_unwanted, StopTasks(run=run, tasks=tasks))
+        await _call_in_pages(StoppingActivities.k8_stop_unwanted, StopTasks(run=run, tasks=tasks))
 
 
-async def in_pages(activity: StopActivity, step: StopTasks) -> int | None:
-    """Call the activity page by page. Return how many jobs were asked to end.
+async def _call_in_pages(activity: StopActivity, step: StopTasks) -> int | None:
+    """Call the activity page by page. Return how many jobs were asked or killed; None if the cluster does not answer.
 
-    None: the cluster does not answer. The next look says so, and the next round asks again.
+    The next look shows the problem, and the next round calls the activity again.
     """
     jobs = 0
     try:

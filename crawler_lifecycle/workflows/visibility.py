@@ -12,12 +12,12 @@ CRAWLER_NAME = SearchAttributeKey.for_keyword("CrawlerName")
 CRAWL_RUN_ID = SearchAttributeKey.for_int("CrawlRunId")
 CRAWL_RUN_STATUS = SearchAttributeKey.for_keyword("CrawlRunStatus")
 CRAWL_TRIGGER = SearchAttributeKey.for_keyword("CrawlTrigger")
-CRAWL_SATURATED = SearchAttributeKey.for_keyword("CrawlSaturated")  # why, while there is no room in the cluster
+CRAWL_SATURATED = SearchAttributeKey.for_keyword("CrawlSaturated")  # cause; unset while the run is not saturated
 SEARCH_ATTRIBUTES = (CRAWLER_NAME, CRAWL_RUN_ID, CRAWL_RUN_STATUS, CRAWL_TRIGGER, CRAWL_SATURATED)
 
 
 def set_search_attributes(plan: RunPlan, status: RunStatus) -> None:
-    """Set the search attributes, if the server knows them: unknown attributes would fail the workflow task for ever."""
+    """Set the search attributes if the server has them: unknown attributes would fail the workflow task for ever."""
     if not plan.search_attributes:
         return
     workflow.upsert_search_attributes(
@@ -31,12 +31,14 @@ def set_search_attributes(plan: RunPlan, status: RunStatus) -> None:
 
 
 def set_saturated_attribute(plan: RunPlan, cause: str | None) -> None:
+    """Show the cause while the run is saturated; None: the run is not saturated."""
     if plan.search_attributes:
         attribute = CRAWL_SATURATED.value_unset() if cause is None else CRAWL_SATURATED.value_set(cause)
         workflow.upsert_search_attributes([attribute])
 
 
 def show_details(state: LifecycleState) -> None:
+    """Show the state on the workflow's page."""
     lines = [f"**{state.stage}**: {state.waiting_for}"]
     if state.run_id is not None:
         lines.append(f"run {state.run_id} ({state.run_uid})")

@@ -1,4 +1,4 @@
-"""The waits of a run, which nudges and stops end early."""
+"""Waits of a run's workflow until its next look is due. Nudges and stops end a wait early."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -13,22 +13,23 @@ from crawler_lifecycle.workflows.stop_state import StopState
 class Wakeups:
     def __init__(self, stop: StopState) -> None:
         self._stop = stop
-        self._is_nudged = False
-        # a nudge has ended a wait, but no look has answered the nudge: the watcher sends no further nudge until then
+        self._is_nudged = False  # a nudge came, and has not ended a wait yet
+        # A nudge has ended a wait, and no look at all jobs has followed. The watcher sends no nudge until such a look.
         self._owes_a_look = False
-        self._nudged_look_from = workflow.now()  # a nudge causes no look before this time
+        self._earliest_nudged_look = workflow.now()  # a nudge causes no look before this time
 
     def nudge(self) -> None:
         self._is_nudged = True
 
     def renew_owed_nudge(self) -> None:
-        """Count a nudge from the deployment stage again: looks at the main job alone answer no nudge."""
+        """Let a nudge from the deployment stage count again, since the stage looks only at the main job."""
         self._is_nudged = self._is_nudged or self._owes_a_look
 
     async def wait_until_due_or_nudged(self, due: datetime) -> None:
-        """Wait until the look is due, or until a nudge that is not too soon after the last look.
+        """Wait until the look is due, a nudge comes, or a stop is asked for.
 
-        A stop ends the wait. The caller checks for a stop: a wait that is just over may swallow the stages' cancel.
+        After a nudge, wait on until the gap since the last look is long enough. The caller has to check for a stop, and
+        must not rely on the cancel of the stages, because a wait that is just over may swallow the cancel.
         """
         if not self._is_nudged and workflow.now() < due:
             try:
@@ -39,43 +40,46 @@ class Wakeups:
                 return
         if self._stop.is_asked:
             return
-        too_early = min(self._nudged_look_from, due) - workflow.now()
-        if too_early > timedelta():
-            await workflow.sleep(too_early)
+        gap = min(self._earliest_nudged_look, due) - workflow.now()
+        if gap > timedelta():
+            await workflow.sleep(gap)
         self._owes_a_look = self._owes_a_look or self._is_nudged
         self._is_nudged = False
 
     async def wait_until_due_nudged_or_stopped(self, due: datetime) -> None:
-        """Wait during a stop: a further stop ends the wait at once, since it may be a force."""
+        """Wait during a stop, until a round of the stop is due or a nudge comes.
+
+        A further stop ends the wait at once, because the further stop may be a force.
+        """
         while not self._stop.has_unrecorded and workflow.now() < due:
-            until = min(due, self._nudged_look_from) if self._is_nudged else due
+            until = min(due, self._earliest_nudged_look) if self._is_nudged else due
             if until <= workflow.now():
                 break
             try:
-                await workflow.wait_condition(self._has_news(), timeout=until - workflow.now())
+                await workflow.wait_condition(self._condition_to_wake(), timeout=until - workflow.now())
             except TimeoutError:
                 break
         self._is_nudged = False
 
-    def _has_news(self) -> Callable[[], bool]:
-        """Return the condition: a new stop, or a nudge where none had come before."""
+    def _condition_to_wake(self) -> Callable[[], bool]:
+        """Return a condition: true after a further stop, or after the first nudge during the wait."""
         was_nudged = self._is_nudged
         return lambda: self._stop.has_unrecorded or self._is_nudged is not was_nudged
 
-    def space_nudged_looks(self, took: timedelta) -> None:
-        """Keep looks after nudges apart: a look has just ended, and took so long."""
-        self._nudged_look_from = earliest_nudged_look(workflow.now(), took)
+    def space_nudged_looks(self, duration: timedelta) -> None:
+        """Keep nudged looks apart from the look just ended; the gap grows with the duration."""
+        self._earliest_nudged_look = earliest_nudged_look(workflow.now(), duration)
 
-    def close_look(self, took: timedelta, *, more: bool) -> None:
-        """End a look, which has answered its nudge. `more`: changes remain, so look again at once."""
-        self.space_nudged_looks(took)
+    def close_look(self, duration: timedelta, *, has_more: bool) -> None:
+        """Note the end of a look at all jobs: its nudge is answered. `has_more`: look again at once."""
+        self.space_nudged_looks(duration)
         self._owes_a_look = False
-        if more:
-            self._nudged_look_from = workflow.now()
+        if has_more:
+            self._earliest_nudged_look = workflow.now()
             self._is_nudged = True
 
     def carry(self) -> dict[str, object]:
-        """Return the field of `Carried` for the next execution."""
+        """Return the field of `Carried` for a nudge not yet answered."""
         return {"nudged": self._is_nudged or self._owes_a_look}
 
     def resume(self, carried: Carried) -> None:

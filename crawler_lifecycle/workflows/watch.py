@@ -1,4 +1,4 @@
-"""State that all stages of an execution share: stops, wakeups, limit clock, the state shown to people, owed notices."""
+"""State that all stages of a run's workflow share: stops, wakeups, limit clock, the state shown to people, notices."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -23,25 +23,26 @@ NoticeActivity = Callable[[NoticeActivities, Notify], Counted]
 
 class Watch:
     def __init__(self) -> None:
-        self.generation = generation()  # first, so that the whole execution follows a single version of the flow
+        self.generation = generation()  # in the first lines of the execution, as `workflows.generation` requires
         self.stop = StopState()
         self.wakeups = Wakeups(self.stop)
         self.limits = LimitClock()
         self.state = LifecycleState(stage=Stage.INITIATION, waiting_for="the history to be written")
-        self.owes_start = False  # the start notice is not delivered yet
-        self._saturated: str | None = None
+        self.owes_start = False  # a try to deliver the start notice has failed
+        self._saturated: str | None = None  # cause shown by the search attribute; None: the run is not saturated
 
     def accept_stop(self, stop: StopRequest) -> StopAnswer:
-        is_again = self.stop.accept(stop)
-        return StopAnswer(run_id=self.state.run_id, forced=self.stop.is_forced, again=is_again)
+        is_repeated = self.stop.accept(stop)
+        return StopAnswer(run_id=self.state.run_id, forced=self.stop.is_forced, again=is_repeated)
 
-    def close_look(self, took: timedelta, alive: int, *, more: bool) -> int:
-        """Count a look. Return the number of looks so far."""
-        self.wakeups.close_look(took, more=more)
+    def close_look(self, duration: timedelta, alive: int, *, has_more: bool) -> int:
+        """Note a look's end, and show the number of alive tasks. Return how many looks came so far."""
+        self.wakeups.close_look(duration, has_more=has_more)
         self.state = self.state.model_copy(update={"looks": self.state.looks + 1, "alive": alive})
         return self.state.looks
 
     def apply_saturation(self, plan: RunPlan, cause: str | None) -> None:
+        """Show the cause if the run is saturated; None: the run is not saturated."""
         if cause != self._saturated:
             self._saturated = cause
             set_saturated_attribute(plan, cause)
@@ -61,12 +62,16 @@ class Watch:
         show_details(self.state)
 
     async def notify_start(self, plan: RunPlan, options: workflow.ActivityConfig = BRIEF) -> None:
+        """Send the start notice, and remember whether the notice is still owed."""
         self.owes_start = not await self.notify(NoticeActivities.signal_pusher_started, plan, options=options)
 
     async def notify(
         self, activity: NoticeActivity, plan: RunPlan, number: int = 1, options: workflow.ActivityConfig = BRIEF
     ) -> bool:
-        """Send a notice and return whether it was delivered. A failed notice fails nothing else."""
+        """Send a notice, and return whether the notice was delivered. A failure is only logged.
+
+        `number` distinguishes the progress notices of a run.
+        """
         try:
             step = Notify(run=plan.run, end=plan.end, number=number)
             await workflow.execute_activity_method(activity, step, **options)
@@ -78,7 +83,7 @@ class Watch:
         return True
 
     def resume(self, carried: Carried) -> None:
-        """Go on from the state that the earlier execution has handed on."""
+        """Go on from the state that an earlier execution, or stage 1, has handed on."""
         self.stop.resume(carried)
         self.wakeups.resume(carried)
         self.limits.resume(carried.plan)
@@ -93,7 +98,7 @@ class Watch:
         handed_on = {
             **self.stop.carry(),
             **self.wakeups.carry(),
-            "plan": self.limits.put_in(carried.plan),
+            "plan": self.limits.plan_with_clock(carried.plan),
             "looks": self.state.looks,
             "owes_start": self.owes_start,
             "saturated": self._saturated,

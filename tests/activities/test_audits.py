@@ -93,7 +93,7 @@ def test_after_a_restore_no_run_that_ended_well_is_resumed(house: House) -> None
     runs = [house.details(plan).run for plan in (restored, reused)]
     house.supervisors.described = {
         runs[0].workflow_id: replace(ended_well, first_execution=runs[0].first_execution_run_id),
-        runs[1].workflow_id: replace(ended_well, first_execution="of another run", of_run=runs[0].run_id),
+        runs[1].workflow_id: replace(ended_well, first_execution="of another run", requested_run_id=runs[0].run_id),
     }
     page = audit(house, AuditPart.RUNS)
     assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
@@ -108,8 +108,8 @@ def test_after_a_restore_a_run_that_ended_well_is_resumed_where_the_cluster_stil
     own, later, unknown, again = (house.started() for _ in range(4))
     for plan in (own, later, unknown, again):
         run = house.details(plan).run
-        closed = WorkflowInfo(is_open=False, end="completed", ended_at=datetime.now(UTC), of_run=run.run_id)
-        by_its_own = replace(closed, first_execution=run.first_execution_run_id, of_run=0)
+        closed = WorkflowInfo(is_open=False, end="completed", ended_at=datetime.now(UTC), requested_run_id=run.run_id)
+        by_its_own = replace(closed, first_execution=run.first_execution_run_id, requested_run_id=0)
         house.supervisors.described[run.workflow_id] = by_its_own if plan is own else closed
         if plan is not unknown:
             house.deploy_children(plan)
@@ -259,7 +259,7 @@ def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
 
 
 def test_what_was_done_is_kept_if_the_rest_of_the_page_cannot_be(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.activities.auditing.AT_ONCE", 2)
+    monkeypatch.setattr("crawler_lifecycle.activities.auditing.REQUESTS_AT_ONCE", 2)
     plans = [house.begin() for _ in range(5)]
     go_on = house.supervisors.go_on
 

@@ -1,6 +1,6 @@
 """The names of the activities are a contract on the wire."""
 
-from crawler_lifecycle.bootstrap.steps import steps_of
+from crawler_lifecycle.bootstrap.steps import activities_of
 from tests.house import House
 
 ON_THE_WIRE = [
@@ -30,6 +30,6 @@ ON_THE_WIRE = [
 
 def test_all_21_are_there_by_name(house: House) -> None:
     holders = (house.histories, house.deployment, house.reconciliation, house.stopping, house.notices, house.exports)
-    names = [activity.__temporal_activity_definition.name for activity in steps_of(*holders)]  # type: ignore[attr-defined]
+    names = [activity.__temporal_activity_definition.name for activity in activities_of(*holders)]  # type: ignore[attr-defined]
     assert len(ON_THE_WIRE) == 21
     assert set(ON_THE_WIRE) <= set(names)

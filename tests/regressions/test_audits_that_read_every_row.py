@@ -30,11 +30,11 @@ def test_a_page_reads_the_rows_that_it_needs() -> None:
     jobs = {uid: [ListedJob(f"crawl-{uid}-0-1", uid, (0, 1), made_at)] for uid in reversed(uids)}
     after, seen = "", list[str]()
     for _ in range(3):
-        due = audit._due_runs(jobs, after)
-        assert len(due) > RUNS_IN_A_PAGE
-        seen += due[:RUNS_IN_A_PAGE]
+        disputed = audit._disputed_runs(jobs, after)
+        assert len(disputed) > RUNS_IN_A_PAGE
+        seen += disputed[:RUNS_IN_A_PAGE]
         after = seen[-1]
     assert seen == uids[: 3 * RUNS_IN_A_PAGE]
     assert rows.read == [ROWS_AT_ONCE] * 3
-    assert audit._due_runs(jobs, uids[-3]) == uids[-2:]
-    assert audit._due_runs(jobs, uids[-1]) == []
+    assert audit._disputed_runs(jobs, uids[-3]) == uids[-2:]
+    assert audit._disputed_runs(jobs, uids[-1]) == []

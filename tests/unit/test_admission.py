@@ -20,15 +20,15 @@ def test_limits_hold_and_room_is_used(demands: list[Demand], room: int) -> None:
     granted = admitted(demands, room)
     for demand in demands:
         assert 0 <= granted[demand.run_id] <= demand.waiting
-        if demand.most is not None and granted[demand.run_id]:
-            assert demand.in_cluster + granted[demand.run_id] <= demand.most
-    assert sum(granted.values()) == min(max(room, 0), sum(demand.room for demand in demands))
+        if demand.max_in_cluster is not None and granted[demand.run_id]:
+            assert demand.in_cluster + granted[demand.run_id] <= demand.max_in_cluster
+    assert sum(granted.values()) == min(max(room, 0), sum(demand.allowed for demand in demands))
 
 
 @given(DEMANDS, st.integers(min_value=12, max_value=2_000))
 def test_every_run_that_may_gets_something(demands: list[Demand], room: int) -> None:
     granted = admitted(demands, room)
-    assert all(granted[demand.run_id] > 0 for demand in demands if demand.room)
+    assert all(granted[demand.run_id] > 0 for demand in demands if demand.allowed)
 
 
 @given(DEMANDS, ROOM)

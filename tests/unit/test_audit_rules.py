@@ -9,7 +9,7 @@ import pytest
 from crawler_lifecycle.contract.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit.handovers import is_too_old, owed_export, owed_kinds, owed_notice
-from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_later, steps
+from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_older_than_jobs, steps
 from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, look_overdue, unsupervised
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob, WorkflowInfo
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods, Presence, TaskRow
@@ -85,16 +85,18 @@ def test_after_a_restore_what_has_ended_well_is_told_and_not_done_again(end: str
     assert found.problem is not None
     assert "old copy" in found.problem
     later = replace(well, first_execution="later", ended_at=NOW - timedelta(minutes=30))
-    for same in (replace(later, of_run=run.run_id), replace(later, of_run=0)):
+    for same in (replace(later, requested_run_id=run.run_id), replace(later, requested_run_id=0)):
         found = unsupervised(run, run, same, NOW, PATIENCE)
         assert found is not None
         assert found.problem is not None
     others = (
         replace(well, end="terminated"),
-        replace(later, of_run=run.run_id, end="terminated"),
-        replace(later, of_run=None),
-        replace(later, of_run=8),  # which went elsewhere: it was not its own
-        replace(later, of_run=run.run_id, ended_at=AN_HOUR_AGO),  # before the run got the supervisor that is on record
+        replace(later, requested_run_id=run.run_id, end="terminated"),
+        replace(later, requested_run_id=None),
+        replace(later, requested_run_id=8),  # which went elsewhere: it was not its own
+        replace(
+            later, requested_run_id=run.run_id, ended_at=AN_HOUR_AGO
+        ),  # before the run got the supervisor that is on record
     )
     for other in others:
         found = unsupervised(run, run, other, NOW, PATIENCE)
@@ -221,7 +223,7 @@ def test_a_job_that_is_later_than_its_row(key: JobKey, made_after: int, later: b
     run = over()
     old = ListedJob("old", run.run_uid, (0, 1))
     job = ListedJob("job", run.run_uid, key, AN_HOUR_AGO + timedelta(seconds=made_after))
-    assert is_later(run, [old, job], {0: 1, 3: 2}, PATIENCE) is later
+    assert is_older_than_jobs(run, [old, job], {0: 1, 3: 2}, PATIENCE) is later
 
 
 @pytest.mark.parametrize(

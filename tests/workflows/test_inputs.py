@@ -83,7 +83,7 @@ async def test_a_stop_by_update_that_cannot_be_read_is_refused_in_words(play: Pl
             assert message.startswith(
                 f"BadInput: request: expected one input, got {count}" if count > 1 else "BadInput: "
             )
-            assert "_may_stop" not in message
+            assert "_refuse_bad_stop" not in message
         held.go_on.set()
         assert (await handle.result())["status"] == "COMPLETED"
         assert await tasks_that_failed(handle) == 0

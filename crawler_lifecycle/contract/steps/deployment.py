@@ -1,4 +1,4 @@
-"""Inputs and results for the second stage's steps: deploy the main job, and wait for its start."""
+"""Inputs and results for the steps in a run's stage 2: deploy the main job, and wait for its start."""
 
 from datetime import datetime
 
@@ -10,33 +10,33 @@ from crawler_lifecycle.contract.steps.run import RunInput
 
 
 class DeploymentOutcome(Message):
-    """Result for a try to deploy: `job_id`, or the cause why there is no job. `refused`: no later try can succeed."""
+    """Result for a try to deploy a task."""
 
-    job_id: str | None = None
+    job_id: str | None = Field(default=None, description="uid of the job; none: there is no job, for the `cause`")
     cause: str | None = None
     message: str | None = None
-    refused: bool = False
-    saturated: str | None = Field(default=None, description="cause, if there has been no room for a while")
+    refused: bool = Field(default=False, description="whether no later try can succeed")
+    saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
     intent: Intent = Intent.RUN
 
 
 class MainJobStatus(Message):
-    """The main job's status. `started`: the job runs or has run; otherwise `cause` and `since` describe its wait."""
+    """The main job's status. While `started` is false, `cause`, `since` and `message` describe the job's wait."""
 
     known: bool = Field(default=True, description="whether the job could be observed")
-    started: bool = False
-    vanished: bool = Field(default=False, description="a complete look does not show the job")
-    started_at: datetime | None = Field(default=None, description="start of the job, if the cluster tells")
+    started: bool = Field(default=False, description="whether the job runs or has run")
+    vanished: bool = Field(default=False, description="whether a complete look does not show the job")
+    started_at: datetime | None = Field(default=None, description="start of the job; none: the cluster shows no time")
     intent: Intent = Intent.RUN
     cause: str | None = None
-    since: datetime | None = None
+    since: datetime | None = Field(default=None, description="time from which on the job has waited for this cause")
     message: str | None = None
-    saturated: str | None = Field(default=None, description="cause, if there has been no room for a while")
-    seconds: float = Field(default=0, description="duration of the step, without the wait for a worker")
+    saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
+    seconds: float = Field(default=0, description="duration of the step, without the wait for a free worker")
 
 
 class StartRun(RunInput):
-    """Record a run's start: its main job runs or has run."""
+    """Record a run's start, because its main job runs or has run."""
 
     started_at: datetime | None = Field(default=None, description="start of the main job; none: unknown")
 

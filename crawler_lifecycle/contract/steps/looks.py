@@ -1,4 +1,4 @@
-"""Inputs and results for a look's steps: observe the cluster, read and write evidence, write the differences."""
+"""Inputs and results for a look's steps: observe the cluster, write changed rows, collect and keep evidence."""
 
 from datetime import datetime
 
@@ -9,28 +9,30 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunInput
 
-LOG_NOT_READ = "log not read"  # prefix of the event with the reason why the last log lines are absent
+LOG_NOT_READ = "log not read"  # in a task's events, a line with this beginning says why the last log lines are absent
 
 
 class ActiveTasks(Message):
-    """A look's beginning: task numbers as ranges (`0-3,7`) by status, and the nudge to answer."""
+    """The tasks to compare in a look, and the nudge to answer."""
 
-    by_status: dict[TaskStatus, str]
-    nudge: int = 0
+    by_status: dict[TaskStatus, str] = Field(description="task numbers as ranges (`0-3,7`), by status")
+    nudge: int = Field(default=0, description="number of the run's last nudge")
     intent: Intent = Intent.RUN
 
 
 class LookAt(RunInput):
+    """Look at these tasks' jobs."""
+
     active: ActiveTasks
-    stopped_at: datetime | None = Field(default=None, description="begin of the stop under way")
+    stopped_at: datetime | None = Field(default=None, description="begin of the stop under way; none: no stop")
 
 
 class TaskChange(Message):
-    """Change for an outdated row: the row's version, and its new values."""
+    """New values for a task's row, where the row differs from the cluster."""
 
     task: int
     attempt: int
-    version: int
+    version: int = Field(description="version of the compared row; a row with a newer version is not changed")
     status: TaskStatus
     job_uid: str | None = None
     job_name: str | None = None
@@ -38,55 +40,57 @@ class TaskChange(Message):
     reason: str | None = None
     exit_code: int | None = None
     message: str | None = Field(default=None, description="the cluster's words about the cause or the reason")
-    absent_count: int = 0
+    absent_count: int = Field(default=0, description="number of looks in a row without the job")
     started_at: datetime | None = None
     ended_at: datetime | None = None
     facts: OutcomeFacts | None = None
 
 
 class Differences(Message):
-    """Differences between rows and cluster. `known` is false if the cluster could not be observed: then there is no
-    change.
-    """
+    """Differences between rows and cluster."""
 
-    known: bool
+    known: bool = Field(description="whether the cluster could be observed; if false, there are no changes")
     changes: list[TaskChange] = []
     evidence: str = Field(default="", description="tasks whose evidence is to be collected, as ranges")
-    more: bool = Field(default=False, description="further differences are left for another look")
+    more: bool = Field(default=False, description="whether another look has to follow for further differences")
     unwanted: str = Field(default="", description="tasks with lingering or overdue jobs in any attempt, as ranges")
-    removable: str = Field(default="", description="tasks on record as over whose jobs may be removed")
+    removable: str = Field(default="", description="tasks, over on record, whose jobs may be removed, as ranges")
     leaving: int = Field(default=0, description="number of leaving jobs")
-    saturated: str | None = Field(default=None, description="cause, if there has been no room for a while")
-    seconds: float = Field(default=0, description="duration of the step, without the wait for a worker")
-    suspended: bool | None = Field(default=None, description="all remaining jobs are suspended; none: unknown")
-    problem: str | None = None
+    saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
+    seconds: float = Field(default=0, description="duration of the step, without the wait for a free worker")
+    suspended: bool | None = Field(default=None, description="whether all remaining jobs are suspended; none: unknown")
+    problem: str | None = Field(default=None, description="why the cluster could not be observed or not be believed")
 
 
 class StatusWrite(RunInput):
+    """Write a look's changed rows."""
+
     changes: list[TaskChange]
 
 
 class Written(Message):
-    """Result for a write. `stale` counts rows with a newer version; the next look compares them again."""
+    """Result for a write, counted in rows."""
 
     written: int
-    stale: int = 0
+    stale: int = Field(default=0, description="unchanged rows with a newer version; the next look compares these rows")
 
 
 class CloseLook(RunInput):
-    """Close a look: the nudge to acknowledge, and the next look's time."""
+    """Write a look's end: its result, and the next look's time."""
 
-    nudge: int = 0
-    known: bool = True
+    nudge: int = Field(default=0, description="number of the nudge that the look answers")
+    known: bool = Field(default=True, description="whether the cluster could be observed")
     problem: str | None = None
-    saturated: str | None = None
+    saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
     next_look_at: datetime | None = None
 
 
 class AliveTasks(Message):
+    """Counts for all open tasks."""
+
     queued: int
-    pending: int
-    active: int
+    pending: int = Field(description="DEPLOYING or PENDING")
+    active: int = Field(description="RUNNING or STOPPING")
 
     @property
     def total(self) -> int:
@@ -94,7 +98,9 @@ class AliveTasks(Message):
 
 
 class EvidenceRequest(RunInput):
-    tasks: str
+    """Collect the evidence about tasks."""
+
+    tasks: str = Field(description="task numbers as ranges")
 
 
 class TaskEvidence(Message):
@@ -102,7 +108,9 @@ class TaskEvidence(Message):
 
     task: int
     attempt: int
-    job_uid: str | None = Field(default=None, description="job of the evidence; none: known by task and attempt")
+    job_uid: str | None = Field(
+        default=None, description="job of the evidence; none: only the attempt identifies the job"
+    )
     message: str | None = None
     node: str | None = None
     restarts: int = 0

@@ -1,6 +1,6 @@
-"""Inputs and results that the steps of several stages share, the limit clock of a run, and the steps at a run's end.
+"""Inputs and results for steps in several stages, with a run's plan and limit clock, and for a run's end.
 
-At the end a run is closed, its notices are sent, its end is announced and archived, and its jobs are removed.
+At the end the run is closed, notices are sent, the end is announced, the files are archived, and the jobs are removed.
 """
 
 from datetime import datetime
@@ -12,19 +12,20 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 
 
 class Clock(Message):
-    """The limit clock's state. The clock stands still while all remaining jobs are suspended."""
+    """The limit clock's state. The clock stands still (is held) while all remaining jobs are suspended."""
 
-    held_seconds: float = Field(default=0, description="total of earlier standstills")
+    held_seconds: float = Field(default=0, description="total duration of earlier standstills")
     held_since: datetime | None = Field(default=None, description="begin of the standstill; none: the clock counts")
-    changes: int = Field(default=0, description="number of standstills and continuations")
+    changes: int = Field(default=0, description="how often the clock was stopped or let go on, until now")
 
     @property
     def is_held(self) -> bool:
+        """Whether the clock stands still now."""
         return self.held_since is not None
 
 
 class RunRef(Message):
-    """Run and its supervisor's epoch. Every write compares the epoch."""
+    """A run and its supervisor's epoch. A write with an older epoch than the run's row is refused."""
 
     run_id: int
     run_uid: str
@@ -32,37 +33,41 @@ class RunRef(Message):
 
 
 class RunInput(Message):
-    """Input for an activity without further parameters."""
+    """Input for an activity about a run. Inputs with further fields extend the class."""
 
     run: RunRef
 
 
 class RunPlan(Message):
-    """Plan for a run: its request with the crawler's defaults filled in."""
+    """The supervisor's plan for a run: the request with the crawler's and the installation's defaults filled in."""
 
     run: RunRef
     crawler: str
     trigger: Trigger
     tasks: int
     end: int = Field(default=1, description="number of the run's next end")
-    begun_at: datetime
+    begun_at: datetime = Field(description="time from which the limits count: creation or last reopening")
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
     grace_seconds: int = 30
     clock: Clock = Clock()
     search_attributes: bool = Field(
         default=False,
-        description="the server has our search attributes; to set an unknown attribute fails the workflow task",
+        description="whether the server has our search attributes; to set an unknown attribute fails the workflow task",
     )
 
 
 class Counted(Message):
+    """Result for a step: the count for its effects, such as written rows or sent notices."""
+
     count: int
 
 
 class CloseRun(RunInput):
+    """Record a run's end."""
+
     reason: str | None = Field(
-        default=None, description="reason to end without a request, such as a limit; none: the tasks decide"
+        default=None, description="reason why the run ends without a stop request, such as a limit; none: tasks decide"
     )
 
 
@@ -77,47 +82,55 @@ class RunOutcome(Message):
 
 
 class Notify(RunInput):
-    end: int = Field(default=1, description="number of the end; a reopened run has several")
-    number: int = Field(default=1, description="number among the notices of a kind")
+    """Send a notice about a run."""
+
+    end: int = Field(default=1, description="number of the end; a reopened run has several ends")
+    number: int = Field(default=1, description="number among the run's notices of the same kind")
 
 
 class RemoveJobs(RunInput):
+    """Remove tasks' ended jobs."""
+
     tasks: str = Field(default="", description="task numbers as ranges; empty: all tasks that are over")
 
 
 class Removal(Message):
-    """Result for a removal. `left` counts jobs with a reason to stay for now; `rest` has the further pages' tasks."""
+    """Result for removing a page with jobs."""
 
-    left: int = 0
-    rest: str = ""
+    left: int = Field(default=0, description="number of jobs that have to stay for now")
+    rest: str = Field(default="", description="tasks of the further pages, as ranges; empty: no further page")
 
 
 class RunEnd(RunInput):
-    """Input for an export: the run, and its end's number."""
+    """Export the run's end with the number `end`."""
 
     end: int = 1
 
 
 class ExportsOwed(Message):
-    """A run's ends without their event or archive, the last end first."""
+    """A run's ends with an owed export, by number, the last end first."""
 
-    events: list[int] = []
-    archives: list[int] = []
+    events: list[int] = Field(default=[], description="ends whose event is not announced")
+    archives: list[int] = Field(default=[], description="ends whose files are not archived")
 
 
 class ExportAgain(RunEnd):
-    """Export the end again, whatever its export's state, and also make the run's missing exports."""
+    """Export the end even if the end is exported already, and also make the run's owed exports."""
 
     owed: ExportsOwed = ExportsOwed()
 
 
 class ExportSignal(Message):
+    """Result for announcing an end."""
+
     event_id: str
     supporting_files: str = Field(description="future place of the archive")
 
 
 class ExportedFiles(Message):
+    """Result for archiving the files after an end."""
+
     event_id: str
-    location: str | None = Field(default=None, description="none if the run left no files")
+    location: str | None = Field(default=None, description="place of the archive; none: the run left no files")
     files: int = 0
     bytes: int = 0

@@ -1,4 +1,4 @@
-"""Inputs and results for a stop's steps: record the stop, ask or force the jobs to end, note the phases."""
+"""Inputs and results for a stop's steps: record the stop, ask jobs to end or kill jobs, note the phases."""
 
 from datetime import datetime
 
@@ -11,8 +11,10 @@ from crawler_lifecycle.contract.steps.run import RunInput
 
 
 class LogCancellation(RunInput):
+    """Record a stop after the workflow has accepted the stop."""
+
     stop: StopRequest
-    asked_at: datetime
+    asked_at: datetime = Field(description="time of the stop request")
     ends_as: str | None = Field(default=None, description="the limit, if the workflow itself made the stop")
 
 
@@ -24,19 +26,21 @@ class NotePhase(RunInput):
 
 
 class StopAnswer(Message):
-    """Answer to a waiting stop: the stop is accepted, and not yet proved."""
+    """Answer to a stop if the caller waits for the acceptance. The stop's proof comes later."""
 
-    run_id: int | None = Field(default=None, description="none: the run has no record yet, and gets no job")
-    forced: bool
-    again: bool = Field(description="the run was being stopped already")
+    run_id: int | None = Field(default=None, description="none: the run is not on record yet, and gets no job")
+    forced: bool = Field(description="whether this or an earlier stop is a force")
+    again: bool = Field(description="whether an earlier stop was under way already")
 
 
 class StopTasks(RunInput):
-    tasks: str = Field(default="", description="task numbers as ranges; empty: all in the cluster")
+    """Ask tasks' jobs to end, or kill the jobs. The activity decides between the two."""
+
+    tasks: str = Field(default="", description="task numbers as ranges; empty: all tasks with a job in the cluster")
 
 
 class StopReport(Message):
-    """Result for a page. `asked` counts jobs told to end; `rest` has the further pages' tasks."""
+    """Result for stopping a page with jobs."""
 
-    asked: int
-    rest: str = ""
+    asked: int = Field(description="number of jobs that were asked to end or killed")
+    rest: str = Field(default="", description="tasks of the further pages, as ranges; empty: no further page")

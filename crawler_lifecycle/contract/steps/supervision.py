@@ -1,4 +1,4 @@
-"""Inputs and results for the first stage's steps: record a new run, or take over a run."""
+"""Inputs and results for the steps in a run's stage 1: record a new run, or take over an existing run."""
 
 from datetime import datetime
 
@@ -11,40 +11,45 @@ from crawler_lifecycle.contract.steps.run import ExportsOwed, RunInput, RunPlan
 
 
 class CreateHistory(Message):
+    """Record a new run."""
+
     request: AcceptedRequest
     workflow_id: str
-    first_execution_run_id: str = Field(description="the first execution for the request, also after a continuation")
+    first_execution_run_id: str = Field(description="first execution for the request; a continuation keeps this id")
 
 
 class TakeOver(Message):
-    """Take over an existing run."""
+    """Take over an existing run: from now on the workflow is its supervisor."""
 
     run_id: int
-    crawler: str
+    crawler: str = Field(description="crawler in the request, which must be the crawler of the run")
     reopen: bool = False
     workflow_id: str
     temporal_run_id: str
     began_at: datetime | None = Field(
-        default=None, description="begin of the execution; refused if the present supervisor began later"
+        default=None,
+        description="begin of the execution; the takeover is refused if the present supervisor began later",
     )
 
 
 class TakenOver(Message):
-    """Result for a takeover. With `plan` the workflow supervises the run from now on; otherwise see `supervised_by`."""
+    """Result for a takeover."""
 
-    plan: RunPlan | None = None
+    plan: RunPlan | None = Field(default=None, description="none: another workflow supervises the run, `supervised_by`")
     status: RunStatus
     intent: Intent = Intent.RUN
     started_at: datetime | None = None
-    exported: bool = Field(default=False, description="the last end is announced and archived")
-    owed: ExportsOwed | None = Field(default=None, description="missing exports, if the run is over")
+    exported: bool = Field(default=False, description="whether the last end is announced and archived")
+    owed: ExportsOwed | None = Field(default=None, description="owed exports; none: the run is not over")
     gave_up: str | None = Field(default=None, description="the limit, if the stop under way began at a limit")
-    stopped_at: datetime | None = Field(default=None, description="first request for the stop under way")
-    jobs_asked_at: datetime | None = Field(default=None, description="first request to the jobs by that stop")
-    supervised_by: str | None = Field(default=None, description="workflow that has the run, if not ours")
+    stopped_at: datetime | None = Field(default=None, description="time of the first request for the stop under way")
+    jobs_asked_at: datetime | None = Field(default=None, description="time when this stop first asked jobs to end")
+    supervised_by: str | None = Field(default=None, description="id of the other workflow that supervises the run")
 
 
 class OwnExecution(Message):
+    """Cancel the workflow's own execution: the workflow then closes as cancelled."""
+
     workflow_id: str
     temporal_run_id: str
 
@@ -52,16 +57,18 @@ class OwnExecution(Message):
 class HoldLimits(RunInput):
     """Stop the run's limit clock, or let the clock go on."""
 
-    held: bool
+    held: bool = Field(description="true: stop the clock; false: let the clock go on")
     number: int = Field(description="number of the change, from 1: a repeated change is noted once")
 
 
 class RegisterWorkflow(RunInput):
+    """Record the workflow's id: a stop or a resume reaches the run by the id."""
+
     workflow_id: str
 
 
 class HandedOver(Message):
-    """Result if the run belongs to a workflow with another id, and goes on there."""
+    """Result if the run belongs to another workflow: the run goes on there."""
 
     run_id: int
-    workflow_id: str | None
+    workflow_id: str | None = Field(description="id of the other workflow")

@@ -1,4 +1,4 @@
-"""Rules for the deliveries that a run owes after its end: its exports and its closing notice."""
+"""The audit's rules for owed deliveries after a run's end: its exports and its closing notice."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -11,12 +11,15 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
-MOST_NOTICES = 3  # no more repetitions: some receivers never accept a closing notice
+MOST_NOTICES = 3  # audits repeat a closing notice so often; some receivers never accept the notice
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
 def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: AuditPatience) -> Finding | None:
-    """Return the finding for a pending or failed export. The caller passes only runs without a workflow at work."""
+    """Return the finding for a pending or failed export; None if no export is owed, or not for long enough.
+
+    `failed_at`: when the export failed, if known. The caller passes only runs without a workflow at work.
+    """
     if run.finished_at is None or now - run.finished_at < patience.handover:
         return None
     if run.export_state is ExportState.PENDING:
@@ -30,46 +33,49 @@ def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, pati
 
 
 def next_replay(acts: int, last: datetime, patience: AuditPatience) -> datetime:
-    """Return when a failed export is due again after `acts` repetitions, with the latest at `last`.
+    """Return when an audit repeats a failed export again, after `acts` repetitions with the latest at `last`.
 
-    The pauses grow, since an archive may be large.
+    The pauses double, because a repetition may write a large archive in vain.
     """
     return last + Backoff(patience.failed_export, patience.replay).pause(acts)
 
 
 def is_too_old(run: AuditedRun, now: datetime, patience: AuditPatience) -> bool:
-    """Return whether the end is too old to deliver; such an end is only reported."""
+    """Return whether the run's end is too old to repeat owed deliveries; then they are only reported."""
     return run.finished_at is not None and now - run.finished_at > patience.replay
 
 
 def owed_notice(
     run: AuditedRun, notice_keys: Collection[str], now: datetime, patience: AuditPatience, *, is_untried: bool = False
 ) -> Finding | None:
-    """Return the finding for a closing notice that failed or, if `is_untried`, was never tried.
+    """Return the finding for a failed or, if `is_untried`, never tried closing notice; None otherwise.
 
     `notice_keys` has the keys of the timeline's lines about undelivered notices, and about later deliveries.
     """
-    if (
-        run.finished_at is None
-        or now - run.finished_at < patience.handover
-        or not (is_untried or _is_undelivered(run, notice_keys))
-    ):
+    if run.finished_at is None or now - run.finished_at < patience.handover:
         return None
-    return run_finding(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
+    if not (is_untried or _is_undelivered(run, notice_keys)):
+        return None
+    return run_finding(run, FindingKind.UNDELIVERED, f"its notice `{_closing_notice(run)}` was not delivered")
 
 
 def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: bool = False) -> set[FindingKind]:
-    """Return the kinds of unfinished deliveries, even while a workflow makes them: their findings stay open."""
-    exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
-    return {*exports, FindingKind.UNDELIVERED} if is_untried or _is_undelivered(run, notice_keys) else {*exports}
+    """Return the finding kinds to keep open, because a delivery is unfinished, perhaps with a workflow at work."""
+    kinds = set[FindingKind]()
+    if run.export_state in (ExportState.PENDING, ExportState.FAILED):
+        kinds |= EXPORTS
+    if is_untried or _is_undelivered(run, notice_keys):
+        kinds.add(FindingKind.UNDELIVERED)
+    return kinds
 
 
 def _is_undelivered(run: AuditedRun, notice_keys: Collection[str]) -> bool:
-    failed, repaired = (
-        event_id(run.run_uid, f"log:{event}:{_closing(run)}:{run.end_number}") for event in ("undelivered", "delivered")
-    )
-    return failed in notice_keys and repaired not in notice_keys
+    """Return whether the timeline shows a failure for the present end's closing notice, and no later delivery."""
+    notice = f"{_closing_notice(run)}:{run.end_number}"
+    failure = event_id(run.run_uid, f"log:undelivered:{notice}")
+    later_delivery = event_id(run.run_uid, f"log:delivered:{notice}")
+    return failure in notice_keys and later_delivery not in notice_keys
 
 
-def _closing(run: AuditedRun) -> NoticeKind:
+def _closing_notice(run: AuditedRun) -> NoticeKind:
     return NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED

@@ -1,4 +1,4 @@
-"""Rules for jobs without a supervisor: the runs whose jobs need a look, and the next step for every job."""
+"""The audit's rules for jobs without a supervisor: the runs to look at, and the next step for every job."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -13,15 +13,15 @@ from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 class Step(StrEnum):
     """The next action on a job."""
 
-    STOP = "stop"
-    KILL = "kill"
-    REMOVE = "remove"
+    STOP = "stop"  # ask the job to end
+    KILL = "kill"  # end the job by force
+    REMOVE = "remove"  # remove an ended job's object
 
 
 def disputed(
     jobs: Mapping[str, Sequence[ListedJob]], runs: Mapping[str, AuditedRun], now: datetime, patience: AuditPatience
 ) -> list[str]:
-    """Return the run_uids whose jobs need a look."""
+    """Return the run_uids to look at: the run has jobs, and was over long ago or is not in the database."""
     return [run_uid for run_uid, listed in jobs.items() if _is_disputed(listed, runs.get(run_uid), now, patience)]
 
 
@@ -32,10 +32,10 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
 
 
 def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested: bool = False) -> dict[JobKey, Step]:
-    """Return the next step for every job of a run without a supervisor.
+    """Return the next step for every job of a run without a supervisor; a job without a step is left out.
 
-    `acted`: an earlier audit acted on the run's jobs, and the jobs have had time to end since. `requested`: the action
-    asked the jobs to end, without force.
+    `acted`: an earlier audit stopped, killed or removed jobs here, and the jobs have had time to end since.
+    `requested`: the earlier audit asked the jobs to end, without force.
     """
     ended = removable(look)
     needed: dict[JobKey, Step] = {}
@@ -43,43 +43,58 @@ def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested:
         job = look.jobs.get(key)
         if job is None:
             continue
-        insist = job.overdue or (acted and (requested or bool(job.stop_asked)))
-        step = Step.REMOVE if key in ended else _step(job, insist=insist)
+        was_asked_in_vain = acted and (requested or bool(job.stop_asked))
+        step = Step.REMOVE if key in ended else _step(job, use_force=job.overdue or was_asked_in_vain)
         if step is not None:
             needed[key] = step
     return needed
 
 
-def _step(job: JobLook, *, insist: bool) -> Step | None:
+def _step(job: JobLook, *, use_force: bool) -> Step | None:
+    """Return the step for a job, unless the job is removable; None if the job is gone and leaves by itself."""
     if job.gone:
         return None
-    return Step.KILL if insist or job.phase.has_ended else Step.STOP
+    # an ended job still has running pods if the job is not gone: a request to end reaches these pods no more
+    return Step.KILL if use_force or job.phase.has_ended else Step.STOP
 
 
 def leftover(run: AuditedRun, needed: Mapping[JobKey, Step]) -> Finding:
+    """Return the finding for a run with jobs after its end; `needed` has the next step for every job."""
     finished = timestamp(run.finished_at) if run.finished_at else "some time ago"
     message = f"it was over at {finished} ({run.status}, {run.reason}), and {_summary(needed)}"
     return run_finding(run, FindingKind.LEFTOVER_JOB, message)
 
 
 def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
+    """Return the finding for jobs without their run in the database."""
     message = f"of run {run_uid}, which this database does not know: {_summary(needed)}"
     return Finding(
         kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({_names(jobs)})"
     )
 
 
-def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: AuditPatience) -> bool:
-    """Return whether a job is later than the run's end or attempts on record: then the row comes from a backup.
+def is_older_than_jobs(
+    run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: AuditPatience
+) -> bool:
+    """Return whether the run's row is older than a job, as in a database restored from a backup.
 
-    `attempts` has the last attempt of every task in the database.
+    `attempts` has every task's last attempt in the database.
     """
-    finished_at = run.finished_at
-    return any(
-        (job.key is not None and job.key[1] > attempts.get(job.key[0], 0))
-        or (job.made_at is not None and finished_at is not None and job.made_at - finished_at > patience.late)
-        for job in jobs
-    )
+    return any(_has_later_attempt(job, attempts) or _was_made_after(run, job, patience) for job in jobs)
+
+
+def _has_later_attempt(job: ListedJob, attempts: Mapping[int, int]) -> bool:
+    if job.key is None:
+        return False
+    task, attempt = job.key
+    return attempt > attempts.get(task, 0)
+
+
+def _was_made_after(run: AuditedRun, job: ListedJob, patience: AuditPatience) -> bool:
+    """Return whether the job was made after the run's end, and too late for a delayed request to explain the job."""
+    if job.made_at is None or run.finished_at is None:
+        return False
+    return job.made_at - run.finished_at > patience.late
 
 
 def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
@@ -90,6 +105,7 @@ def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[JobKey
 
 
 def nameless_job(job: ListedJob) -> Finding:
+    """Return the finding for a job whose labels do not name its run."""
     message = f"job {job.name} has our label, but does not tell its run: remove it by hand"
     return Finding(kind=FindingKind.UNKNOWN_JOB, subject=job.name, message=message)
 
@@ -100,5 +116,5 @@ def _names(jobs: Iterable[ListedJob]) -> str:
 
 def _summary(needed: Mapping[JobKey, Step]) -> str:
     tasks = ", ".join(str(task) for task, _ in sorted(needed)[:5]) + (", ..." if len(needed) > 5 else "")
-    living = sum(step is not Step.REMOVE for step in needed.values())
-    return f"{len(needed)} jobs are still there, {living} of them alive (tasks {tasks})"
+    alive = sum(step is not Step.REMOVE for step in needed.values())
+    return f"{len(needed)} jobs are still there, {alive} of them alive (tasks {tasks})"

@@ -1,4 +1,4 @@
-"""Rules for open runs: a missing supervisor, an overdue look, an expired claim, a workflow that fails the same task."""
+"""The audit's rules for open runs: a missing supervisor, an overdue look, an expired claim, a failing workflow."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,31 +8,32 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo, run_finding, timestamp
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 
-ENDED_WELL = ("completed", "canceled")  # a supervisor ends so only when the end of its run is on record
+ENDED_WELL = ("completed", "canceled")  # a supervisor's workflow ends so only after the run's end is on record
 OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
 
 
 def unsupervised(
-    run: AuditedRun, again: AuditedRun | None, workflow: WorkflowInfo, now: datetime, patience: AuditPatience
+    run: AuditedRun, latest: AuditedRun | None, workflow: WorkflowInfo, now: datetime, patience: AuditPatience
 ) -> Finding | None:
-    """Return the finding for a run without a supervisor.
+    """Return the finding for a run without a supervisor; None if the run has a supervisor, or is over.
 
-    `run` is the row from before the workflow's description, `again` the row from after: the run may have gone on.
+    `run` was read before the workflow was described, and `latest` after: meanwhile the run may have ended, or may have
+    got another supervisor.
     """
     if workflow.is_open and workflow.is_ours:
         return None
-    if again is None or again.status.is_over or again.epoch != run.epoch:
+    if latest is None or latest.status.is_over or latest.epoch != run.epoch:
         return None
-    since = max(again.begun_at, workflow.ended_at or again.begun_at)
+    since = max(latest.begun_at, workflow.ended_at or latest.begun_at)
     if now - since < patience.workflow:
         return None
-    message = f"it is {again.status}, and its workflow {_state(workflow)}"
-    return run_finding(again, FindingKind.UNSUPERVISED, message).model_copy(
-        update={"problem": _obstacle(again, workflow)}
-    )
+    message = f"it is {latest.status}, and its workflow {_state(workflow)}"
+    finding = run_finding(latest, FindingKind.UNSUPERVISED, message)
+    return finding.model_copy(update={"problem": _obstacle(latest, workflow)})
 
 
 def _state(workflow: WorkflowInfo) -> str:
+    """Return the words after "its workflow"."""
     if workflow.problem:
         return "cannot be described"
     if workflow.is_open:
@@ -40,68 +41,80 @@ def _state(workflow: WorkflowInfo) -> str:
     return "is not there" if workflow.ended_at is None else f"has {workflow.end} at {timestamp(workflow.ended_at)}"
 
 
-def taken(workflow_id: str, workflow: WorkflowInfo) -> str | None:
-    """Return the problem if a foreign workflow holds the run's id; Temporal would join such a workflow like ours."""
+def _obstacle(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
+    """Return why the audit must not resume the run; None if the audit may."""
+    if problem := foreign_workflow_problem(run.workflow_id, workflow):
+        return problem
+    return OLD_COPY if _proves_the_end(run, workflow) else workflow.problem
+
+
+def foreign_workflow_problem(workflow_id: str, workflow: WorkflowInfo) -> str | None:
+    """Return the problem if an open workflow with another type has the run's workflow id; None otherwise.
+
+    A resume would not start a workflow then: Temporal would take the open workflow for the run's own.
+    """
     if not workflow.is_open or workflow.is_ours:
         return None
     return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
 
 
-def _obstacle(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
-    if problem := taken(run.workflow_id, workflow):
-        return problem
-    return OLD_COPY if _has_ended(run, workflow) else workflow.problem
-
-
-def _has_ended(run: AuditedRun, workflow: WorkflowInfo) -> bool:
+def _proves_the_end(run: AuditedRun, workflow: WorkflowInfo) -> bool:
     """Return whether a workflow with a good end proves the run over, although the run's row is open.
 
-    The workflow is the supervisor on record, or a later supervisor of the run, or began a run of its own (`of_run` is
-    0): a new run gets the workflow id only when the earlier run is over.
+    The proof is the recorded supervisor's workflow, or a later workflow with the same id that supervised the run
+    or began a new run (its requested RunID is 0): a new run gets the workflow id only when the earlier run is over.
     """
     if workflow.end not in ENDED_WELL:
         return False
+    if workflow.first_execution == run.supervisor_run_id:
+        return True
     is_later = workflow.ended_at is not None and workflow.ended_at > run.begun_at
-    return workflow.first_execution == run.supervisor_run_id or (is_later and workflow.of_run in (0, run.run_id))
+    return is_later and workflow.requested_run_id in (0, run.run_id)
 
 
 def is_held_by_doubt(finding: Finding) -> bool:
-    """Return whether only the doubt about an old copy of the database keeps the audit from resuming the run."""
+    """Return whether the audit would resume the run, but for the suspicion that the database is an old copy."""
     return finding.problem == OLD_COPY
 
 
 def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
-    """Return whether the cluster still has the jobs of all open tasks, so that a resume finds how the jobs ended.
+    """Return whether the cluster still has all open tasks' jobs: then a resume finds how the jobs ended.
 
-    An open task without a job would be crawled again. A job of a later attempt proves that the row is old.
+    False with an incomplete look; if an open task has no readable job, since the resume would repeat the task; and if a
+    job has a later attempt than its row, since the row is an old copy then.
     """
     attempts = {row.task: row.attempt for row in rows}
-    if not look.complete or any(attempt > attempts.get(task, 0) for task, attempt in look.jobs):
+    has_later_attempt = any(attempt > attempts.get(task, 0) for task, attempt in look.jobs)
+    if not look.complete or has_later_attempt:
         return False
     needed = (look.jobs.get((row.task, row.attempt)) for row in rows if not row.status.is_over)
     return all(job is not None and job.phase is not JobPhase.UNCLEAR for job in needed)
 
 
 def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Finding | None:
-    """Return the finding for an overdue look. Only a PROCESSING run announces its next look."""
+    """Return the finding if the run's look is overdue; None otherwise.
+
+    Only a PROCESSING run announces its next look. Otherwise the last write counts in place of the due time.
+    """
     due = run.next_look_at if run.status is RunStatus.PROCESSING else None
     if now - (due or run.changed_at) < patience.stuck:
         return None
-    late = (
+    delay = (
         f"a look was due at {timestamp(due)}" if due else f"nothing was written of it since {timestamp(run.changed_at)}"
     )
-    message = f"it is {run.status}, and {late}: Temporal's page of {run.workflow_id} tells what is in its way"
+    message = f"it is {run.status}, and {delay}: Temporal's page of {run.workflow_id} tells what is in its way"
     return run_finding(run, FindingKind.LOOK_OVERDUE, message)
 
 
 def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Finding:
+    """Return the finding for tasks still DEPLOYING by claims expired at `since`."""
     claimant = "its workflow" if tasks[0] == 0 else "the dispatcher"
     expired = f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {timestamp(since)}"
     message = f"{expired}: {claimant} should have taken them up"
     return run_finding(run, FindingKind.CLAIM_EXPIRED, message)
 
 
-ATTEMPTS = 3  # the second attempt may follow a worker's death
+FAILING_FROM_ATTEMPT = 3  # attempts count from 1; a second attempt is no failure, but may follow a worker's death
 WHAT_TO_DO = (
     "start a worker of the version that began the run, or one without the bug, and it goes on by itself; "
     "if that cannot be: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"
@@ -109,11 +122,12 @@ WHAT_TO_DO = (
 
 
 def is_failing(workflow: WorkflowInfo) -> bool:
-    """Return whether the pending workflow task failed or timed out at least twice in a row."""
-    return workflow.is_open and workflow.is_ours and workflow.task_attempt >= ATTEMPTS
+    """Return whether a workflow task in the run's open workflow failed or timed out at least twice in a row."""
+    return workflow.is_open and workflow.is_ours and workflow.task_attempt >= FAILING_FROM_ATTEMPT
 
 
 def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str) -> Finding:
+    """Return the finding for a failing workflow; `failure` is the last failure in a line."""
     since = f" since {timestamp(workflow.task_since)}" if workflow.task_since else ""
     times = workflow.task_attempt - 1
     message = (

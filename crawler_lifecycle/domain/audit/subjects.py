@@ -1,7 +1,4 @@
-"""Input of the audit's rules: runs, workflows and jobs, and how long every rule waits.
-
-`run_finding` and `timestamp` are shared helpers.
-"""
+"""Input for the audit's rules: runs, workflows and jobs, and how long every rule waits; and helpers for the rules."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,17 +10,32 @@ from crawler_lifecycle.domain.looks import JobKey
 
 @dataclass(frozen=True, slots=True)
 class AuditPatience:
-    """Longest times that a state may last before the audit reports a disagreement."""
+    """Waiting times for the audit's rules. With shorter times the audit would report passing states.
 
-    workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
-    job: timedelta = timedelta(minutes=5)  # since the job's run was over, or the job was made
-    handover: timedelta = timedelta(minutes=5)  # since the run was over
-    failed_export: timedelta = timedelta(hours=1)  # since the export failed; doubled by every repetition
-    insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
-    stuck: timedelta = timedelta(minutes=20)  # since a claim expired, a look was due, or the row was written
-    replay: timedelta = timedelta(days=7)  # since the run was over; then owed deliveries are reported, not repeated
-    empty: timedelta = timedelta(hours=1)  # since jobs were seen, before an empty cluster is believed
-    late: timedelta = timedelta(minutes=15)  # since the run was over; a delayed request may create a job until then
+    A comment names the finding, and the moment from which its waiting time counts.
+    """
+
+    # UNSUPERVISED: no workflow of the run is open, since the last workflow ended or the run began
+    workflow: timedelta = timedelta(seconds=60)
+    # LEFTOVER_JOB: since the end of the run; UNKNOWN_JOB: the database has no such run, since the job was made
+    job: timedelta = timedelta(minutes=5)
+    # EXPORT_PENDING and UNDELIVERED: a delivery is owed, since the end of the run
+    handover: timedelta = timedelta(minutes=5)
+    # EXPORT_FAILED: since the failure; the audit repeats the export, and waits twice as long before every further try
+    failed_export: timedelta = timedelta(hours=1)
+    # a job is killed that still runs, since an earlier audit asked the job to end
+    insist: timedelta = timedelta(seconds=60)
+    # CLAIM_EXPIRED: the task is still DEPLOYING, since its claim expired
+    # LOOK_OVERDUE: since the look was due; without a due look, since the last change of the row
+    stuck: timedelta = timedelta(minutes=20)
+    # an owed delivery is reported but not repeated any more, since the end of the run
+    replay: timedelta = timedelta(days=7)
+    # an empty cluster is believed, since an audit last saw jobs; before, the audit reports a problem, because a wrong
+    # namespace looks empty, too
+    empty: timedelta = timedelta(hours=1)
+    # the run's row is an old copy if a job was made later than this after the end of the run; a job made earlier may
+    # come from a delayed request
+    late: timedelta = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +48,9 @@ class AuditedRun:
     status: RunStatus
     reason: str | None
     workflow_id: str
-    supervisor_run_id: str  # first execution in the supervisor's chain
+    supervisor_run_id: str  # Temporal's id for the first execution in the supervisor's chain
     epoch: int
-    begun_at: datetime  # or taken over, if later
+    begun_at: datetime  # creation, last reopening or last takeover, whichever is the latest
     finished_at: datetime | None
     next_look_at: datetime | None
     changed_at: datetime  # every look and every try to deploy writes the row
@@ -48,14 +60,14 @@ class AuditedRun:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowInfo:
-    """A run's workflow as Temporal describes it. `end`: terminated, failed, ... or missing."""
+    """A run's workflow as Temporal describes the workflow."""
 
     is_open: bool
-    end: str = ""
-    ended_at: datetime | None = None
+    end: str = ""  # completed, canceled, failed, terminated, ...; "missing" without a workflow
+    ended_at: datetime | None = None  # None: the workflow is open or missing
     is_ours: bool = True  # its type is `RUN_WORKFLOW`
-    first_execution: str = ""  # first execution in its chain
-    of_run: int | None = None  # RunID in its request; 0: the request made a new run; None: not known
+    first_execution: str = ""  # first execution in its chain by continue-as-new
+    requested_run_id: int | None = None  # RunID in its request; 0: the request made a new run; None: not known
     task_attempt: int = 0  # attempt of the pending workflow task; 0 without a pending task
     task_since: datetime | None = None  # when the pending workflow task began
     problem: str | None = None  # why the description failed; all further fields are unknown then
@@ -63,7 +75,7 @@ class WorkflowInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A job in the inventory. `run_uid` is None for an unreadable job."""
+    """A job in the cluster's inventory of all jobs. `run_uid` and `key` are None if the labels are unreadable."""
 
     name: str
     run_uid: str | None

@@ -1,4 +1,4 @@
-"""The endpoint that sends the archive of a run, from a folder or by a redirect to a bucket."""
+"""Endpoint for a run's archive, sent from a folder or by a redirect to a bucket."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -64,7 +64,7 @@ class ArchiveFile(FileResponse):
     """A file sent in ranges. The framework refuses a wrong range in plain text; this class sends a problem instead."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = list[Message]()  # the messages of an error response, which are not sent
+        refusal = list[Message]()  # messages for an error response, not sent
 
         async def send_file(message: Message) -> None:
             if refusal or message.get("status", 200) >= HTTPStatus.BAD_REQUEST:

@@ -50,7 +50,7 @@ def _example(value: object, status: int = 200, description: str = "Done.") -> Re
 
 
 class AuditBody(RequestBody, AuditRequest):
-    """Body of a request for an audit; without a field it is a dry run."""
+    """Request body for an audit; a dry run without a field."""
 
 
 class AuditResult(Message):

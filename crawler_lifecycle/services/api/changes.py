@@ -1,8 +1,8 @@
 """Streams runs' changes to live views. No change is lost, also after a break or with another API process.
 
-The database keeps for every run the time of its last write. A transaction that began earlier may become visible later,
-and machines' clocks differ. So every pass reads the changes of the last two minutes again, and sends only changes that
-the earlier passes did not send. The id of an event is the time of the latest change sent. The write of a notice changes
+The database keeps every run's last write time. A transaction that began earlier may become visible later,
+and machines' clocks differ. So every pass reads the last two minutes' changes again, and sends only changes that
+the earlier passes did not send. An event's id is the latest sent change's time. A notice's write changes
 its run's row too, so new notices are found with the changed runs.
 """
 
@@ -38,9 +38,9 @@ def moment_of(event_id: str) -> datetime:
 
 
 async def follow(api: ApiState, last: datetime | None, run: int | None) -> AsyncIterator[bytes]:
-    """Yield the events of all runs, or of one run, until the process is about to end.
+    """Yield all runs' events, or a single run's, until the process is about to end.
 
-    `last` is the time of the last event that the follower received, and events after this time follow. None: the
+    `last` is the time in the follower's last event; later events follow. None: the
     follower has received no event, and reads the state after the opening event.
     """
     view, silent_passes = View(api, last, run), 0
@@ -68,7 +68,7 @@ class View:
         self.has_outage = False  # the last pass failed
         self._api = api
         self._run = run
-        # time of the latest change known to the follower: from an event, or from its own reading of the state
+        # latest change known to the follower: from an event, or from its own reading
         self._latest_known = None if last is None else _at_most_now(last)
         self._known_changes: ChangeTimes | None = None if last is None else {}  # None: a new view, before a first pass
         self._known_notices = dict[str, datetime]()  # times of notices by id
@@ -109,8 +109,8 @@ class View:
         """Return `ready`, at the beginning and after an outage, or `reset`, after which the follower reads the state
         anew.
 
-        A follower that reads the state gets all changes with the state, so the event has the id of the latest change.
-        For another follower the changes of this pass are still to come, and the event repeats the last id.
+        A follower that reads the state gets all changes with the state, so the event has the latest change's id.
+        For another follower this pass's changes are still to come, and the event repeats the last id.
         """
         is_reset = len(changes) > MOST_CHANGES
         reads_state = is_reset or self._known_changes is None
@@ -128,7 +128,7 @@ class View:
     def _run_events(self, new_changes: Sequence[Changed]) -> list[bytes]:
         """Return the states in the order of changes, so that a broken stream leaves no gap before its last event.
 
-        Notices of a run come before its state: a client that waits for a start learns of the start before the end.
+        A run's notices come before its state: a client waiting for a start hears about the start before the end.
         """
         events, latest, new_notices = [], self._latest_known, dict[str, datetime]()
         for start in range(0, len(new_changes), PAGE):
@@ -165,7 +165,7 @@ class View:
         self._known_notices = {uid: at for uid, at in self._known_notices.items() if at >= start}
 
     def _latest_with(self, changes: Sequence[Changed]) -> datetime | None:
-        """Return the time of the latest change, known before or in `changes`, which begin with the latest."""
+        """Return the latest change's time, known before or in `changes` (latest first)."""
         if not changes:
             return self._latest_known
         return max(changes[0].changed_at, self._latest_known or changes[0].changed_at)

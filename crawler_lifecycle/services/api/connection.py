@@ -16,11 +16,11 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-CLIENT_HAS_TO_SEND = (h11.IDLE, h11.SEND_BODY)  # states of a client that has to send the head, or the body
+CLIENT_HAS_TO_SEND = (h11.IDLE, h11.SEND_BODY)  # the client has to send the head, or the body
 
 
 class TimeLimitedProtocol(H11Protocol):
-    """Abort a connection whose client sends no head, sends no body, or reads nothing for `client_seconds`.
+    """Abort a connection if its client sends no head, sends no body, or does not read for `client_seconds`.
 
     The limit counts for the whole head and the whole body, so that slow single bytes do not prolong the time. Reading a
     long answer may take any time, provided that the client reads a part in each period.
@@ -69,7 +69,7 @@ class TimeLimitedProtocol(H11Protocol):
                 self._send_timer = self.loop.call_later(self.client_seconds, self.transport.abort)
 
     def _limit_reading(self) -> None:
-        """Start the time in which the client has to read a part of the unread bytes."""
+        """Start the time limit for the client's next read."""
         self._read_timer = self.loop.call_later(self.client_seconds, self._abort_without_progress, self._count_unread())
 
     def _abort_without_progress(self, unread_before: int) -> None:
@@ -79,12 +79,12 @@ class TimeLimitedProtocol(H11Protocol):
             self.transport.abort()
 
     def _count_unread(self) -> int:
-        """Return the number of bytes that the client has still to read, in the buffers of this process and the kernel.
+        """Return how many bytes the client has still to read, in our buffer and the kernel's.
 
-        A slow client may empty the kernel's buffer for long, while the buffer of this process stays the same.
+        A slow client may empty the kernel's buffer for long, while our buffer stays the same.
         """
         queued = bytearray(4)
-        with suppress(OSError):  # without this system call, only the buffer of this process counts
+        with suppress(OSError):  # without the system call, only our buffer counts
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
         return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 

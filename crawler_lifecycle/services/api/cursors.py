@@ -28,7 +28,7 @@ def _digest(place: int, list_name: str) -> str:
 
 
 def _decode(cursor: str) -> str:
-    """Return the cursor's text, or "" for a cursor that is no base64 of ASCII."""
+    """Return the cursor's text, or "" for a cursor without ASCII text in base64."""
     padding = "=" * (-len(cursor) % 4)  # `make_cursor` removes the padding
     try:
         return base64.urlsafe_b64decode(cursor + padding).decode("ascii")

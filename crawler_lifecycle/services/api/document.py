@@ -204,7 +204,7 @@ STOP_BODY = Body(
     }
 )
 
-# error responses of every endpoint that needs a token
+# error responses for endpoints with a token
 COMMON = problems(
     _401="No valid bearer token.",
     _403="The token lacks the scope.",

@@ -19,7 +19,7 @@ SHORTEST_PAUSE = PAUSE.total_seconds()
 OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
 LONG_PART = 1 << 14  # characters; the log has more already, so the next part is read without a pause
 
-Read = tuple[LogPart, int]  # a part of the log, and the number of bytes fetched from the cluster or archive
+Read = tuple[LogPart, int]  # a log part, and the count of bytes fetched from the cluster or archive
 Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in its log
 
 logger = logging.getLogger(__name__)

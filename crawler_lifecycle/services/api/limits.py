@@ -1,4 +1,4 @@
-"""Limits the open live streams of a process and of a token, and how often the API's readiness is checked.
+"""Limits a process's and a token's open live streams, and how often the API's readiness is checked.
 
 Strangers may ask for readiness. A check takes requests to database and Temporal, so a result is kept for a second.
 """
@@ -50,7 +50,7 @@ class StreamSlots:
 
 
 class Readiness:
-    """The result of the last check for readiness, which is valid for a moment."""
+    """Last check for readiness, valid for a moment."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

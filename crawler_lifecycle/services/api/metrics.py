@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}  # other methods, which a client may invent, share a label
-NO_ROUTE = "none"  # label of requests that were refused before routing or have an unknown path
+METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}  # methods invented by clients share a label
+NO_ROUTE = "none"  # label for requests refused before routing, or with an unknown path
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Metrics:
 
 
 class RequestCounting:
-    """Middleware that counts requests. The middleware surrounds the gate, so that refused requests count, too."""
+    """Middleware for counting requests, around the gate: refused requests count, too."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app

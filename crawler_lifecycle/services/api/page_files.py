@@ -1,4 +1,4 @@
-"""Serves the live page's files, with headers that let the browser connect to this server only."""
+"""Serves the live page's files, with headers by which the browser connects to our server only."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The shared state of all endpoints, and the FastAPI dependencies by which an endpoint gets state and caller."""
+"""The endpoints' shared state, and the FastAPI dependencies by which an endpoint gets state and caller."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.public_problems import PublicProblems
 from crawler_lifecycle.settings.processes import ApiSettings
 
-# numbers of threads; together fewer than the database connections of a process
+# threads; together fewer than a process's database connections
 CHANGE_READERS = 6  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
 LOG_PART_READERS = 4  # for single parts of a log
@@ -82,7 +82,7 @@ def needs_scope(scope: Scope) -> Callable[[Request], None]:
 
 # The gate has checked the token already; BEARER only declares the token in the OpenAPI document.
 BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
-# dependencies of the endpoints that read, and of the endpoints for commands
+# dependencies for reading endpoints, and for commands
 READING = [BEARER, Depends(needs_scope(Scope.READ))]
 OPERATING = [BEARER, Depends(needs_scope(Scope.OPERATE))]
 

@@ -117,7 +117,7 @@ class Tokens:
             lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise NotReady(f"{self.path} cannot be written: {error.strerror}") from error
-        with os.fdopen(lock) as lock_file:  # the end of the block frees the lock
+        with os.fdopen(lock) as lock_file:  # the block's end frees the lock
             fcntl.flock(lock_file, fcntl.LOCK_EX)
             yield
 
@@ -129,7 +129,7 @@ def _hash(text: str) -> str:
 def embedded_token(state: Path, tokens: Tokens) -> str:
     """Return the text of the page's token in the embedded stack. A private file in the state folder keeps the text.
 
-    A token of this name with another text, from a lost file, is replaced.
+    A token with the same name and another text, from a lost file, is replaced.
     """
     text = make_token(state, EMBEDDED_FILE)
     if tokens.find(text) is None:

@@ -40,7 +40,7 @@ class Ports:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports in random order, so that two stacks that start together hardly choose the same ports."""
+    """Return free ports in random order, so that two stacks starting together hardly choose the same ports."""
     candidates = random.sample(SERVER_PORTS, len(SERVER_PORTS))
     return list(islice((port for port in candidates if not _is_taken(port)), count))
 

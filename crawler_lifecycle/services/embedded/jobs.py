@@ -31,7 +31,7 @@ class OpenJob:
 class OpenJobs:
     """Jobs that run or wait. `bool` is False only if there is certainly no such job.
 
-    `unseen` has a line for every run that may have more jobs, with the problem that hides the jobs.
+    `unseen` has a line for every run with perhaps more jobs, and says why the jobs are hidden.
     """
 
     seen: list[OpenJob] = field(default_factory=list)
@@ -42,7 +42,7 @@ class OpenJobs:
 
 
 def open_jobs(control: Control) -> OpenJobs:
-    """Return the jobs of open runs that still run or wait."""
+    """Return open runs' running and waiting jobs."""
     jobs = OpenJobs()
     for run in _open_runs(control):
         look = control.parts.cluster.look(run.run_uid)
@@ -80,4 +80,4 @@ def _repeat_until_ended(control: Control, end: Callable[[str, Sequence[JobKey]],
             end(run_uid, keys_of_run)
         if time.monotonic() > deadline:
             return
-        time.sleep(LOOK_PAUSE)  # no event announces the end: the jobs are no children of this process
+        time.sleep(LOOK_PAUSE)  # no event announces the end: the jobs are not our children

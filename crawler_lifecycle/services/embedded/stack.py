@@ -58,7 +58,7 @@ def end_leftovers(state: Path) -> None:
 
 
 class Stack:
-    """All parts of the embedded stack, in a state folder that the caller has `owned`.
+    """All parts of the embedded stack, in a state folder `owned` by the caller.
 
     A `temporary` stack ends its jobs and removes its state folder, also if the stack is killed: the reaper does both.
     """
@@ -135,7 +135,7 @@ class Stack:
         return child
 
     def _record(self) -> None:
-        """Write the present processes into the stack's file, by which other programs find the processes."""
+        """Write the present processes into the stack's file, for other programs."""
         reaper = processes.describe("reaper", self._reaper.pid) if self._reaper else None
         records = [reaper, *(child.record for child in self._children)]
         recorded = [record for record in records if record is not None]
