@@ -65,7 +65,7 @@ def ending_of_given_up(cause: str | None, job: JobLook, facts: OutcomeFacts | No
 
 
 def ending_of_absent(row: TaskRow, facts: OutcomeFacts | None, intent: Intent, lost_by: str | None = None) -> Ending:
-    """Return how a task is over after its job is absent or unreadable for good, by the observations on record.
+    """Return how a task is over if its job is absent or unreadable for good, by the observations on record.
 
     Facts about the program's end decide, except if a stop may have ended the program. Otherwise the task is
     STOPPED in a stop, and LOST without a stop. `lost_by` is the reason for LOST if the row shows no better reason.

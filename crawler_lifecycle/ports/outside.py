@@ -20,7 +20,7 @@ class Supervisors(Protocol):
         """Ask Temporal to cancel the execution. NotFound if the execution is not open."""
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
-        """Return the ids in Temporal's list for open workflows.
+        """Return the ids that Temporal lists as open.
 
         Temporal's list is some seconds old: an open workflow may be absent, and a closed workflow may be listed.
         """

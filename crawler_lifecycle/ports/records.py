@@ -114,7 +114,7 @@ class Records(Protocol):
     def owed_deliveries(
         self, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
-        """Return a page with ended runs, if the runs may owe a delivery.
+        """Return a page with runs that are over and may owe a delivery.
 
         An unfinished export counts however old the end is. A closing notice that failed or was never tried counts only
         if the failure or the end came after `noticed_since`.

@@ -165,8 +165,7 @@ class Runs(Protocol):
         """Return why the run ended; None for an open run, and for a run whose tasks all succeeded."""
 
     def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
-        """Return the notice to send: the stored notice with the same id, or else the given notice after storing the
-        notice.
+        """Store the notice, unless a notice with the same id is stored already. Return the stored notice, to send.
 
         So every try under an id sends the same notice. Only the last progress notice stays stored.
         """
@@ -178,7 +177,7 @@ class Addition:
 
     run_id: int
     count: int
-    key: str  # identifies the request: a repeated request adds no second time
+    key: str  # identifies the request: a repeated request adds no further tasks
     most_tasks: int  # limit for the run's tasks, with the added tasks
     actor: str | None
     door: str
@@ -207,7 +206,7 @@ class Tasks(Protocol):
         """Write evidence to every task still at the evidence's attempt. Return how many rows were written."""
 
     def unexplained(self, run_id: int) -> list[JobKey]:
-        """Return the present jobs, ended by themselves, without evidence on record."""
+        """Return the jobs of tasks that ended by themselves and have no evidence on record."""
 
     def cancel_queued(self, run: RunRef, reason: str) -> int:
         """Change QUEUED tasks to STOPPED, for the reason. Return how many tasks were changed."""

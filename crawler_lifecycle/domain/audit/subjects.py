@@ -10,30 +10,33 @@ from crawler_lifecycle.domain.looks import JobKey
 
 @dataclass(frozen=True, slots=True)
 class AuditPatience:
-    """Waiting times for the audit's rules. With shorter times the audit would report passing states."""
+    """Waiting times for the audit's rules. With shorter times the audit would report passing states.
 
-    # An open run without an open workflow for longer is reported as UNSUPERVISED.
+    In the comments, "so long ago" means at least the time below the comment.
+    """
+
+    # A run without an open workflow is UNSUPERVISED if its last workflow ended, or the run began, so long ago.
     workflow: timedelta = timedelta(seconds=60)
-    # A job is reported as LEFTOVER_JOB if its run was over longer ago.
-    # A job without a run in the database is reported as UNKNOWN_JOB if the job was made longer ago.
+    # A job is reported as LEFTOVER_JOB if its run was over so long ago.
+    # A job is reported as UNKNOWN_JOB if the database has no such run, and the job was made so long ago.
     job: timedelta = timedelta(minutes=5)
-    # An owed delivery is reported as EXPORT_PENDING or UNDELIVERED if the run was over longer ago.
+    # An owed delivery is reported as EXPORT_PENDING or UNDELIVERED if the run was over so long ago.
     handover: timedelta = timedelta(minutes=5)
-    # An export is reported as EXPORT_FAILED, and repeated, if the export failed longer ago. The time until the next
+    # An export is reported as EXPORT_FAILED, and repeated, if the export failed so long ago. The time until the next
     # repetition doubles with every repetition.
     failed_export: timedelta = timedelta(hours=1)
-    # A job is killed if an audit asked the job to end longer ago, and the job still runs.
+    # A job is killed if an earlier audit asked the job to end so long ago, and the job still runs.
     insist: timedelta = timedelta(seconds=60)
-    # CLAIM_EXPIRED is reported if a claim expired longer ago.
-    # LOOK_OVERDUE is reported if a look was due longer ago, or, without a due look, if the row changed longer ago.
+    # CLAIM_EXPIRED is reported if a claim expired so long ago, and the task is still DEPLOYING.
+    # LOOK_OVERDUE is reported if a look was due so long ago, or, without a due look, if the row changed so long ago.
     stuck: timedelta = timedelta(minutes=20)
-    # Owed deliveries are reported, but not repeated any more, if the run was over longer ago.
+    # An owed delivery is reported, but not repeated any more, if the run was over so long ago.
     replay: timedelta = timedelta(days=7)
-    # An empty cluster is believed if an audit last saw jobs longer ago. Otherwise the audit reports a problem: a wrong
+    # An empty cluster is believed if an audit last saw jobs so long ago. Otherwise the audit reports a problem: a wrong
     # namespace looks empty, too.
     empty: timedelta = timedelta(hours=1)
-    # A job made later after its run was over proves the run's row an old copy. Until then, a delayed request may have
-    # made the job.
+    # If a job was made later than so long after its run was over, the run's row is an old copy. An earlier job may come
+    # from a delayed request.
     late: timedelta = timedelta(minutes=15)
 
 
