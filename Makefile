@@ -41,13 +41,13 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real processes (5 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb ## the tests, with a few on real processes (5 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
 	@$(BIN)/pytest tests/unit tests/workflows $(SPREAD) $(WORKERS) -q
 
-test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in trouble, the image (7 minutes)
+test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in a browser, the image (8 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eight minutes)

@@ -24,7 +24,7 @@ from tests.databases import ref_to
 from tests.messages import a_notice
 from tests.process.crawls import Site
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 ROOM_FOR_TWO = {"CRAWLER_CLUSTER__CAPACITY": "2"}
 FIRST_RUN = "document.querySelector('.runs tbody a').textContent"
 STUBBORN = {"stubborn": "trap '' TERM\n"}
@@ -98,7 +98,6 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
     await page.until_text("Completed: all succeeded")
 
 
-@pytest.mark.system
 async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, stack: Site) -> None:
     with unattended(stack) as (database, run):
         starting = {"key": str(uuid4()), "request": {"crawler": "gated"}, "run": run.run_id}
@@ -113,7 +112,6 @@ async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, s
         assert await until_started(page) == run.run_id
 
 
-@pytest.mark.system
 async def test_the_dialog_says_why_a_run_never_starts(page: Page, stack: Site) -> None:
     before = await stack.start(tasks=2)
     await stack.until_running(before, 2)
@@ -147,7 +145,6 @@ async def test_a_stop_shows_each_phase_until_the_proof(page: Page, stack: Site) 
     await page.until_text("Stopped", "1 stopped.")
 
 
-@pytest.mark.system
 async def test_a_stop_that_is_not_obeyed_is_forced_after_a_reload(page: Page, stack: Site) -> None:
     run = await stack.start("stubborn", grace_seconds=600)
     await stack.until_running(run, 1)
@@ -186,7 +183,6 @@ async def test_ten_thousand_runs_and_tasks(page: Page, stack: Site) -> None:
     await page.until_text("0\u201399 of 10,000")
 
 
-@pytest.mark.system
 async def test_no_run_is_left_out_between_two_pages(page: Page, stack: Site) -> None:
     """With Older, runs that newer ones had pushed off the first page meanwhile were on none."""
     _make_runs(stack.state / "crawler.db", 60)
@@ -199,7 +195,6 @@ async def test_no_run_is_left_out_between_two_pages(page: Page, stack: Site) -> 
     assert await page.evaluate(FIRST_RUN) == str(newest - 50)
 
 
-@pytest.mark.system
 async def test_a_page_that_runs_leave_is_filled_up(page: Page, stack: Site) -> None:
     """Of runs in one state, those that went on to another left an empty page, with more of them on the next."""
     newest = _make_runs(stack.state / "crawler.db", 60)
@@ -214,7 +209,6 @@ async def test_a_page_that_runs_leave_is_filled_up(page: Page, stack: Site) -> N
     await page.until("document.querySelectorAll('.runs tbody tr').length === 50")
 
 
-@pytest.mark.system
 async def test_the_filter_that_was_chosen_is_the_one_that_is_marked(page: Page, stack: Site) -> None:
     """Of a run of which nothing changes it stayed the one before."""
     with unattended(stack) as (_, run):
@@ -224,7 +218,6 @@ async def test_the_filter_that_was_chosen_is_the_one_that_is_marked(page: Page, 
         assert await page.evaluate(f"{chip}.click(), {chip}.getAttribute('aria-pressed')") == "true"
 
 
-@pytest.mark.system
 async def test_nothing_is_cut_off_on_a_phone(page: Page, stack: Site) -> None:
     await page.look_like(360, 740, mobile=True)
     run_id = stack.control.runs.list(limit=1, crawler="gated")[0].run_id
