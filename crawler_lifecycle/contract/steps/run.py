@@ -1,4 +1,4 @@
-"""Inputs and results for steps in several stages, with a run's plan and limit clock, and for a run's end.
+"""Inputs and results for steps that several stages share, and for the steps at a run's end; the run's plan and clock.
 
 At the end the run is closed, notices are sent, the end is announced, the files are archived, and the jobs are removed.
 """
