@@ -42,6 +42,7 @@ def ending(
     If a LOST task's job is found again, the task gets its real ending, but never STOPPED: the task was over before.
     """
     is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
+    # the program ended before the deadline, deletion or disruption that made its job fail: the program's end counts
     if facts and facts.ended_by_itself and _was_ended_from_outside(job):
         return _ending_by_facts(facts, is_stopping=is_stopping)
     if job.phase is JobPhase.SUCCEEDED:
@@ -50,6 +51,7 @@ def ending(
         return _ending_by_stop(job, intent)
     if job.phase is JobPhase.FAILED:
         return _ending_of_failure(row, job, facts)
+    # the job is VANISHED: its program is gone without a result
     return Ending(TaskStatus.LOST, job.reason, job.exit_code, None, job.ended_at)
 
 
@@ -126,12 +128,12 @@ def _author_on_record(row: TaskRow, facts: OutcomeFacts | None) -> str | None:
 def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
     """Return the ending after a FAILED job.
 
-    Facts on record about the program's failure decide once the pod is gone, since the pod knew more than the Job shows.
-    Only a deadline is the Job's own reason.
+    Facts on record about the program's failure decide if the pod is gone, since the pod knew more than the Job.
+    Otherwise the look decides, and also for a deadline, which only the Job knows.
     """
     is_failure_on_record = facts is not None and facts.has_ended and not facts.succeeded
-    does_job_know_more = job.facts is not None or job.reason == reasons.DEADLINE_EXCEEDED
-    if facts and is_failure_on_record and not does_job_know_more:
+    does_look_decide = job.facts is not None or job.reason == reasons.DEADLINE_EXCEEDED
+    if facts and is_failure_on_record and not does_look_decide:
         return _ending_by_facts(facts)
     reason = job.reason
     if reason == reasons.DISRUPTED:  # the look does not show the disruption's author, but the records may
