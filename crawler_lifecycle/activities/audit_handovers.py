@@ -32,8 +32,9 @@ class HandoverAudit:
     async def audit_handovers(self, step: AuditStep) -> AuditPage:
         """Repeat owed deliveries by resuming runs, whose workflows export and send notices under the same ids again."""
         since = datetime.now(UTC) - self.patience.replay
-        page, rest = await asyncio.to_thread(self.records.owed_deliveries, int(step.after or 0), RUNS_IN_A_PAGE, since)
-        findings = await self._findings(page)
+        after = int(step.after or 0)
+        page, next_after = await asyncio.to_thread(self.records.owed_deliveries, after, RUNS_IN_A_PAGE, since)
+        findings = await self._findings_of_page(page)
         runs = {item.run.run_id: item.run for item in page}
         subjects = [(finding.kind, finding.subject) for finding in findings]
         repetitions = await asyncio.to_thread(self.findings.acted, subjects)
@@ -41,14 +42,15 @@ class HandoverAudit:
         async def act(finding: Finding) -> Finding:
             run, repeated = runs[finding.run_id or 0], repetitions.get((finding.kind, finding.subject))
             problem = finding.problem or self._reason_not_to_repeat(run, finding, repeated)
+            # with a problem, the finding is only reported, and the run is not resumed
             return await resume_workflow(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
         ledger = Ledger(step.audit, self.findings)
         await ledger.keep_open(_subjects_to_keep_open(page, findings))
         settled = await ledger.settle(findings, act, examined=len(page))
-        return settled.model_copy(update={"rest": None if rest is None else str(rest)})
+        return settled.model_copy(update={"rest": None if next_after is None else str(next_after)})
 
-    async def _findings(self, page: Sequence[EndDeliveries]) -> list[Finding]:
+    async def _findings_of_page(self, page: Sequence[EndDeliveries]) -> list[Finding]:
         """Return the findings for runs without a workflow at work.
 
         An end that is too old to deliver is only reported, so Temporal is not asked about the run's workflow.
@@ -76,6 +78,7 @@ class HandoverAudit:
         """
         exporting = await self.supervisors.open_among([export_workflow_id(run.run_uid) for run in runs])
         others = [run for run in runs if export_workflow_id(run.run_uid) not in exporting]
+        # a run with a workflow in Temporal's list of open workflows is not idle, and not described
         workflows = await describe_unlisted(self.supervisors, others)
         now, ids = datetime.now(UTC), {run.run_id: run.workflow_id for run in runs}
         return {
@@ -96,7 +99,7 @@ class HandoverAudit:
     def _reason_not_to_repeat(self, run: AuditedRun, finding: Finding, repeated: Acted | None) -> str | None:
         """Return why the audit does not repeat the delivery now; None: the audit repeats the delivery.
 
-        `repeated`: the repetitions by earlier audits; None without any.
+        `repeated`: the repetitions by earlier audits; None or without a time: no audit has repeated the delivery yet.
         """
         now = datetime.now(UTC)
         if rules.is_too_old(run, now, self.patience):

@@ -47,7 +47,8 @@ class DeploymentActivities:
         cause = status.cause if status.known else CLUSTER_UNKNOWN
         since, saturated = self._mark_waiting(run, step.run, cause, status.message)
         problem = None if status.known else status.message
-        self.runs.mark_look(step.run, run.nudge_sent, status.known, problem, None)
+        # this stage plans no looks in advance: the workflow's pauses and nudges decide
+        self.runs.mark_look(step.run, run.nudge_sent, status.known, problem, next_look_at=None)
         seconds = time.monotonic() - began_at
         return status.model_copy(
             update={"since": since, "saturated": saturated, "intent": run.intent, "seconds": seconds}

@@ -45,10 +45,8 @@ class ReconciliationActivities:
         """Return the alive tasks, and the LOST tasks, because a look may still find out how a LOST task ended."""
         run = self.runs.current(step.run)
         by_status = self.tasks.by_status(run.run_id)
-        watched = {
-            status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)
-        }
-        return looks.ActiveTasks(by_status=watched, nudge=run.nudge_sent, intent=run.intent)
+        active = {status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)}
+        return looks.ActiveTasks(by_status=active, nudge=run.nudge_sent, intent=run.intent)
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: looks.LookAt) -> looks.Differences:
@@ -61,10 +59,11 @@ class ReconciliationActivities:
         watched = [(row.task, row.attempt) for row in rows if _may_have_a_job(row)]
         look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
         measure_clocks(look.clock_ahead, run.cluster)
+        # the doubt is a message, if too many jobs vanished at once to believe the look
         changes, doubt = verdicts(rows, look, run.intent, now, step.stopped_at)
         page = list(_limited_to_payload(changes[:CHANGES_IN_A_LOOK]))
-        ended = {change.task for change in changes if change.status.is_over}
-        open_rows = [row for row in rows if row.task not in ended]
+        now_over = {change.task for change in changes if change.status.is_over}
+        open_rows = [row for row in rows if row.task not in now_over]
         unwanted = (*lingering(look, open_rows, run.intent), *overdue(look, rows))
         saturated = saturation(rows, look, now)
         count_saturated(saturated, run.cluster)
@@ -156,24 +155,25 @@ def _may_have_a_job(row: TaskRow) -> bool:
 
 
 def _tasks_to_explain(changes: Sequence[looks.TaskChange]) -> list[int]:
-    """Return the tasks to collect evidence for: ended tasks, and some stopping tasks, whose logs soon disappear."""
-    ended = [change.task for change in changes if change.status.is_over]
+    """Return the tasks to collect evidence for: tasks now over, and some stopping tasks, whose logs soon disappear."""
+    now_over = [change.task for change in changes if change.status.is_over]
     stopping = [change.task for change in changes if change.status is TaskStatus.STOPPING]
-    return ended + stopping[:STOPPING_WITH_EVIDENCE]
+    return now_over + stopping[:STOPPING_WITH_EVIDENCE]
 
 
 def _tasks_with_removable_jobs(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
     """Yield the tasks with a removable job of an attempt with its end on record.
 
-    `rows` are the open tasks and the LOST tasks, so a job without such a row belongs to an attempt already over.
+    `rows` are the open tasks and the LOST tasks, whose end a look may still change. A job without such a row belongs to
+    an attempt with its end on record.
     """
-    watched = {(row.task, row.attempt) for row in rows}
-    return (task for task, attempt in removable(look) if (task, attempt) not in watched)
+    open_attempts = {(row.task, row.attempt) for row in rows}
+    return (task for task, attempt in removable(look) if (task, attempt) not in open_attempts)
 
 
 def _may_be_about(evidence: looks.TaskEvidence, job_uid: str | None) -> bool:
     """Return whether the evidence may come from the job with this uid, and not from another job with the same name."""
-    return None in (job_uid, evidence.job_uid) or evidence.job_uid == job_uid
+    return job_uid is None or evidence.job_uid is None or evidence.job_uid == job_uid
 
 
 def _last_attempt_over(row: TaskRow) -> int:

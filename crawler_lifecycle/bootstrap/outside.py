@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
     from crawler_lifecycle.ports import Announcer, Archiver, Pusher
 
-SLOTS_PER_NOTICE = 4  # notices take at most a quarter: 1 slot in 4 on a worker
+SLOTS_PER_NOTICE = 4  # a worker sends one notice at a time for so many slots: notices take a quarter at most
 
 
 def announcer(settings: Settings) -> "Announcer":

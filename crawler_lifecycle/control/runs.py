@@ -156,11 +156,11 @@ class RunCommands(RunReader):
         owed = owed_kinds(deliveries.run, deliveries.notice_keys, is_untried=deliveries.is_untried)
         return FindingKind.UNDELIVERED in owed
 
-    async def _refusal_to_reopen(self, before: RunRecord) -> Conflict:
+    async def _refusal_to_reopen(self, record: RunRecord) -> Conflict:
         """Return why a run with an open workflow is not reopened: the workflow still finishes the run's end, or another
         caller has reopened the run a moment ago.
         """
-        run = await self._context.database(lambda store: store.runs.get(before.run_id))
+        run = await self._context.database(lambda store: store.runs.get(record.run_id))
         if not run.status.is_over:
             return Conflict(f"run {run.run_id} was reopened a moment ago and is under way")
         return Conflict(
@@ -168,15 +168,15 @@ class RunCommands(RunReader):
             f"again: see `crawlctl show {run.run_id}` and try again in a moment"
         )
 
-    async def _wait_for_next_epoch(self, before: RunRecord) -> RunRecord:
+    async def _wait_for_next_epoch(self, record: RunRecord) -> RunRecord:
         """Return the run once its new supervisor has raised the epoch. If the workflow fails, raise its error."""
-        handle = (await self._engine.client()).get_workflow_handle(before.workflow_id)
+        handle = (await self._engine.client()).get_workflow_handle(record.workflow_id)
 
         async def find_taken_over() -> RunRecord | None:
-            run = await self._context.database(lambda store: store.runs.get(before.run_id))
-            return run if run.epoch > before.epoch else None
+            run = await self._context.database(lambda store: store.runs.get(record.run_id))
+            return run if run.epoch > record.epoch else None
 
-        return await self._wait_for_run(handle, find_taken_over, f"taken over run {before.run_id}")
+        return await self._wait_for_run(handle, find_taken_over, f"taken over run {record.run_id}")
 
     async def export(self, run: int | str) -> RunOverview:
         """Export the run's last end again, under the same ids, and make the unfinished exports of earlier ends."""

@@ -8,7 +8,8 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_OVERDUE, POD_TERMINATING, SIDECAR_HANGING
 
-# With another cause, a job before its end runs or waits again, with another pod than in the facts on record.
+# A job with one of these causes still has the pod of the facts on record. With any other cause, a job before its end
+# has a new pod, and the facts on record do not describe the new pod's program.
 CAUSES_WITH_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
 
 
@@ -20,7 +21,7 @@ def facts_on_record(row: TaskRow) -> OutcomeFacts | None:
 def facts_after(row: TaskRow, job: JobLook) -> OutcomeFacts | None:
     """Return the facts about the job's program after the look; None if neither row nor look has valid facts."""
     on_record = facts_on_record(row)
-    if on_record and on_record.job_uid != job.uid:
+    if on_record and on_record.job_uid != job.uid:  # the look shows another job of the same name
         on_record = None
     if job.facts is None:
         return on_record if _shows_the_same_program(job) else None
@@ -47,11 +48,10 @@ def _merged(on_record: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
         return on_record  # the new facts are an older observation, or show another pod, told to end
     if not _describe_the_same_pod(on_record, new):
         return new
-    is_order_on_record = on_record.told_to_end is not None
-    is_order_new = new.told_to_end is not None
-    if on_record.has_ended and (is_order_on_record or not is_order_new):
-        return on_record
-    if on_record.told_to_end:
+    if on_record.has_ended:  # an end on record stays, unless only the new facts tell the order
+        adds_the_order = on_record.told_to_end is None and new.told_to_end is not None
+        return new if adds_the_order else on_record
+    if on_record.told_to_end:  # the request came before the end, whatever the new facts tell of the order
         return new.model_copy(update={"told_to_end": True, "told_by": new.told_by or on_record.told_by})
     return new
 

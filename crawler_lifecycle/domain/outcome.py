@@ -33,8 +33,9 @@ def outcome(
     """Return the run's final status and reason.
 
     `tasks`: number of tasks by final status. `main_job`: final status of task 0. `reason`: the time limit, or the
-    refused deployment, for which the supervisor ends the run; None otherwise. `out_of_time`: at the duration limit the
-    cluster itself ended a job, so the reason holds even if no task is STOPPED.
+    refused deployment, for which the supervisor ends the run; None otherwise. `allowed_failures`: a share of the tasks,
+    from 0 to 1. `out_of_time`: at the duration limit the cluster itself ended a job, so the reason holds even if no
+    task is STOPPED.
 
     A stop or limit that ended no task is no reason: then the tasks decide.
     """

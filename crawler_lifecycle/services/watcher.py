@@ -59,7 +59,7 @@ class Watcher:
     async def _try_to_connect(self, connect: Callable[[], Awaitable[object]]) -> bool:
         try:
             await connect()
-        except NotReady:
+        except NotReady:  # also a TemporaryError, but a new try cannot help
             raise
         except TemporaryError as error:
             self._report_failure(error)

@@ -136,7 +136,7 @@ class CrawlerLifecycleWorkflow:
         """Write the end down, and deliver the end to people and other programs."""
         self._watch.show(Stage.COMPLETION, "the end to be written down", plan)
         outcome = await self._close(plan, gave_up)
-        await record_stops(self._watch.stop, plan)
+        await record_stops(self._watch.stop, plan)  # after the end, no further stop is accepted
         await self._deliver(plan, outcome)
         return outcome
 

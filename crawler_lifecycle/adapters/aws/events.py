@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 
-PASSING_CODES = (  # error codes that may not occur at the next try
+PASSING_CODES = (  # error codes for passing failures: the next try may succeed
     "ThrottlingException",
     "InternalException",
     "InternalFailure",

@@ -172,7 +172,7 @@ class KubernetesCluster:
         `deploy` compares each request alone: a single wrong request must not take the service from all callers.
         """
         if self._places is not None:
-            self._namespace.is_confirmed(record=False)
+            self._namespace.is_confirmed(record=False)  # for its error about a foreign namespace
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.jobs_path(), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"

@@ -37,9 +37,9 @@ class Runner:
         self.job = job
         self.spec = spec
         self.started_at: float | None = None
-        self.first: processes.FirstProcess | None = None
+        self.first_process: processes.FirstProcess | None = None
         self.deadline_passed = False
-        self.adopts = processes.adopt_orphans()
+        self.adopts_orphans = processes.adopt_orphans()  # then all processes of the job are our descendants
 
     def run(self) -> None:
         if self.job.stop_asked:
@@ -59,8 +59,9 @@ class Runner:
             return
         finally:
             os.close(log)
-        self.first = processes.FirstProcess(process.pid, processes.created(process.pid))
-        # a full disk prevents the record, and must not end the runner: its job runs on
+        self.first_process = processes.FirstProcess(process.pid, processes.created(process.pid))
+        # The second record names the program's process. A full disk prevents the record, and must not end the runner:
+        # its job runs on.
         with suppress(OSError):
             self._write_start()
         with suppress(OSError, Unreadable):
@@ -89,7 +90,7 @@ class Runner:
         )
 
     def _signal_pending_stop(self) -> None:
-        """Send the signals for a stop during the job's start, when there was no process."""
+        """Send the signals for a stop that came during the job's start, before there was a process to signal."""
         stop = self.job.stop()
         if stop and self.job.claim_signal():
             processes.send(self._living_processes(), signal.SIGTERM)
@@ -112,8 +113,8 @@ class Runner:
         process.returncode = code  # Popen did not see the end, and would take the child for alive
         ended_at = time.time()
         signal.setitimer(signal.ITIMER_REAL, 0)  # no more deadline
-        stop_asked = self.job.was_signalled
-        is_clean = self.adopts and processes.has_no_child()
+        stop_asked = self.job.was_signalled  # a request without a signal did not end the program
+        is_clean = self.adopts_orphans and processes.has_no_child()
         left_over = 0 if is_clean else processes.kill_until_none(self._living_processes, PATIENCE_WITH_LEFTOVERS)
         if code < 0:
             code = 128 - code  # ended by the signal -code; shells give the same exit code
@@ -124,7 +125,7 @@ class Runner:
         self._write_end(code, reason, message, stop_asked=stop_asked, at=ended_at, left_over=left_over)
 
     def _living_processes(self) -> list[psutil.Process]:
-        return processes.of_job(processes.survey(), self.spec.uid, self.first)
+        return processes.of_job(processes.survey(), self.spec.uid, self.first_process)
 
     def _write_start(self) -> None:
         self.started_at = self.started_at or time.time()
@@ -135,8 +136,8 @@ class Runner:
                 at=self.started_at,
                 runner_pid=os.getpid(),
                 runner_created=processes.created(os.getpid()),
-                pid=self.first.pid if self.first else None,
-                created=self.first.created if self.first else None,
+                pid=self.first_process.pid if self.first_process else None,
+                created=self.first_process.created if self.first_process else None,
             )
         )
         self.layout.announce_change(self.spec.run_uid)
@@ -195,7 +196,7 @@ def _end_without_start(program: str, error: OSError) -> tuple[int, str, str]:
 
 def main(root: str, name: str, capacity: str, lock: str) -> None:
     """Run the job with this name, then start waiting jobs. `lock` is the descriptor of the job's lock."""
-    os.set_inheritable(int(lock), False)
+    os.set_inheritable(int(lock), False)  # the job's program must not keep the lock after the runner's end
     # Signals must not end the runner before its job. The handler does nothing, and is not inherited by the job, as
     # SIG_IGN would be.
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

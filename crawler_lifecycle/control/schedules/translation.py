@@ -42,7 +42,8 @@ def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> tempora
 def _spec(request: ScheduleRequest) -> temporal.ScheduleSpec:
     every, offset = request.every_seconds, timedelta(seconds=request.offset_seconds)
     return temporal.ScheduleSpec(
-        cron_expressions=[f"{line} # {line}" for line in request.cron],  # Temporal keeps only the comment
+        # Temporal stores calendar rules in place of a cron line, and keeps its comment: the comment repeats the line
+        cron_expressions=[f"{line} # {line}" for line in request.cron],
         intervals=[temporal.ScheduleIntervalSpec(timedelta(seconds=every), offset)] if every else [],
         jitter=timedelta(seconds=request.jitter_seconds),
         time_zone_name=request.time_zone,
@@ -90,7 +91,8 @@ def run_request_of(schedule: temporal.Schedule) -> RunRequest | None:
     """Return the request in the action of our schedule; None: the request is not valid, and its workflows fail."""
     assert isinstance(schedule.action, temporal.ScheduleActionStartWorkflow), "our schedules only start workflows"
     arguments = schedule.action.args
-    data = getattr(arguments[0], "data", b"") if arguments else b""  # a payload, which is not decoded yet
+    # the client leaves the arguments of a described schedule undecoded, as payloads
+    data = getattr(arguments[0], "data", b"") if arguments else b""
     try:
         return RunRequest.model_validate_json(data)
     except ValidationError:

@@ -7,6 +7,7 @@ from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo, run_finding, timestamp
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.naming import MAIN_TASK
 
 ENDED_WELL = ("completed", "canceled")  # a supervisor's workflow ends so only after the run's end is on record
 OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
@@ -80,8 +81,8 @@ def is_held_by_doubt(finding: Finding) -> bool:
 def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
     """Return whether the cluster still has all open tasks' jobs: then a resume finds how the jobs ended.
 
-    False with an incomplete look; if an open task has no readable job, since the resume would repeat the task; and if a
-    job has a later attempt than its row, since the row is an old copy then.
+    False in three cases: the look is incomplete; an open task has no readable job, so a resume would repeat the task;
+    or a job has a later attempt than its row, so the row is an old copy.
     """
     attempts = {row.task: row.attempt for row in rows}
     has_later_attempt = any(attempt > attempts.get(task, 0) for task, attempt in look.jobs)
@@ -108,7 +109,8 @@ def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Fin
 
 def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Finding:
     """Return the finding for tasks still DEPLOYING by claims expired at `since`."""
-    claimant = "its workflow" if tasks[0] == 0 else "the dispatcher"
+    # the workflow claims the main job, and the dispatcher claims child tasks; `tasks` are in order
+    claimant = "its workflow" if tasks[0] == MAIN_TASK else "the dispatcher"
     expired = f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {timestamp(since)}"
     message = f"{expired}: {claimant} should have taken them up"
     return run_finding(run, FindingKind.CLAIM_EXPIRED, message)

@@ -36,7 +36,7 @@ def main(state: Path, stack_id: str, everything: bool) -> None:
 
 def _end_children(state: Path, stack_id: str) -> None:
     """End the group, and the recorded children of an earlier reaper that was killed: they are in another group."""
-    while alive := processes.members(os.getpgrp()):
+    while alive := processes.members(os.getpgrp()):  # without the reaper itself
         processes.end(alive, GRACE)
     recorded = stack_file.read(state)
     if recorded and recorded.stack == stack_id:  # the record of a newer stack stays untouched

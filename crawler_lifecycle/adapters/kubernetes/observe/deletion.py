@@ -29,20 +29,20 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
         problem = f"pod {pod.metadata.name} and the other pods of the task do not name the same Job"
         return replace(job_status.unclear_look(key, name, problem), pods=run_state, presence=Presence.ABSENT)
     request = EndRequest.by(pod.metadata.deletion_timestamp is not None)
-    running = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
+    living = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
     if pods.has_ended(pod):
-        return _look_of_ended_orphan(running, pod)
-    return replace(running, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
+        return _look_of_ended_orphan(living, pod)
+    return replace(living, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
 
 
-def _look_of_ended_orphan(running: JobLook, pod: Pod) -> JobLook:
-    """Return the look by an ended orphan pod; `running` is the look that the pod would get before its end.
+def _look_of_ended_orphan(living: JobLook, pod: Pod) -> JobLook:
+    """Return the look by an ended orphan pod; `living` is the look that the pod would get before its end.
 
     No Job confirms a success, so a success needs the main container's exit code 0. Otherwise the look is unclear.
     """
     end, exit_code = pods.end_of_main(pod), pods.exit_code(pod)
     ended = replace(
-        running,
+        living,
         cause=None,
         exit_code=exit_code,
         pods=Pods.ENDED,
@@ -78,14 +78,17 @@ def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
     if not all(pods.has_ended(pod) for pod in own_pods):
         return look
     was_told = termination.were_told_to_end(own_pods)
-    return look if was_told is None else replace(look, cause=POD_TERMINATING if was_told else FINISHING)
+    if was_told is None:
+        return look
+    return replace(look, cause=POD_TERMINATING if was_told else FINISHING)
 
 
 def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
     """Return the look at a Job whose deletion should have ended long ago.
 
-    If pods may still run, the cause is POD_TERMINATING after a request to end, and ORPHAN_PODS without a request.
-    Otherwise a finalizer holds the Job: the presence is HELD, and the look is as of a Job that is absent.
+    If pods may still run, the cause is POD_TERMINATING after a request to end, and ORPHAN_PODS without a request. If
+    only the Job's status counts pods, the look stays unchanged. Otherwise a finalizer holds the Job: the presence is
+    HELD, and the look is as of a Job that is absent.
     """
     may_run = [pod for pod in own_pods if not pods.has_ended(pod)]
     if may_run:
@@ -93,7 +96,7 @@ def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLoo
         return replace(look, due_at=due_at, cause=POD_TERMINATING if due_at else ORPHAN_PODS)
     status = job.status or NO_JOB_STATUS
     if is_positive(status.active) or is_positive(status.terminating):
-        return look  # the Job counts pods that the list does not show, and these pods may run
+        return look  # the list does not show the counted pods, and the pods may run
     key = (look.task, look.attempt)
     remains = look_of_orphans(key, look.name, own_pods)
     if remains is None:

@@ -30,10 +30,11 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
 
 
 def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
-    """Return facts by job uid, from pods that belong to the job with the uid on record."""
+    """Return the facts about every job, only from pods of the Job with the uid on record (`uids`)."""
     facts: dict[JobKey, OutcomeFacts] = {}
     for key in pods_by_key.keys() & uids.keys():
         pod = pods.primary_pod(pod for pod in pods_by_key[key] if pods.controller_uid(pod) == uids[key])
+        # None: the stop itself may have deleted the Job, so the deletion must not count as another client's request
         if pod and (facts_of_job := _facts_of_pod(uids[key], pod, None)):
             facts[key] = facts_of_job
     return facts
@@ -63,9 +64,9 @@ def _facts_without_pod(look: JobLook) -> OutcomeFacts | None:
 def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted_at: datetime | None) -> OutcomeFacts | None:
     """Return the facts about a complete Job whose pod does not show its main container's end.
 
-    None: the pod was not told to end. The Job proves the exit code 0. Without these facts the task's row would decide
-    whether the program was told to end: a row without a request would turn half a crawl into a success
-    (docs/decisions/0006, rule 4).
+    The Job proves the exit code 0. None: pod or Job show that the program was not told to end. Otherwise the request,
+    or an unknown order, has to go on record: without these facts the task's row would decide, and a row without a
+    request would turn half a crawl into a success (docs/decisions/0006, rule 4).
     """
     told_to_end = termination.was_told_to_end(pod)
     if told_to_end is False or look.stop_asked is False:
