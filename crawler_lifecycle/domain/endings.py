@@ -39,6 +39,7 @@ def ending(
 ) -> Ending:
     """Return how a task is over after its job has ended. `stopped_at`: when the run's stop began, if known.
 
+    `facts` are valid after the look, and come from the row and the look; `job.facts` come from the look alone.
     If a LOST task's job is found again, the task gets its real ending, but never STOPPED: the task was over before.
     """
     is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
@@ -50,6 +51,7 @@ def ending(
         return _ending_by_stop(job, intent)
     if job.phase is JobPhase.FAILED:
         return _ending_of_failure(row, job, facts)
+    # the phase is VANISHED: the job has ended, and nothing shows how
     return Ending(TaskStatus.LOST, job.reason, job.exit_code, None, job.ended_at)
 
 
@@ -126,17 +128,18 @@ def _author_on_record(row: TaskRow, facts: OutcomeFacts | None) -> str | None:
 def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
     """Return the ending after a FAILED job.
 
-    Facts on record about the program's failure decide once the pod is gone, since the pod knew more than the Job shows.
-    Only a deadline is the Job's own reason.
+    A look that shows the pod decides, and so does a Job whose own deadline ended the pod. Otherwise the facts on record
+    about the program's failure decide: earlier looks took the facts from the pod, and a pod tells more than its Job.
     """
     is_failure_on_record = facts is not None and facts.has_ended and not facts.succeeded
-    does_job_know_more = job.facts is not None or job.reason == reasons.DEADLINE_EXCEEDED
-    if facts and is_failure_on_record and not does_job_know_more:
+    does_look_decide = job.facts is not None or job.reason == reasons.DEADLINE_EXCEEDED
+    if facts and is_failure_on_record and not does_look_decide:
         return _ending_by_facts(facts)
     reason = job.reason
     if reason == reasons.DISRUPTED:  # the look does not show the disruption's author, but the records may
         reason = _author_on_record(row, facts) or reason
-    message = None if job.gone else job.message  # a gone job's evidence says more
+    # None keeps the message in the row: if nothing of the job can run, earlier collected evidence says more
+    message = None if job.gone else job.message
     return Ending(TaskStatus.FAILED, reason, job.exit_code, message, job.ended_at)
 
 

@@ -96,6 +96,10 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
 
 
 def _carried_state(state: TakenOver, plan: RunPlan) -> Carried:
-    """Return the state for the further stages. With an anchor the looks go on, without an anchor the deployment."""
+    """Return the state for the further stages. With an anchor the looks go on, without an anchor the deployment.
+
+    The pacing of the looks begins at the anchor, a time. `gave_up` is the limit at which the present stop began;
+    None without a stop, and for a stop that people or programs asked for.
+    """
     anchor = state.started_at if state.status is RunStatus.PROCESSING else None
     return Carried(plan=plan, anchor=anchor, gave_up=state.gave_up, resumed=True)

@@ -1,4 +1,4 @@
-"""Inputs and results for steps in several stages, with a run's plan and limit clock, and for a run's end.
+"""Models that several stages of a run share: its plan, its limit clock, and the steps at its end.
 
 At the end the run is closed, notices are sent, the end is announced, the files are archived, and the jobs are removed.
 """
