@@ -19,6 +19,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder -n
 # so many control planes at once
 BEDS   ?= 1
 SYSTEM := 'system and not cluster'
+UNIT   := 'not long and not system'
 CLUSTER := 'cluster and not large'
 # files of the tests on a control plane
 FILES  ?= tests/kubernetes tests/contracts
@@ -45,7 +46,7 @@ test: $(VENV)/.installed-dev mariadb ## the tests, with a few on real processes 
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
-	@$(BIN)/pytest tests/unit tests/workflows $(SPREAD) $(WORKERS) -q
+	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(WORKERS) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in a browser, the image (8 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)

@@ -1,6 +1,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +31,14 @@ class Stage:
 
 
 Play = Callable[[Script], AbstractAsyncContextManager[Stage]]
+
+
+async def skipped_until(
+    skipping: WorkflowEnvironment, handle: WorkflowHandle[Any, Any], reached: Callable[[], bool]
+) -> None:
+    """Let the workflow's clock run ahead, a second at a time, until the condition holds."""
+    while not reached():
+        await skipping.fast_forward(handle, timedelta(seconds=1))
 
 
 @asynccontextmanager

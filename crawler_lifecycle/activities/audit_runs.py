@@ -30,7 +30,7 @@ class RunAudit:
     @activity.defn
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
-        page, rest = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
+        page, continue_after = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         ledger, runs = auditing.Ledger(step.audit, self.findings), {run.run_id: run for run in page}
         unsupervised, just_closed = await self._unsupervised(page)
         await ledger.keep_open([(FindingKind.UNSUPERVISED, run.run_uid) for run in just_closed])
@@ -45,13 +45,15 @@ class RunAudit:
             return await auditing.resume_workflow(self.supervisors, runs[finding.run_id], finding)
 
         settled = await ledger.settle([*unsupervised, *failing, *stuck], act, examined=len(page))
-        return settled.model_copy(update={"rest": None if rest is None else str(rest)})
+        return settled.model_copy(update={"rest": None if continue_after is None else str(continue_after)})
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
         """Return the findings for runs without a supervisor, and the runs whose workflow closed a moment ago.
 
-        The next audit judges the runs of the second list, because another execution may just be taking them over.
+        The next audit judges the runs of the second list, because another execution may just be taking them over. Until
+        then, an earlier audit's findings about these runs stay open.
         """
+        # Temporal's list of open workflows lags behind, so runs with an overdue look are described even if listed
         overdue = {run.run_id for run in page if rules.look_overdue(run, datetime.now(UTC), self.patience)}
         workflows = await auditing.describe_unlisted(self.supervisors, page, overdue)
         workflows = await self._with_requested_run_ids(page, workflows)
@@ -94,7 +96,8 @@ class RunAudit:
     async def _allow_if_jobs_remain(self, finding: Finding) -> Finding:
         """Drop the doubt about an old copy of the database from the finding, if the cluster has all jobs of the run.
 
-        The audit can then resume the run safely: looks find how the jobs ended, so no task is executed twice.
+        Without a `problem` in the finding, the audit resumes the run. The resume is safe then: looks find how the jobs
+        ended, so no task is executed twice.
         """
         if rules.is_held_by_doubt(finding) and await asyncio.to_thread(self._has_all_jobs, finding):
             return finding.model_copy(update={"problem": None})

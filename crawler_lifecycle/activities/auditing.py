@@ -138,7 +138,8 @@ async def describe_unlisted(
 ) -> dict[int, WorkflowInfo]:
     """Describe, by RunID, the workflows that Temporal does not list as open, and the workflows of overdue runs.
 
-    `overdue`: RunIDs with an overdue look. Temporal's list lags behind, and may show a closed workflow as open.
+    `overdue`: RunIDs whose next look is long past its time, perhaps because the workflow is closed. Temporal's list
+    lags behind, and may show a closed workflow as open.
     """
     listed = await supervisors.open_among([run.workflow_id for run in runs])
     doubtful = [run for run in runs if run.workflow_id not in listed or run.run_id in overdue]

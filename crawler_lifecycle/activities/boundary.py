@@ -13,7 +13,7 @@ from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterc
 from crawler_lifecycle import logs
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, LifecycleError, NotFound
 
-# after these errors a further try is useless; all other errors may pass, so Temporal tries the activity again
+# after these errors a further try is useless; all other errors may be temporary, so Temporal tries the activity again
 FINAL = (BadInput, Conflict, Fenced, NotFound)
 HEARTBEATS_IN_A_TIMEOUT = 4  # so that a few delayed heartbeats do not make a living worker seem dead
 WITH_OWN_HEARTBEATS = ("export_supporting_files",)  # activities with heartbeats of their own, for their progress

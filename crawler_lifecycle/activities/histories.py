@@ -67,11 +67,11 @@ class HistoryActivities:
     def update_run_status(self, step: CloseRun) -> RunOutcome:
         """Give the run its final status and reason, unless an end is on record already. Return the end on record."""
         run = self.runs.current(step.run)
-        main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
+        main_status = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
         gave_up = step.reason or run.reason  # a limit or a refused deployment; None: the tasks or a stop decide
         out_of_time = gave_up == MAX_DURATION and self._has_task_ended_by_deadline(run)
         allowed = run.request.allowed_failures
-        status, reason = outcome(run.tasks, run.intent, allowed, main, gave_up, out_of_time=out_of_time)
+        status, reason = outcome(run.tasks, run.intent, allowed, main_status, gave_up, out_of_time=out_of_time)
         closed = self.runs.close(step.run, status, reason)
         return RunOutcome(
             run_id=closed.run_id,

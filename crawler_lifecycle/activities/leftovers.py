@@ -26,7 +26,10 @@ NextSteps = Mapping[JobKey, Step]  # the next step by job; a job that needs no s
 
 @dataclass
 class Leftovers:
-    """Ends jobs after the end of their run, for a page of an audit. The time for evidence counts from the creation."""
+    """Ends jobs after the end of their run, for a page of an audit.
+
+    Every page has its own object: the time for evidence counts from the creation of the object.
+    """
 
     records: Records
     tasks: Tasks
@@ -35,7 +38,10 @@ class Leftovers:
     _collect_until: float = field(default_factory=lambda: monotonic() + LONGEST_COLLECTING, init=False)
 
     def end(self, finding: Finding, next_steps: NextSteps, uids: Uids) -> Finding:
-        """Take the next step with every job. Return the finding with actions, evidence and problems."""
+        """Take every job's next step. Return the finding with actions, evidence and problems.
+
+        `uids`: the jobs' uids on record; with its uid a job is recognized although its labels were edited.
+        """
         if finding.kind is FindingKind.UNKNOWN_JOB and not self.remove_unknown:
             return finding.model_copy(update={"problem": NOT_ALLOWED})
         evidence = self._evidence_of_living_jobs(finding, next_steps)
@@ -55,7 +61,7 @@ class Leftovers:
         return "\n".join(lines) or None
 
     def _take_next_steps(self, finding: Finding, next_steps: NextSteps, uids: Uids) -> Finding:
-        """Take the next step with every job. A step that fails does not prevent the next step."""
+        """Stop, kill and remove the jobs, each by its next step. A failed stop does not prevent a kill or a removal."""
         run_uid, actions, problems = finding.run_uid or "", list[str](), list[str]()
         for step, act in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
             keys = sorted(key for key, next_step in next_steps.items() if next_step is step)

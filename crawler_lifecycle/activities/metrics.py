@@ -5,16 +5,17 @@ from datetime import timedelta
 from temporalio import activity
 
 
-def count_saturated(saturated: str | None, cluster: str) -> None:
+def count_saturated(cause: str | None, cluster: str) -> None:
     """Count a look at a run that is saturated by this cause. None: the run is not saturated, so do not count."""
-    if saturated is not None:
-        meter = activity.metric_meter().with_additional_attributes({"cause": saturated, "cluster": cluster})
+    if cause is not None:
+        meter = activity.metric_meter().with_additional_attributes({"cause": cause, "cluster": cluster})
         meter.create_counter("crawler_saturated_looks", "looks at runs that have been waiting for room").add(1)
 
 
 def measure_clocks(ahead: timedelta | None, cluster: str) -> None:
-    """Measure the distance between this machine's clock and the cluster's clock; None: both share a clock.
+    """Measure the distance between this machine's clock and the cluster's clock.
 
+    `ahead` is None if both share a clock, or if the cluster has not answered yet.
     Temporal's gauges refuse negative values, so only `crawlctl doctor` says which clock is ahead.
     """
     if ahead is not None:

@@ -36,9 +36,10 @@ class SupervisionActivities:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id == step.workflow_id:
             return await asyncio.to_thread(self._take_over, run, step)
+        # The run's own workflow goes on without a caller, so our caller has to learn of a refusal now.
         _refuse_to_resume_an_exported_end(run, step)
         if step.reopen:
-            await self._refuse_to_reopen_an_open_run(run)
+            await self._refuse_unless_reopenable(run)
         return TakenOver(status=run.status, supervised_by=run.workflow_id)
 
     def _take_over(self, run: RunRecord, step: TakeOver) -> TakenOver:
@@ -47,7 +48,7 @@ class SupervisionActivities:
         if not step.reopen:
             run = self.runs.take_over(run.run_id, execution)
         else:
-            if run.status.is_over:  # an open run was reopened by an earlier try, and its new jobs may live
+            if run.status.is_over:  # if not, an earlier try has reopened the run, and the run's new jobs may live
                 _refuse_before_the_export(run)
                 self._refuse_while_jobs_live(run)
             run = self.runs.reopen(run.run_id, execution)
@@ -84,7 +85,7 @@ class SupervisionActivities:
         await self.supervisors.cancel(step.workflow_id, step.temporal_run_id)
         return Counted(count=1)
 
-    async def _refuse_to_reopen_an_open_run(self, run: RunRecord) -> None:
+    async def _refuse_unless_reopenable(self, run: RunRecord) -> None:
         """Raise Conflict unless the run is FAILED and exported, and its workflow is closed.
 
         An open workflow would never read the request to reopen.

@@ -107,8 +107,8 @@ class ArchiveWriter:
         Every file and folder is opened relative to its own folder, since a whole path may be too long to be opened.
         """
         try:
-            names, folders = self._sorted_entries(descriptor)
-            for name in names:
+            files, folders = self._sorted_entries(descriptor)
+            for name in files:
                 self._add_file(str(inside / name), name, descriptor)
             for name in folders:
                 subfolder = self._open_folder(inside / name, name, descriptor)
@@ -119,12 +119,12 @@ class ArchiveWriter:
 
     def _sorted_entries(self, folder: int) -> tuple[list[str], list[str]]:
         """Return the names of files and of folders. A link counts as a file, and is left out at its opening."""
-        names, folders = list[str](), list[str]()
+        files, folders = list[str](), list[str]()
         with os.scandir(folder) as entries:
             for entry in entries:
                 self._report_if_silent()
-                (folders if _is_folder(entry) else names).append(entry.name)
-        return sorted(names), sorted(folders)
+                (folders if _is_folder(entry) else files).append(entry.name)
+        return sorted(files), sorted(folders)
 
     def _open_folder(self, path: Path, name: str, folder: int) -> int | None:
         """Return the open folder `name` in `folder`, or None after noting the folder as left out."""
@@ -142,7 +142,7 @@ class ArchiveWriter:
             return None
 
     def _report_if_silent(self) -> None:
-        """Report the progress if the last call is REPORT_SECONDS ago: a million links give no other progress."""
+        """Report the progress once in REPORT_SECONDS: a million links give no other sign of progress."""
         now = time.monotonic()
         if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now

@@ -52,6 +52,7 @@ class SchedulerClient:
     def crawler(self, name: str) -> Crawler:
         """Return the crawler's entry. Raise BadInput if the service's catalogue has no good entry with this name."""
         answer = self._request("GET", "/v1/crawler", params={"name": name})
+        # a problem without a field concerns the service or its address, and says nothing about the crawler
         if answer.status in (404, 422) and (problem := _problem(answer)) and problem.field:
             raise BadInput("crawler", problem.detail)
         return self._result(Crawler, answer)
@@ -60,7 +61,7 @@ class SchedulerClient:
         return self._names().crawlers
 
     def only_installation(self) -> str | None:
-        """Return the installation for which the service deploys; None for all installations, or without an answer."""
+        """Return the installation for which the service deploys; None if the service names no single installation."""
         return self._names().installation
 
     def crawlers(self) -> list[Crawler]:
@@ -87,7 +88,7 @@ class SchedulerClient:
     def check(self) -> str:
         """Return a line about the service. Raise NotReady for a wrong token or a broken catalogue.
 
-        In other calls a wrong token is a temporary error, so that callers repeat the request.
+        Other calls raise a plain TemporaryError for a wrong token, because their callers repeat the request.
         """
         ready = self._request("GET", "/readyz")
         if ready.status != 200:

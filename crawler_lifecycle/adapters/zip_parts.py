@@ -73,7 +73,10 @@ class Sink(Protocol):
 
 
 class Measured:
-    """Sink that passes bytes on to another sink, counts and hashes them. Without a seek no hashed byte changes."""
+    """Sink that passes bytes on to another sink, and counts and hashes the bytes.
+
+    The sink cannot seek back, so a hashed byte never changes.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

@@ -78,7 +78,7 @@ def _is_worth_evidence(task: TaskRecord) -> bool:
 
 
 def _evidence_lines(task: TaskRecord) -> Iterator[str]:
-    """Yield the task's node, message and events. A message in place of a log tail is left out."""
+    """Yield the task's node, message and events; without a log tail, `_task_lines` shows the message as the tail."""
     if task.node:
         yield f"on {task.node}" + (f", restarted {task.restarts} times" if task.restarts else "")
     if task.message and task.log_tail:

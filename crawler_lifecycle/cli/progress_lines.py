@@ -85,7 +85,7 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
     for task in after.tasks:
         if (task.status, task.cause) != old_tasks.get(task.task, unchanged_new_task):
             yield f"run {run.run_id}  {task_line(task, after.run.finished_at or datetime.now(UTC))}"
-    next_look = rfc3339(next_look_at(run))
+    next_look = rfc3339(next_look_at(run))  # "-" before the main job has started
     old_next_look = rfc3339(next_look_at(old_run)) if old_run else "-"
     if not run.status.is_over and next_look != old_next_look:
         yield f"run {run.run_id}  next look {next_look}, or as soon as a task changes"

@@ -140,8 +140,8 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
             offsets[number] = chunk.offset
             bytes_read += chunk.read
             has_output = has_output or bool(chunk.text)
-            is_final = chunk.ended or not follow or details.run.status.is_over
-            if is_final and not chunk.text:
+            no_more_expected = chunk.ended or not follow or details.run.status.is_over
+            if no_more_expected and not chunk.text:
                 del offsets[number]
         if offsets and follow:
             time.sleep(log_pause(bytes_read, LEAST_PAUSE_SECONDS))

@@ -75,7 +75,7 @@ async def _watch(runs: "RunReader", run: int | str, *, as_json: bool) -> int:
     try:
         changes = runs.watch(run)
         details = await (_print_changes(changes) if as_json else follow(changes))
-    except asyncio.CancelledError:
+    except asyncio.CancelledError:  # Ctrl-C
         click.echo(f"\nrun {run} goes on: crawlctl watch {run}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     if not as_json:

@@ -26,7 +26,7 @@ async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
         return await _draw(changes)
     last: RunDetails | None = None
     async for details in changes:
-        shown: RunDetails = plain(details)
+        shown: RunDetails = plain(details)  # without control characters, which a crawl may have printed
         for line in change_lines(last, shown):
             click.echo(" ".join(line.splitlines()))
         last = shown

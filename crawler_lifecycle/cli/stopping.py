@@ -61,7 +61,8 @@ async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: b
 
 
 def _stop_line(stopping: "Stopping") -> str:
-    """Return whether the stop is on record, and how the run's workflow gets the stop."""
+    """Return a sentence: whether the stop is on record, and how the run's workflow learns about the stop."""
+    # `told` is a key here; or, if Temporal did not answer, `later: ` with the problem
     effect = {
         "signal": "its workflow is told",
         "cancel": "its workflow took no signal and is cancelled, with the same effect",

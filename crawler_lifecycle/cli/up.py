@@ -142,6 +142,6 @@ def _report_jobs(control: "Control", say: "Say", *, stop_jobs: bool) -> None:
             say(f"  {job.line}")
     for line in jobs.unseen:
         say(f"jobs may go on in {line}")
-    if not jobs:
+    if not jobs.seen and not jobs.unseen:
         say("The stack has ended; no job is left running.")
     return None

@@ -41,6 +41,7 @@ def problem_of(line: str) -> str | None:
         _, _, days, months, _ = _fields(line)
     except ValueError as error:
         return str(error)
+    # the weekdays need no check: every date falls on every weekday in some year
     if not any(day <= LONGEST_MONTHS[month - 1] for month in months for day in days):
         return "never fires: none of these months has such a day"
     return None

@@ -31,7 +31,7 @@ class AcceptedStop(Message):
     told_at: datetime | None = Field(default=None, description="time when an earlier supervisor asked the jobs to end")
 
     @property
-    def first_at(self) -> datetime:
+    def first_requested_at(self) -> datetime:
         """Time when the present or an earlier supervisor got the first request for the stop."""
         return self.since or self.at
 

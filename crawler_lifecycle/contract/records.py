@@ -51,7 +51,7 @@ class RunSummary(Message):
     )
 
 
-HIDDEN = "***"  # shown instead: values may be secret
+HIDDEN = "***"  # shown in place of a variable's value
 
 
 def without_values(crawler: Crawler) -> Crawler:

@@ -39,31 +39,31 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
     """Run all checks at the same time: a part that hangs must not delay the checks for other parts."""
     parts, settings = context.parts, context.installation.settings
 
-    def blocking(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
+    def in_thread(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
         return lambda: context.checks.run(check, parts)
 
     # `context.database` and `context.scheduler` call a function in a thread, with the store or the scheduler service's
-    # client. `blocking` uses other threads, so that a database that hangs does not hold up the checks of other parts.
+    # client. `in_thread` uses other threads, so that a database that hangs does not hold up the checks of other parts.
     checks: dict[str, Callable[[], Awaitable[str]]] = {
         "settings": _settings,
         "database": lambda: context.database(lambda store: _database(context.installation, store.records)),
-        "disk": blocking(lambda _: check_room(settings.local_folders)),
+        "disk": in_thread(lambda _: check_room(settings.local_folders)),
         "temporal": lambda: _temporal(engine),
         "search attributes": lambda: _search_attributes(engine),
         "worker": lambda: _worker(engine),
-        "stack": blocking(lambda _: _stack(settings.state)),
+        "stack": in_thread(lambda _: _stack(settings.state)),
         "scheduler service": lambda: context.scheduler(lambda scheduler: scheduler.check()),
         "installation": lambda: _installation(context),
-        "cluster": blocking(lambda parts: parts.cluster.check()),
-        "events": blocking(lambda parts: parts.announcer.check_events()),
-        "archives": blocking(lambda parts: parts.archiver.check_archives()),
-        "notices": blocking(lambda parts: parts.pusher.check()),
+        "cluster": in_thread(lambda parts: parts.cluster.check()),
+        "events": in_thread(lambda parts: parts.announcer.check_events()),
+        "archives": in_thread(lambda parts: parts.archiver.check_archives()),
+        "notices": in_thread(lambda parts: parts.pusher.check()),
         "audit": audits.check,
         # `audits` has the store already, but reads the database, so the check needs a thread for the database
         "runs": lambda: context.database(lambda _: _failing_runs(audits)),
     }
     if settings.cluster.kind == "kubernetes":
-        checks["cluster rights"] = blocking(lambda parts: _rights(parts.cluster))
+        checks["cluster rights"] = in_thread(lambda parts: _rights(parts.cluster))
     return list(await asyncio.gather(*(_run_check(part, check) for part, check in checks.items())))
 
 
@@ -123,14 +123,14 @@ def _failing_runs(audits: AuditCommands) -> str:
 
 
 @runtime_checkable
-class GrantsRights(Protocol):
-    """A cluster whose administrator has to grant rights, such as Kubernetes. NotReady names the missing rights."""
+class NeedsRights(Protocol):
+    """A cluster in which the installation needs rights, such as Kubernetes. NotReady names the missing rights."""
 
     def check_rights(self) -> str: ...
 
 
 def _rights(cluster: Cluster) -> str:
-    return cluster.check_rights() if isinstance(cluster, GrantsRights) else "none needed"
+    return cluster.check_rights() if isinstance(cluster, NeedsRights) else "none needed"
 
 
 async def _temporal(engine: Engine) -> str:

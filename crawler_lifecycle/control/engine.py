@@ -131,7 +131,10 @@ class Engine(TemporalConnection):
         return workflow_info(description.raw_description)
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
-        """Return the RunID in the workflow's input, as `run_id_in` does; None also if there is no such workflow."""
+        """Return the RunID in the workflow's input; 0 if the input asks for a new run.
+
+        None: the input is not a run's input, or there is no such workflow.
+        """
         try:
             async with self.calls() as client:
                 handle = client.get_workflow_handle(workflow_id)

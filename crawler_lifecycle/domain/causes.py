@@ -4,7 +4,7 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
-NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or is about to end
+CAUSES_NEAR_THE_END = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or is about to end
 # General causes with their precise causes. A job always shows the general cause; only an event shows the precise
 # cause. The cluster deletes events after an hour: from then on only the row has the precise cause.
 PRECISE_CAUSES = {
@@ -20,24 +20,23 @@ def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
     from outside.
     """
     if row.cause == reasons.POD_OVERDUE and intent is Intent.RUN:
-        return reasons.POD_OVERDUE  # the service itself deleted the overdue job
+        return reasons.POD_OVERDUE  # not a deletion from outside: the service itself deletes an overdue job
     if row.cause in PRECISE_CAUSES.get(job.cause or "", ()):
         return row.cause
     is_deleted_without_stop = job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN
     if is_deleted_without_stop:
         return job.cause if job.cause in (reasons.ORPHAN_PODS, reasons.POD_OVERDUE) else reasons.DELETED_EXTERNALLY
-    is_nearly_over = job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)
-    if is_nearly_over and is_told_to_end_on_record(row):
-        return (
-            reasons.POD_TERMINATING
-        )  # the job shows the request to end no more, but the verdict on the end needs the request
+    is_near_the_end = job.cause in CAUSES_NEAR_THE_END or (job.phase is JobPhase.ENDING and not job.cause)
+    if is_near_the_end and is_told_to_end_on_record(row):
+        # the job does not show the request to end any more, but the verdict on the end needs the request
+        return reasons.POD_TERMINATING
     return job.cause
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
     """Return the reason for a living task's row: the author of a request to end; None without such a request.
 
-    The row keeps the author, because only the pod names the author, and may be gone at the end.
+    The row keeps the author: only the pod names the author, and the pod may be deleted before the task is over.
     """
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason

@@ -43,6 +43,7 @@ def ending(
     If a LOST task's job is found again, the task gets its real ending, but never STOPPED: the task was over before.
     """
     is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
+    # the program ended before the deadline, deletion or disruption that made its job fail: the program's end counts
     if facts and facts.ended_by_itself and _was_ended_from_outside(job):
         return _ending_by_facts(facts, is_stopping=is_stopping)
     if job.phase is JobPhase.SUCCEEDED:
@@ -51,7 +52,7 @@ def ending(
         return _ending_by_stop(job, intent)
     if job.phase is JobPhase.FAILED:
         return _ending_of_failure(row, job, facts)
-    # the phase is VANISHED: the job has ended, and nothing shows how
+    # the job is VANISHED: its program is gone without a result
     return Ending(TaskStatus.LOST, job.reason, job.exit_code, None, job.ended_at)
 
 

@@ -105,7 +105,9 @@ def _reason_and_code(row: TaskRecord) -> str:
 
 def _first_failure(tasks: Sequence[TaskRecord]) -> TaskRecord | None:
     """Return the first FAILED task, or else the first LOST task; None if no task failed. A FAILED task says more."""
-    return min((row for row in tasks if row.status in FAILURES), key=lambda row: (row.status, row.task), default=None)
+    failed = (row for row in tasks if row.status in FAILURES)
+    # statuses are texts, and FAILED comes before LOST in the alphabet
+    return min(failed, key=lambda row: (row.status, row.task), default=None)
 
 
 def _stops_of_the_last_end(log: Sequence[LogRecord]) -> Sequence[LogRecord]:

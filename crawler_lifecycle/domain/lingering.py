@@ -30,9 +30,10 @@ def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
     the job as overdue: a clock may be wrong for a moment, and must kill no wanted job. A job without an open task is
     killed at the first look.
     """
-    not_on_record = {(row.task, row.attempt) for row in rows if not row.status.is_over and row.cause != POD_OVERDUE}
+    open_rows = (row for row in rows if not row.status.is_over)
+    spared = {(row.task, row.attempt) for row in open_rows if row.cause != POD_OVERDUE}  # not recorded as overdue yet
     living_overdue = (key for key, job in look.jobs.items() if job.overdue and not job.gone)
-    return sorted(key for key in living_overdue if key not in not_on_record)
+    return sorted(key for key in living_overdue if key not in spared)
 
 
 def leaving(look: Look) -> int:

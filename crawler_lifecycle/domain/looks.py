@@ -92,6 +92,7 @@ class JobLook:
     def leaving(self) -> bool:
         """Return whether the job has ended and was deleted, and its object is still there."""
         is_being_deleted = self.presence in (Presence.BEING_DELETED, Presence.HELD)
+        # the phase of a deleted job is ENDING until the job has ended
         return is_being_deleted and self.phase is not JobPhase.ENDING
 
     @property
@@ -101,7 +102,7 @@ class JobLook:
 
     @property
     def is_orphan(self) -> bool:
-        """Return whether the look shows remains only: the object is gone, or a finalizer holds the object."""
+        """Return whether the look shows remains only: the object is absent, or only a finalizer holds the object."""
         return self.presence in (Presence.HELD, Presence.ABSENT)
 
     @property

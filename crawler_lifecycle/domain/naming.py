@@ -40,7 +40,7 @@ def task_and_attempt(name: str, run_uid: str) -> "JobKey | None":
 
 
 def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:
-    """Return the id of a run's notice or event. `number` distinguishes those of a kind, such as for a second end."""
+    """Return the id of a run's notice or event. `number` tells several of a kind apart, such as for a second end."""
     return str(uuid5(UUID(run_uid), f"{kind}:{number}"))
 
 

@@ -40,7 +40,11 @@ class Circumstances:
 
 
 def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
-    """Return the outcome for every due time (with jitter), oldest first, but none as queued: see `with_queue`."""
+    """Return the outcome for every due time (with jitter), oldest first.
+
+    An occurrence that waits behind an open run is skipped or due here; `with_queue` then marks the occurrence as
+    queued.
+    """
     starts = _starts_by_due_time(due, known)
     occurrences = [
         _started_occurrence(at, starts[at]) if at in starts else _unstarted_occurrence(at, known) for at in due
@@ -51,15 +55,15 @@ def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
 def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
     """Return starts by due time. A start belongs to the first due time (with jitter) from its nominal time on.
 
-    A start by a manual trigger is left out: its next due time is further away than the jitter, or still ahead.
+    A start by a manual trigger is left out: its next due time is further away than the jitter, or came only after the
+    start.
     """
     starts: dict[datetime, Start] = {}
     for start in sorted(known.starts, key=lambda start: start.started_at):
         at = next((time for time in due if time >= start.nominal), None)
-        if at is None or at - start.nominal > known.jitter:
+        if at is None or at - start.nominal > known.jitter or start.started_at < at:
             continue
-        if start.started_at >= at:
-            starts[at] = start
+        starts[at] = start
     return starts
 
 
@@ -115,11 +119,12 @@ def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occu
     can_wait = known.overlap is not None and known.overlap.waits
     if not known.queued or not can_wait:
         return occurrences
-    since = max((start.started_at for start in known.starts if start.closed_at is None), default=known.now)
+    open_since = max((start.started_at for start in known.starts if start.closed_at is None), default=known.now)
     behind = [
         number
         for number, occurrence in enumerate(occurrences)
-        if occurrence.at >= since and (occurrence.reason is SkipReason.OVERLAP or occurrence.outcome is Outcome.DUE)
+        if occurrence.at >= open_since
+        and (occurrence.reason is SkipReason.OVERLAP or occurrence.outcome is Outcome.DUE)
     ]
     if not behind:
         return occurrences

@@ -28,6 +28,7 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock
         crawler=run.crawler,
         trigger=run.trigger,
         tasks=sum(run.tasks.values()),
+        # a supervisor of a run that is over repeats the deliveries of the last end
         end=run.end_number if run.status.is_over else run.end_number + 1,
         begun_at=run.begun_at,
         start_limit_seconds=request.start_limit_seconds,

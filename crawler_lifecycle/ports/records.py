@@ -76,18 +76,18 @@ class Records(Protocol):
     def run_id(self, run_uid: str) -> int:
         """Return the RunID. NotFound if there is no such run."""
 
-    def scheduled_runs(self, first: str, last: str) -> list[ScheduledRun]:
-        """Return the runs whose workflow ids sort from `first` to `last`, oldest first."""
+    def scheduled_runs(self, first_workflow_id: str, last_workflow_id: str) -> list[ScheduledRun]:
+        """Return the runs whose workflow ids sort from the first to the last given id, oldest first."""
 
     # for live views
 
     def latest_change(self) -> datetime | None:
         """Return when a run changed last; None without runs."""
 
-    def changed_since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
+    def changed_since(self, moment: datetime | None, limit: int, only_run_id: int | None = None) -> list[Changed]:
         """Return the runs changed since the time (None: since ever), the latest change first.
 
-        `only`: return only the run with the given RunID, if the run has changed.
+        With `only_run_id`, return only this run, if the run has changed.
         """
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...

@@ -124,7 +124,10 @@ class Runs(Protocol):
         """Return the run's limit clock, with all standstills since the run was created or reopened."""
 
     def hold_limits(self, run: RunRef, number: int, *, held: bool) -> Clock:
-        """Stop the run's limit clock (`held`), or let the clock go on. A repeated number makes no change."""
+        """Stop the run's limit clock (`held`), or let the clock go on.
+
+        `number` identifies the change: a repeated call with the number changes nothing.
+        """
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         """Make the execution the supervisor. An ended run does not change.

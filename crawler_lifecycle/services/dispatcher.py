@@ -29,11 +29,12 @@ LONGEST_PAUSE = timedelta(seconds=5)  # after many failures in a row
 class Dispatcher:
     claims: Claims
     claim_deployer: ClaimDeployer
-    most_in_cluster: int  # limit for the installation: tasks with a job
+    most_in_cluster: int  # limit for the tasks with a job, in all runs of the installation
     claim_duration: timedelta
     threads: int  # number of the pool's threads
     pool: ThreadPoolExecutor
-    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")  # marks our claims
+    # marks our claims: the next pass may take back a claim whose request failed
+    token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")
     pulses: Pulses = field(default_factory=Pulses)
     _passes: int = 0
 

@@ -57,9 +57,10 @@ class FailingWorkflows:
         findings = await self._find()
         if findings:
             await asyncio.to_thread(self.findings.report, search, findings)
-        # a healthy installation writes nothing; only the first search closes earlier processes' findings
-        is_healthy = not findings and self._failing_before == set()
-        if not is_healthy:
+        # A healthy installation writes nothing: no workflow failed in the last search, and no workflow fails now. The
+        # first search always writes, because an earlier process may have left open findings.
+        may_have_open_findings = bool(findings) or self._failing_before != set()
+        if may_have_open_findings:
             await asyncio.to_thread(self.findings.close, search, (FindingKind.WORKFLOW_FAILING,))
         self._gauge.set(len(findings))
         self._log_new(findings)

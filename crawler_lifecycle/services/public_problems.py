@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 logger = logging.getLogger(__name__)
-# A slash after a letter, a digit, a colon or another slash is part of an address, such as http://host/name. A bracket
-# or the full stop at the end of a sentence is no part of the path.
+# A slash after a letter, a digit, a colon or another slash is part of an address, such as http://host/name, and a slash
+# after a dot, a tilde or a hyphen is part of a relative path. A bracket or the full stop at the end of a sentence is no
+# part of the path.
 PATH = re.compile(r"(?<![\w/.:~-])/[^\s'\"`),;]*[^\s'\"`),;:.]")
 
 

@@ -47,7 +47,7 @@ class SchedulerService:
         self.catalogue = catalogue
         self.installation = installation
         self.disks = DiskWatch(folders)
-        # None: waiting jobs of the cluster start without the service
+        # the loop that starts waiting jobs in free places; None: the cluster itself starts its waiting jobs
         self.placing = PlacingLoop(cluster) if isinstance(cluster, PlacesJobs) else None
         self.metrics = CollectorRegistry()
         self.outcomes = Counter(
@@ -133,8 +133,8 @@ def deploy(
 @v1.get("/crawlers")
 def crawlers(service: CurrentService) -> CrawlerNames:
     """Return the catalogue's names, and the error in its file if the file's older state is in use."""
-    names, problem = service.catalogue.names(), service.catalogue.problem()
-    return CrawlerNames(crawlers=names, problem=problem, installation=service.installation)
+    names, file_problem = service.catalogue.names(), service.catalogue.problem()
+    return CrawlerNames(crawlers=names, problem=file_problem, installation=service.installation)
 
 
 @v1.get(

@@ -74,7 +74,7 @@ async def _audit_part(report: AuditReport, part: AuditPart, after: str | None) -
             step = AuditStep(audit=report.audit, part=part, after=after)
             page = await workflow.execute_activity_method(PAGE_ACTIVITIES[part], step, **AUDIT)
             report, after = _with_page(report, part, page), page.rest
-            if after is None:
+            if after is None:  # the page was the part's last page
                 return report
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(AuditContinuation(report=report, part=part, after=after))

@@ -24,7 +24,7 @@ class DrainWait:
         return self._until is not None
 
     @property
-    def is_visible(self) -> bool:
+    def shows_leaving_jobs(self) -> bool:
         """Whether the last look has shown leaving jobs, so that frequent looks are useful."""
         return self.has_begun and self._failing_since is None
 

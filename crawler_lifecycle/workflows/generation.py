@@ -4,9 +4,10 @@ A worker replays the history of every open execution, so code that adds, drops o
 executions that began with the new code. Such a change raises `GENERATION`; the code for the earlier generation stays
 behind `if watch.generation < N:` while an execution with that generation is open.
 
-An execution determines its generation in its first lines: Temporal remembers the first answer for the whole execution,
-so an answer in the middle, by a worker with the earlier version, would stand for the rest. Generation 1 writes no
-marker. docs/howto/extend.md describes how to add a generation.
+An execution determines its generation in its first lines, before any command. Temporal keeps the first answer of
+`workflow.patched` for the whole execution: if the first question came later, a worker with the earlier version might
+answer no, and the execution would keep this wrong answer. Generation 1 writes no marker into the history.
+docs/howto/extend.md describes how to add a generation.
 """
 
 from temporalio import workflow
@@ -15,8 +16,8 @@ GENERATION = 1
 
 
 def generation() -> int:
-    """Return the generation at the execution's beginning: the latest generation if the execution begins now."""
+    """Return the execution's generation: for a new execution the latest, in a replay the generation in the history."""
     for number in range(GENERATION, 1, -1):
-        if workflow.patched(f"generation-{number}"):
+        if workflow.patched(f"generation-{number}"):  # true in a new execution, and in a replay with this marker
             return number
     return 1

@@ -80,7 +80,7 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         crawler=request.crawler,
         reopen=request.reopen,
         workflow_id=info.workflow_id,
-        temporal_run_id=info.first_execution_run_id,
+        temporal_run_id=info.first_execution_run_id,  # the supervisor stays the same after a continue-as-new
         began_at=info.workflow_start_time,
     )
     state = await workflow.execute_activity_method(SupervisionActivities.take_over_run, step, **WRITE)
@@ -96,10 +96,11 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
 
 
 def _carried_state(state: TakenOver, plan: RunPlan) -> Carried:
-    """Return the state for the further stages. With an anchor the looks go on, without an anchor the deployment.
+    """Return the state for the further stages.
 
-    The pacing of the looks begins at the anchor, a time. `gave_up` is the limit at which the present stop began;
-    None without a stop, and for a stop that people or programs asked for.
+    The anchor is the beginning of the pacing. With an anchor the run goes on in stage 3 (looks), without an anchor in
+    stage 2 (deployment). `gave_up` is the limit at which the present stop began; None without a stop, and for a stop
+    that people or programs asked for.
     """
     anchor = state.started_at if state.status is RunStatus.PROCESSING else None
     return Carried(plan=plan, anchor=anchor, gave_up=state.gave_up, resumed=True)

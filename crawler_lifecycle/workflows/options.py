@@ -41,8 +41,10 @@ LOOK = _options(300)  # ten thousand jobs are 100 MB: an API server short of CPU
 DEPLOY = _options(90)
 
 # bounded; where a comment gives a time, all tries fail in about this time while a service is absent
-STOP = ActivityConfig(**_options(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look shows the problem
+# a round of a stop waits no longer, also without a worker: the next look shows the problem, and the next round repeats
+STOP = ActivityConfig(**_options(120), schedule_to_close_timeout=timedelta(minutes=3))
 REMOVE = _options(120, _up_to(20))  # four minutes
+# short, because the run's next look waits; a later look removes the further jobs
 REMOVE_IN_A_LOOK = ActivityConfig(**_options(40, _up_to(4)), schedule_to_close_timeout=timedelta(minutes=3))
 EVIDENCE = _options(70, _up_to(1))  # the audit collects the evidence if the try fails
 OPTIONAL = _options(30, _up_to(10))  # two minutes

@@ -19,9 +19,10 @@ from crawler_lifecycle.workflows.watch import Watch
 
 
 async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None = None) -> None:
-    """Look until nothing of the run is alive, or a stop is asked for. `started_at`: the main job's start, if known.
+    """Look until a look proves that nothing of the run is alive, or a stop is asked for.
 
-    `number` is the number of the next look in the pacing, which begins at the anchor; nudges cause looks in between.
+    `started_at` is the main job's start, if known. The pacing begins at the anchor, and `number` is the number of its
+    next look; nudges cause looks in between.
     """
     plan, number = carried.plan, carried.look_number
     anchor = carried.anchor or await _start_run(watch, plan, started_at)

@@ -42,7 +42,8 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
     rounds = Rounds(watch, plan)
     result = await rounds.run_next()
     while not rounds.are_over(result):
-        if not result.is_proof:  # a proof is not carried over: the next execution might force for no reason
+        # The next execution would not know of a proof, and might force the stop although no job runs any more.
+        if not result.is_proof:
             watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
         result = await rounds.run_next()
@@ -80,8 +81,8 @@ class Rounds:
         await self._ask_jobs_to_end()
         if watch.stop.is_forced:
             await self._force_jobs_to_end()
-        first = watch.stop.first
-        result = await look(plan.run, stopped_at=first.first_at if first else None)
+        first_stop = watch.stop.first
+        result = await look(plan.run, stopped_at=first_stop.first_requested_at if first_stop else None)
         watch.close_look(result.duration, result.alive, has_more=result.has_more)
         watch.stop.apply_intent(result.intent)  # a force may be in the database only
         await end_unwanted(plan.run, result.differences.unwanted)
@@ -89,7 +90,10 @@ class Rounds:
         return result
 
     def are_over(self, result: LookResult) -> bool:
-        """Return whether the look is the proof, and no wait for leaving jobs is useful."""
+        """Return whether the look is the proof, and no wait for leaving jobs is useful.
+
+        Call this method once after every round: the call notes the round's look in the wait for leaving jobs.
+        """
         if result.is_proof:
             if not self._drain.has_begun:
                 self._rounds_since_reset = 1  # leaving jobs disappear within moments, so the pauses begin anew
@@ -103,7 +107,7 @@ class Rounds:
     async def pause(self) -> None:
         """Wait for the next round, unless the last look has shown a new force. Then force the stop if it is time."""
         if not self._is_newly_forced():
-            pauses = DRAIN_PAUSES if self._drain.is_visible else PAUSES
+            pauses = DRAIN_PAUSES if self._drain.shows_leaving_jobs else PAUSES
             due, time_to_force = workflow.now() + pauses.pause(self._rounds_since_reset), self._time_to_force()
             await self._watch.wakeups.wait_until_due_nudged_or_stopped(min(due, time_to_force or due))
         await record_stops(self._watch.stop, self._plan)

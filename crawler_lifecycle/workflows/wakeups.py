@@ -14,7 +14,8 @@ class Wakeups:
     def __init__(self, stop: StopState) -> None:
         self._stop = stop
         self._is_nudged = False  # a nudge came, and has not ended a wait yet
-        # A nudge has ended a wait, and no look at all jobs has followed. The watcher sends no nudge until such a look.
+        # A nudge has ended a wait, and no look at all jobs has followed. Only such a look answers the nudge, and the
+        # watcher sends no further nudge before the answer.
         self._owes_a_look = False
         self._earliest_nudged_look = workflow.now()  # a nudge causes no look before this time
 
@@ -22,14 +23,18 @@ class Wakeups:
         self._is_nudged = True
 
     def renew_owed_nudge(self) -> None:
-        """Let a nudge from the deployment stage count again, since the stage looks only at the main job."""
+        """Let a nudge from the deployment stage count again at the beginning of reconciliation.
+
+        The deployment stage looks only at the main job, so its looks have not answered the nudge.
+        """
         self._is_nudged = self._is_nudged or self._owes_a_look
 
     async def wait_until_due_or_nudged(self, due: datetime) -> None:
         """Wait until the look is due, a nudge comes, or a stop is asked for.
 
-        After a nudge, wait on until the gap since the last look is long enough. The caller has to check for a stop, and
-        must not rely on the cancel of the stages, because a wait that is just over may swallow the cancel.
+        After a nudge, wait on until the gap since the last look is long enough, or the look is due. The caller has to
+        check for a stop after the wait: a stop also cancels the stage, but a wait that is just over may swallow the
+        cancel.
         """
         if not self._is_nudged and workflow.now() < due:
             try:
@@ -49,20 +54,21 @@ class Wakeups:
     async def wait_until_due_nudged_or_stopped(self, due: datetime) -> None:
         """Wait during a stop, until a round of the stop is due or a nudge comes.
 
-        A further stop ends the wait at once, because the further stop may be a force.
+        After a nudge, wait on until the gap since the last look is long enough. A further stop ends the wait at once,
+        because the further stop may be a force.
         """
         while not self._stop.has_unrecorded and workflow.now() < due:
             until = min(due, self._earliest_nudged_look) if self._is_nudged else due
             if until <= workflow.now():
                 break
-            try:
+            try:  # after a first nudge the loop begins anew, with an earlier `until`
                 await workflow.wait_condition(self._condition_to_wake(), timeout=until - workflow.now())
             except TimeoutError:
                 break
         self._is_nudged = False
 
     def _condition_to_wake(self) -> Callable[[], bool]:
-        """Return a condition: true after a further stop, or after the first nudge during the wait."""
+        """Return a condition: true after a further stop, or after a first nudge; further nudges change no time."""
         was_nudged = self._is_nudged
         return lambda: self._stop.has_unrecorded or self._is_nudged is not was_nudged
 
@@ -74,7 +80,7 @@ class Wakeups:
         """Note the end of a look at all jobs: its nudge is answered. `has_more`: look again at once."""
         self.space_nudged_looks(duration)
         self._owes_a_look = False
-        if has_more:
+        if has_more:  # as if a nudge had come, and without a gap
             self._earliest_nudged_look = workflow.now()
             self._is_nudged = True
 

@@ -29,7 +29,7 @@ class Watch:
         self.wakeups = Wakeups(self.stop)
         self.limits = LimitClock()
         self.state = LifecycleState(stage=Stage.INITIATION, waiting_for="the history to be written")
-        self.owes_start = False  # a try to deliver the start notice has failed
+        self.owes_start = False  # a try to deliver the start notice has failed, and another try may succeed
         self._saturated: str | None = None  # cause shown by the search attribute; None: the run is not saturated
 
     def accept_stop(self, stop: StopRequest) -> StopAnswer:
@@ -69,9 +69,10 @@ class Watch:
     async def notify(
         self, activity: NoticeActivity, plan: RunPlan, number: int = 1, options: workflow.ActivityConfig = BRIEF
     ) -> bool:
-        """Send a notice, and return whether the notice was delivered. A failure is only logged.
+        """Send a notice. A failure is only logged. Return False if another try may deliver the notice.
 
-        `number` distinguishes the progress notices of a run.
+        True does not prove the delivery: if a receiver refuses the notice for good, the activity notes the refusal in
+        the timeline and succeeds. `number` distinguishes the progress notices of a run.
         """
         try:
             step = Notify(run=plan.run, end=plan.end, number=number)

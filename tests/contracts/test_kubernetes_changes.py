@@ -116,7 +116,7 @@ def test_any_other_trouble_goes_on_where_it_was(
 def test_a_watch_that_is_refused_is_told_until_it_is_not(
     server: ApiServer, watch: Callable[[], Iterator[set[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
+    monkeypatch.setattr(changes, "LONGEST_WAIT", 0.1)
     server.watching = [Answered(403, "Forbidden", "jobs is forbidden") for _ in range(1000)]
     stream = watch()
 
@@ -138,7 +138,7 @@ def test_trouble_is_over_as_soon_as_a_stream_begins(
     server: ApiServer, watch: Callable[[], Iterator[set[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing changes a stream says nothing: the watcher was not ready until it ended."""
-    monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
+    monkeypatch.setattr(changes, "LONGEST_WAIT", 0.1)
     over = threading.Event()
     server.watching = [Answered(500, "InternalError", "no"), over]
     stream = watch()

@@ -9,7 +9,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.requests import RunRequest
-from tests.plays import Play
+from tests.plays import Play, skipped_until
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn
 from tests.workflows.stops import WAITS, until_asked
 
@@ -33,8 +33,7 @@ async def test_nothing_more_is_done_before_the_stop(
     async with play(script) as stage, asyncio.timeout(30):
         with skipping.with_time_skipping_disabled():
             handle = await stage.start(RunRequest(crawler="books"))
-        while script.names.count(done) < (2 if waiting == "deployment" else 1):
-            await asyncio.sleep(0.01)
+        await skipped_until(skipping, handle, lambda: script.names.count(done) >= (2 if waiting == "deployment" else 1))
         state = {"waiting_for": ""}
         while not state["waiting_for"].startswith(("the next look", "another try", "the main job to start (")):
             state = await handle.query("state")

@@ -208,7 +208,7 @@ async def test_a_watcher_whose_stream_is_refused_is_not_ready(
 ) -> None:
     """It lists the jobs all right, so its cluster answers; and nobody would be nudged."""
     monkeypatch.setattr(changes, "PAUSES", Backoff(timedelta(seconds=0.01), timedelta(seconds=0.1)))
-    monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
+    monkeypatch.setattr(changes, "LONGEST_WAIT", 0.1)
 
     async def send(_: object) -> None: ...
 

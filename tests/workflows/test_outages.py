@@ -153,6 +153,7 @@ async def test_a_cluster_that_cannot_be_told_to_stop_is_looked_at_all_the_same(p
     assert closed[-1].known
 
 
+@pytest.mark.long
 async def test_a_day_in_which_the_cluster_cannot_be_seen(play: Play) -> None:
     script = Script(known=lambda look: look > 100, alive=lambda look: 1 if look <= 101 else 0)
     async with play(script) as stage:

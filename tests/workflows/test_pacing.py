@@ -40,6 +40,7 @@ def assert_close(found: Sequence[float], expected: Sequence[float]) -> None:
     assert all(abs(a - b) < EXACT / timedelta(minutes=1) for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.long
 async def test_eight_hours_of_looks_at_exactly_the_right_minutes(play: Play) -> None:
     script = Script(alive=lambda look: 1 if look < 36 else 0)
     async with play(script) as stage:
@@ -91,6 +92,7 @@ async def test_a_nudge_is_an_extra_look_and_moves_none(play: Play, skipping: Wor
     assert [round(minute) for minute in minutes] == [1, 3, 4, 6, 11]
 
 
+@pytest.mark.long
 async def test_nudges_do_not_make_a_run_look_all_the_time(play: Play) -> None:
     """Ten thousand endings at once are a handful of looks, each at least a second after the last began."""
     script = Script(alive=lambda look: 1 if look < 5 else 0)

@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent
-from tests.plays import Play, played
+from tests.plays import Play, played, skipped_until
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 from tests.workflows.stops import CLOSING, WAITS, Held, assert_in_order, on_record, until_asked, until_forced
 
@@ -96,8 +96,7 @@ async def test_a_stop_while_the_run_waits(play: Play, skipping: WorkflowEnvironm
     async with play(script) as stage, asyncio.timeout(30):
         with skipping.with_time_skipping_disabled():
             handle = await stage.start(BOOKS)
-        while last[waiting] not in script.names:
-            await asyncio.sleep(0.02)
+        await skipped_until(skipping, handle, lambda: last[waiting] in script.names)
         await asked(handle, door)
         assert (await handle.result())["reason"] == "stopped"
     assert ("get_main_job_status" in script.names) is (waiting in ("main job", "next look"))
@@ -258,6 +257,7 @@ async def test_a_stop_that_does_not_decode_is_a_stop(play: Play, data: bytes) ->
         assert (await handle.result())["reason"] == "stopped"
 
 
+@pytest.mark.long
 async def test_a_megabyte_of_words_is_cut_by_the_signal_and_refused_by_the_update(play: Play) -> None:
     script = Script()
     script.alive = until_asked(script)
@@ -363,6 +363,7 @@ async def test_a_cancel_in_a_stop_that_a_limit_began_closes_the_workflow_as_canc
     assert next(step.ends_as for step in script.inputs("add_cancellation_log_to_db")) == "max_duration"
 
 
+@pytest.mark.long
 async def test_a_long_stop_continues_as_new(short_histories: WorkflowEnvironment) -> None:
     script = Script(alive=lambda look: 1 if look < 30 else 0)
     async with played(short_histories, script) as stage, asyncio.timeout(60):
@@ -377,6 +378,7 @@ async def test_a_long_stop_continues_as_new(short_histories: WorkflowEnvironment
 
 
 @pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.long
 async def test_a_cancel_that_cannot_be_proved_for_long_continues_as_new(
     short_histories: WorkflowEnvironment, silent: bool
 ) -> None:

@@ -31,11 +31,11 @@ class S3Archiver:
         self._bucket = bucket
         self._prefix = settings.prefix
         self._options = _options(settings)
-        self._first_part = settings.part_mib * MIB
+        self._first_part_bytes = settings.part_mib * MIB  # the later parts of a long upload are larger
         self._client = make_client(
             "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
         )
-        wait_after_lost_answer(self._client, TRIES)
+        wait_after_lost_answer(self._client, TRIES)  # without the wait, an upload could stay in the bucket unnoticed
 
     def destination(self, run_uid: str, end: int) -> str:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"
@@ -51,11 +51,11 @@ class S3Archiver:
         target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
         repeated = _RepeatedProgress(progress)
         try:
-            with Upload(self._client, target, self._options, self._first_part, repeated.report_again) as upload:
+            with Upload(self._client, target, self._options, self._first_part_bytes, repeated.report_again) as upload:
                 with archive_writer(upload, repeated) as archive:
                     archive.add_folder(folder)
                 if not archive.files:
-                    return None
+                    return None  # an upload without `complete` leaves no object
                 upload.complete()
         except OSError as error:
             raise TemporaryError(f"{folder} cannot be archived: {error}") from error

@@ -31,7 +31,7 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if existing is None:
         # The place comes before the job. A place without a job is cleared later, but a job without a place would wait
-        # for ever. The place also tells looks that a job may come after the check for the claim's expiry.
+        # for ever. The place comes before the check of the claim, too: the place shows looks that a job may appear.
         placing.enqueue(spec)
         try:
             job_request.refuse_if_late(request)

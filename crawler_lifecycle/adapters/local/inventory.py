@@ -1,6 +1,7 @@
 """Inventory of living and waiting jobs for the audit: jobs with a place, and jobs with processes.
 
-Records of ended jobs stay for ever and are not read.
+A job's place is its empty file in the folder of waiting jobs, or of started jobs. A job may have processes without a
+place, and a place without processes. Records of ended jobs stay for ever and are not read.
 """
 
 from datetime import datetime
@@ -34,7 +35,10 @@ def _places(folder: Path) -> list[str]:
 
 
 def _listed(layout: Layout, name: str, installation: str | None) -> ListedJob | None:
-    """Return the job; None for a job from another local cluster or installation, and for a job still in creation."""
+    """Return the job; None for another installation's job, and for a job without a record in our folder.
+
+    A job without a record belongs to another local cluster on this machine, or is still in creation.
+    """
     match = JOB_NAME.fullmatch(name)
     if match is None:
         return None

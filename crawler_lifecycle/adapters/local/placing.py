@@ -127,11 +127,12 @@ class Placing:
         waiting_place = self.layout.waiting / place
         try:
             if job.has_started or job.has_ended or not job.spec():
-                # an interrupted start has left the place, or an interrupted creation, so that there is no job
+                # No job waits here: an interrupted start has left the place of a started job, or an interrupted
+                # creation has left a place without a job.
                 waiting_place.unlink(missing_ok=True)
                 return False
             lock = job.lock()
-            if lock is None:
+            if lock is None:  # a runner lives: a later call finds the job started, and removes the waiting place
                 return False
         except (Unreadable, OSError) as error:
             logger.debug("%s cannot be placed: %s", place, error)

@@ -8,8 +8,8 @@ exit.json     the end
 lock          locked by the job's runner while the runner lives
 crawl-result.json  the crawl's own account, written by the job's program
 
-Every other file is complete or absent. Times are seconds since 1970. The module imports nothing heavy, since a runner
-has to start fast.
+Only crawl-result.json may be incomplete; every record is written in a single step. Times are seconds since 1970. The
+module imports nothing heavy, since a runner has to start fast.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ class Spec:
     name: str
     request_hash: str
     claimed_at: float
-    place: str  # the job's name in the queue
+    place: str  # name of the job's place in the queue: `<time>-<job name>`
     command: list[str]
     environment: dict[str, str]
     files: str
@@ -97,7 +97,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """A job's folder. A method that returns a record returns None without the file, and raises Unreadable."""
+    """A job's folder. A record's method returns None without the file, and raises Unreadable for an unreadable file."""
 
     path: Path
 

@@ -90,7 +90,11 @@ class AuditedRuns(OnDatabase):
     def owed_deliveries(
         self, connection: Connection, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
-        """Return a page of ends that may owe a delivery, and the next page's `after`: None for the last page."""
+        """Return a page of ends that may owe a delivery, and the next page's `after`: None for the last page.
+
+        `noticed_since` limits the page to later failures of notices, and to later ends without a closing notice.
+        Unfinished exports count however old they are.
+        """
         run_ids = _run_ids_with_deliveries(connection, after, limit, noticed_since)
         deliveries = [item for item in _deliveries(connection, run_ids, noticed_since) if _may_be_owed(item)]
         return deliveries, _start_of_next_page(run_ids, limit)
@@ -186,8 +190,8 @@ def _may_be_owed(item: EndDeliveries) -> bool:
 def _closing_notice_is_untried(run: AuditedRun, stored: Collection[str]) -> bool:
     """Return whether no try was made to send the present end's closing notice: every try stores the notice first.
 
-    `stored` has the names of the run's stored notices. Without any names the answer is False, because such a run proves
-    nothing about its end.
+    `stored` has the names of the run's stored notices. Without any names the answer is False: the run may have ended
+    before the service stored notices, and its people would get a second closing notice.
     """
     closing = {notice_property(kind, event_id(run.run_uid, kind, run.end_number)) for kind in CLOSING_KINDS}
     return bool(stored) and closing.isdisjoint(stored)

@@ -34,7 +34,8 @@ class RunRecords(OnDatabase):
     """The methods in `ports.Records` for people and doors."""
 
     def installation(self) -> str:
-        migrate.check(self._db)  # NotReady unless the schema has our version
+        # every process reads the installation first, and so refuses a database with an unknown schema
+        migrate.check(self._db)
         return self._installation()
 
     @reading
@@ -105,9 +106,11 @@ class RunRecords(OnDatabase):
         return int(run_id)
 
     @reading
-    def scheduled_runs(self, connection: Connection, first: str, last: str) -> list[ScheduledRun]:
+    def scheduled_runs(
+        self, connection: Connection, first_workflow_id: str, last_workflow_id: str
+    ) -> list[ScheduledRun]:
         query = select(runs.workflow_id, runs.first_execution_run_id, runs.created_at, runs.finished_at)
-        scheduled = query.where(runs.workflow_id.between(first, last)).order_by(runs.id)
+        scheduled = query.where(runs.workflow_id.between(first_workflow_id, last_workflow_id)).order_by(runs.id)
         return [ScheduledRun(*row) for row in connection.execute(scheduled)]
 
 
@@ -138,13 +141,13 @@ class LiveChanges(OnDatabase):
 
     @reading
     def changed_since(
-        self, connection: Connection, moment: datetime | None, limit: int, only: int | None = None
+        self, connection: Connection, moment: datetime | None, limit: int, only_run_id: int | None = None
     ) -> list[Changed]:
         query = select(runs.id, runs.changed_at).order_by(runs.changed_at.desc(), runs.id.desc()).limit(limit)
         if moment is not None:
             query = query.where(runs.changed_at >= moment)
-        if only is not None:
-            query = query.where(runs.id == only)
+        if only_run_id is not None:
+            query = query.where(runs.id == only_run_id)
         return [Changed(run_id=row.id, changed_at=row.changed_at) for row in connection.execute(query)]
 
     @reading

@@ -35,7 +35,10 @@ class Stops(OnDatabase):
     def log_stop(
         self, tx: Connection, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
     ) -> Intent:
-        """Write a stop that the supervisor received, also for a run that is over. `ends_as`: reason if none is set."""
+        """Write a stop that the supervisor received, also for a run that is over.
+
+        `ends_as`, if given, becomes the reason of an open run without a reason.
+        """
         fence(tx, run)
         return _write_stop(tx, run.run_id, stop, asked_at, ends_as)
 

@@ -1,4 +1,4 @@
-"""Models that several stages of a run share: its plan, its limit clock, and the steps at its end.
+"""Inputs and results for steps that several stages share, and for the steps at a run's end; the run's plan and clock.
 
 At the end the run is closed, notices are sent, the end is announced, the files are archived, and the jobs are removed.
 """

@@ -22,7 +22,7 @@ from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start,
 PAGE = 1000  # largest number of times in an answer by Temporal
 FIRST_WINDOW = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
 GROWTH = 8  # factor by which the window grows if the window has too few due times
-JUST_BEFORE = timedelta(microseconds=1)
+JUST_BEFORE = timedelta(microseconds=1)  # a list of due times includes its end, but `before` is to be left out
 
 
 class Occurrences:
@@ -43,6 +43,7 @@ class Occurrences:
         starts = await self._starts(description, due, is_first_page=is_first_page)
         circumstances = _circumstances(description, starts, now, is_first_page=is_first_page)
         first_executions = {start.workflow_id: start.first_execution for start in starts}
+        # `outcomes` returns a waiting occurrence as skipped or due; `with_queue` then marks the occurrence as queued
         occurrences = with_queue(outcomes(due, circumstances), circumstances)
         return [await self._with_run(occurrence, first_executions) for occurrence in reversed(occurrences)]
 
@@ -54,6 +55,7 @@ class Occurrences:
         The first page has the latest occurrences. On an earlier page, starts long after its last due time are left out.
         """
         jitter, window = translation.jitter_of(description.schedule), translation.window_of(description.schedule)
+        # the latest time at which Temporal starts the page's last occurrence
         until = None if is_first_page else due[-1] + jitter + window + SETTLING
         async with self._engine.calls() as client:
             starts = await starts_of(client, description, due[0], until)
@@ -127,9 +129,10 @@ def _circumstances(
     overlap = translation.overlap_of(schedule.policy)
     # with REPLACE only the latest occurrence can wait, and only the first page has the latest occurrence
     may_have_queue = is_first_page or overlap is not Overlap.REPLACE
+    recorded_pauses = pauses.pauses_in(schedule.state.note or "")  # the note of a schedule lists its pauses
     return Circumstances(
         starts=starts,
-        pauses=pauses.with_known_end(pauses.pauses_in(schedule.state.note or ""), paused=schedule.state.paused),
+        pauses=pauses.with_known_end(recorded_pauses, paused=schedule.state.paused),
         paused=schedule.state.paused,
         overlap=overlap,
         jitter=translation.jitter_of(schedule),

@@ -46,7 +46,7 @@ def with_runs(listed: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id
         nominal = nominal_time(run.workflow_id)
         # another schedule's workflow ids may begin with the same text
         if nominal is not None and run.workflow_id == occurrence_id(schedule_id, nominal):
-            closed_at = run.finished_at or run.created_at
+            closed_at = run.finished_at or run.created_at  # an unfinished run without a workflow explains no skip
             start = Start(run.workflow_id, run.first_execution, nominal, run.created_at, closed_at)
             starts.setdefault(run.workflow_id, start)
     return list(starts.values())

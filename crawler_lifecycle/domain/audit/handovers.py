@@ -32,12 +32,13 @@ def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, pati
     return None
 
 
-def next_replay(acts: int, last: datetime, patience: AuditPatience) -> datetime:
-    """Return when an audit repeats a failed export again, after `acts` repetitions with the latest at `last`.
+def next_replay(repetitions: int, last: datetime, patience: AuditPatience) -> datetime:
+    """Return when an audit repeats a failed export again. `last` is the time of the latest repetition.
 
-    The pauses double, because a repetition may write a large archive in vain.
+    The pauses double, because a repetition may write a large archive in vain. No pause is longer than
+    `patience.replay`: when that time has passed since the run's end, exports are not repeated any more.
     """
-    return last + Backoff(patience.failed_export, patience.replay).pause(acts)
+    return last + Backoff(patience.failed_export, patience.replay).pause(repetitions)
 
 
 def is_too_old(run: AuditedRun, now: datetime, patience: AuditPatience) -> bool:
@@ -63,7 +64,7 @@ def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: boo
     """Return the finding kinds to keep open, because a delivery is unfinished, perhaps with a workflow at work."""
     kinds = set[FindingKind]()
     if run.export_state in (ExportState.PENDING, ExportState.FAILED):
-        kinds |= EXPORTS
+        kinds |= EXPORTS  # both kinds are about the same delivery
     if is_untried or _is_undelivered(run, notice_keys):
         kinds.add(FindingKind.UNDELIVERED)
     return kinds

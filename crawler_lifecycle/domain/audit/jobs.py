@@ -87,7 +87,7 @@ def _has_later_attempt(job: ListedJob, attempts: Mapping[int, int]) -> bool:
     if job.key is None:
         return False
     task, attempt = job.key
-    return attempt > attempts.get(task, 0)
+    return attempt > attempts.get(task, 0)  # 0: the database does not know the task
 
 
 def _was_made_after(run: AuditedRun, job: ListedJob, patience: AuditPatience) -> bool:

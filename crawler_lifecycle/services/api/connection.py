@@ -33,7 +33,8 @@ class TimeLimitedProtocol(H11Protocol):
         # without this limit, `pause_writing` would not be called for a short answer that the client does not read
         transport.set_write_buffer_limits(high=0)
         self.app_state = {**self.app_state, "abort": transport.abort}  # for a stream whose token is revoked
-        self._awaited: tuple[object, object] | None = None  # the client's state and the request of the running time
+        # the client's state and the request for which `_limit_sending` was called last
+        self._sending_state: tuple[object, object] | None = None
         self._send_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._limit_sending()
@@ -60,11 +61,14 @@ class TimeLimitedProtocol(H11Protocol):
         _cancel(self._read_timer)
 
     def _limit_sending(self) -> None:
-        """Start the time anew for every head and every body. A piece of a head or body does not change the time."""
-        awaited = (self.conn.their_state, self.cycle)
-        if awaited != self._awaited:
+        """Start the time anew for every head and every body, and end the time when the client has sent everything.
+
+        A piece of a head or body changes neither state nor request, and leaves the time as it is.
+        """
+        sending_state = (self.conn.their_state, self.cycle)
+        if sending_state != self._sending_state:
             _cancel(self._send_timer)
-            self._awaited = awaited
+            self._sending_state = sending_state
             if self.conn.their_state in CLIENT_HAS_TO_SEND:
                 self._send_timer = self.loop.call_later(self.client_seconds, self.transport.abort)
 

@@ -1,4 +1,4 @@
-"""Limits a process's and a token's open live streams, and how often the API's readiness is checked.
+"""Limits the number of open live streams, by process and by token, and the number of checks for readiness.
 
 Strangers may ask for readiness. A check takes requests to database and Temporal, so a result is kept for a second.
 """

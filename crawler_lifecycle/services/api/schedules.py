@@ -78,9 +78,9 @@ async def put_schedule(
     try:
         if only_new is None:
             return await schedules.replace(request)
-        await schedules.show(schedule, occurrences=0)  # raises NotFound for a new name
+        await schedules.show(schedule, occurrences=0)
         return problem(412, f"there is a schedule {schedule} already", "If-None-Match")
-    except NotFound:
+    except NotFound:  # `replace` and `show` raise NotFound for a new name
         response.status_code = 201
         return await schedules.create(request, actor=caller.name)
 

@@ -19,12 +19,12 @@ from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.public_problems import PublicProblems
 from crawler_lifecycle.settings.processes import ApiSettings
 
-# threads; together fewer than a process's database connections
+# numbers of threads; together fewer than a process's database connections
 CHANGE_READERS = 6  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
 LOG_PART_READERS = 4  # for single parts of a log
 ARCHIVE_READERS = 2
-PATIENCE = 10.0  # seconds that a request may wait for a thread; then the request fails
+PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
 
 
 @dataclass

@@ -44,11 +44,11 @@ async def log(api: CurrentApi, run: Run, task: TaskNumber = 0, offset: Offset = 
     responses=LOG_STREAM | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE),
 )
 async def follow(
-    api: CurrentApi, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
+    api: CurrentApi, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last_id: LastId = None
 ) -> StreamingResponse:
     """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""
     api.streams.refuse_too_many(caller.name)  # before the log is read in vain
-    follower = await following.begin(api, run, task, _read_log_id(last) if last else (None, offset))
+    follower = await following.begin(api, run, task, _read_log_id(last_id) if last_id else (None, offset))
     return _stream(api, caller, follower.events())
 
 
@@ -61,13 +61,13 @@ def follow_changes(
     api: CurrentApi,
     caller: Caller,
     run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only the run with this RunID")] = None,
-    last: LastId = None,
+    last_id: LastId = None,
 ) -> StreamingResponse:
     """Stream every change of every run from now on, or from the event with the id on. An event carries the present
     state: several changes of a run may come as one event, and an unchanged state may come again; no change is left out.
     Notices (started, progress, stopped, finished) come before the state of their run. A repeated notice keeps its id.
     """
-    return _stream(api, caller, changes.follow(api, _read_change_id(last), run))
+    return _stream(api, caller, changes.follow(api, _read_change_id(last_id), run))
 
 
 def _stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
@@ -75,9 +75,11 @@ def _stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> Strea
 
 
 class Stream(StreamingResponse):
-    """Stream that takes a slot when the sending begins.
+    """Stream that takes a slot when the sending begins, and ends soon after its token is revoked.
 
     Endpoints only check for a free slot, and concurrent requests could pass the check for the same slot.
+    `_until_revoked` ends the stream of a client that reads. `_abort_after_revocation` cuts the connection of a client
+    that does not read, with the function `abort` from `connection.py`.
     """
 
     def __init__(self, api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> None:
@@ -119,19 +121,19 @@ def _is_still_valid(api: ApiState, caller: Token) -> bool:
         return False
 
 
-def _read_change_id(last: str | None) -> datetime | None:
+def _read_change_id(last_id: str | None) -> datetime | None:
     """Return the time of the event with the id; None: the client has received no event."""
-    if last is None:
+    if last_id is None:
         return None
     try:
-        return changes.moment_of(last)
+        return changes.moment_of(last_id)
     except (ValueError, OverflowError) as error:
         raise BadInput("Last-Event-ID", "expected the id of an event of this stream") from error
 
 
-def _read_log_id(last: str) -> tuple[int, int]:
+def _read_log_id(last_id: str) -> tuple[int, int]:
     """Return the attempt and the byte at which the client goes on."""
-    match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,15})", last)
+    match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,15})", last_id)
     if not match:
         raise BadInput("Last-Event-ID", "expected the id of an event of this stream")
     return int(match[1]), int(match[2])

@@ -20,9 +20,9 @@ RESULT = "/dev/termination-log"  # the kubelet copies this file into the pod's s
 HASH_LENGTH = 40  # a label's value has at most 63 characters, so the hash is cut off
 # `backoffLimit` 0 ends the Job after any failed pod; the rules change nothing about that. A rule that matches makes the
 # Job controller write into the Job's condition how the pod failed. The condition is the only record after the pod is
-# deleted (`observe/failure.py` reads the condition). No rule matches 143 (SIGTERM), 137 (SIGKILL) or 0: a queue may
-# suspend a Job, which deletes its pod, and most programs then exit with one of these codes. A rule that matched
-# would fail the suspended Job for good.
+# deleted (`observe/failure.py` reads the condition). The first rule matches a pod that the cluster itself ends, with
+# any exit code. The second rule leaves out 143 (SIGTERM), 137 (SIGKILL) and 0: a queue may suspend a Job, which deletes
+# its pod, and most programs then exit with one of these codes. A match would fail the suspended Job for good.
 EXIT_CODES_AFTER_DELETION = [0, 137, 143]
 FAILURES_TO_REMEMBER = [
     {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},

@@ -45,7 +45,7 @@ class Removing:
 
         Jobs that run on, are being deleted or do not exist are left out of this number.
         """
-        self.listening.wait(run_uid, set(keys))
+        self.listening.wait(run_uid, set(keys))  # a follower may still be writing the last lines of a job's log
         latest_attempts = dict(sorted(keys))  # by task: a later key of the same task replaces the earlier key
         listed = self.jobs.list_dated(run_uid, latest_attempts)
         unlisted = {key: uid for key, uid in uids.items() if key not in listed}
@@ -74,7 +74,7 @@ class Removing:
             return False  # the job runs on, and does not count as postponed
         may_come_again = _may_come_again(job)
         if may_come_again and self.logs.is_place_taken(run_uid, *key):
-            return True  # a kept log is fetched again only when the job leaves
+            return True  # the Job stays for now; its log is fetched once more just before the deletion
         try:
             is_log_settled = not pods or self._settle_log(run_uid, key, job, pods[0])
         except OSError as error:
@@ -141,6 +141,7 @@ def _may_come_again(job: DatedJob) -> bool:
     annotations = job.metadata.annotations
     try:
         not_after = datetime.fromisoformat((annotations and annotations.not_after) or "")
+        # a time after LAST_MOMENT comes from an edited annotation, and would keep the Job for ever
         return datetime.now(UTC) - ON_THE_WAY < not_after < LAST_MOMENT
     except (ValueError, TypeError):
         return False  # the annotation is missing, as from another service, or empty, as without a limit, or was edited

@@ -40,6 +40,7 @@ CUT_OFF_AFTER = timedelta(minutes=1)
 # Later than this in a call no further node is asked: the surrounding step has a minute or two.
 NODES_SECONDS = 20.0
 WITHOUT_GRACE = {"gracePeriodSeconds": 0}
+CONFLICT = 409  # status of the answer if the object differs from the object as read
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,10 @@ class Stopping:
         living: Mapping[JobKey, Sequence[Pod]],
         listen_seconds: float,
     ) -> dict[JobKey, str]:
-        """Delete Jobs, and return the uids of Jobs that end their own pods.
+        """Delete the Jobs. Return, by job, the uids of the Jobs whose end also ends their pods.
 
-        Before its deletion a job's log gets a listener, if a listener is free within `listen_seconds`.
+        Before its deletion a job's newest living pod gets a listener, if there is room for the listener within
+        `listen_seconds`.
         """
         # a list reads all jobs in the namespace: thirty deployers that end a single job would cause thirty lists
         listed = self.jobs.list_jobs(run_uid, keys) if len(keys) > MOST_READ_SINGLY else {}
@@ -152,7 +154,7 @@ class Stopping:
         """
         for _ in range(DELETION_TRIES):
             job = listed or self.jobs.read_job(run_uid, key, uid_on_record)
-            listed = None  # the next turn reads the Job again, since the listed Job has changed
+            listed = None  # a next turn reads the Job again, since the listed Job has changed
             if job is None:
                 return None
             uid = job.metadata.uid
@@ -165,7 +167,7 @@ class Stopping:
             except Missing:
                 return None
             except ApiFailed as error:
-                if error.status != 409:  # the Job has changed since it was read
+                if error.status != CONFLICT:  # after a conflict the next turn reads the changed Job
                     raise
             else:
                 return uid
@@ -182,7 +184,7 @@ class Stopping:
             except Missing:
                 return
             except ApiFailed as error:
-                if error.status != 409:  # another pod has the same name by now: the next round ends this pod
+                if error.status != CONFLICT:  # another pod has the same name by now: the next round ends this pod
                     raise
 
         self.jobs.for_each(delete, chosen, "not all pods could be told to end")
@@ -251,7 +253,7 @@ class Reaching:
             return time.monotonic() < until and not self.logs.node_answers(pod_by_node[node])
 
         nodes = list(pod_by_node)
-        answers = self.jobs.for_each(is_silent, nodes, "no node")
+        answers = self.jobs.for_each(is_silent, nodes, "not all nodes could be asked for a log")
         return {node for node, silent in zip(nodes, answers, strict=True) if silent}
 
 

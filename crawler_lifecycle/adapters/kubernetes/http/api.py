@@ -22,9 +22,9 @@ from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limit
 from crawler_lifecycle.settings.cluster import longest_request
 
 JSON = "application/json"
-PAGE = (
-    1024  # most objects in a page; with 1000, the last page of 10,000 objects would be full, and an empty page follow
-)
+# Largest number of objects in a page. With 1000, the last page of 10,000 objects would be full, and an empty page would
+# follow.
+PAGE = 1024
 SHRINKING = 8  # a page too long to receive is requested again with its size divided by this number
 LISTS_AT_ONCE = 4  # the API server charges us for a list's size: with more lists, our other requests would have to wait
 SHORTEST_PAUSE = 0.5  # a busy server is asked again after this many seconds, even if its Retry-After is shorter
@@ -126,12 +126,12 @@ class Api:
         for chunk in self.chunks(path, query, accept=accept, silence=silence):
             if not chunk:  # the answer's beginning
                 yield b""
-            *ended, rest = chunk.split(b"\n")
-            if ended:
-                yield from (line for line in (b"".join([*pieces, ended[0]]), *ended[1:]) if line)
+            *line_ends, unfinished = chunk.split(b"\n")
+            if line_ends:
+                yield from (line for line in (b"".join([*pieces, line_ends[0]]), *line_ends[1:]) if line)
                 pieces, size = [], 0
-            pieces.append(rest)
-            size += len(rest)
+            pieces.append(unfinished)
+            size += len(unfinished)
             if size > LONGEST_LINE:
                 raise answers.ApiFailed(f"a line of the Kubernetes API's answer to {path} does not end")
         if last := b"".join(pieces):
@@ -198,7 +198,8 @@ class Api:
         """Yield a successful answer. Raise Missing if the object does not exist, ApiFailed for any other refusal.
 
         A refused token is read again once, and a busy server is asked again. No try begins later than the limits allow,
-        however long the earlier tries took.
+        however long the earlier tries took. A broken connection raises one of NOT_REACHED: the caller knows whether the
+        request may be sent again.
         """
         target = f"{path}?{urlencode(query)}" if query else path
         all_headers = {**headers, "Content-Type": JSON} if body is not None else headers

@@ -72,7 +72,7 @@ class Collecting:
     def _collect_with_events(
         self, run_uid: str, keys: Sequence[JobKey], jobs: Mapping[JobKey, Job], deciding_pods: Mapping[JobKey, Pod]
     ) -> list[TaskEvidence]:
-        """Collect evidence from the objects, logs and events; for a job without a pod or an end, from its kept log."""
+        """Collect evidence from the objects, logs and events; for a job with neither pod nor end, from its kept log."""
         until = time.monotonic() + LOGS_AND_EVENTS_SECONDS
         without_trace = {key for key in keys if key not in deciding_pods and _end_condition(jobs.get(key)) is None}
         # a listener of a stopped job may still be writing the log's last lines into the kept log

@@ -18,7 +18,7 @@ MOST_BY_NAME = 20  # for more missing Jobs, a list with all names takes fewer re
 THREADS = 4
 NAMES_IN_A_PAGE = 10 * PAGE  # names are small: pages as short as for whole Jobs would double the number of lists
 
-ListPages = Callable[..., Iterator[bytes]]  # the signature of `Api.pages`
+ListPages = Callable[..., Iterator[bytes]]  # like `Api.pages`, and counts the pages for the look's budget
 UidsByName = Mapping[str, str | None]  # the Jobs' uids on record by their names; None: no uid is on record
 
 
@@ -31,7 +31,8 @@ class Absence:
     def present_jobs(self, uids: UidsByName, list_pages: ListPages) -> Iterator[tuple[str, Job | None]]:
         """Yield name and Job for every Job that is not absent. The Job is None if the Job exists and is unreadable.
 
-        Raise TemporaryError if the namespace proves no absence.
+        Raise TemporaryError if the namespace is another than on record, or is being deleted: then a missing Job proves
+        nothing.
         """
         self.namespace.check()
         candidates = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, list_pages)

@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import Named
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
-LONGEST_SILENCE = 1.0  # seconds; after this time without a change the caller gets an empty set
+LONGEST_WAIT = 1.0  # seconds; after this time without a change the caller gets an empty set
 COLLECT_SECONDS = 0.05  # wait for further changes after the first, since changes come in bunches
 STREAM_SECONDS = 30  # the API server ends the stream after this time, so only a dead connection is silent for longer
 SILENCE_SECONDS = 40.0  # a stream silent for this long has a dead connection, and is cut off
@@ -85,17 +85,17 @@ class _Stream(threading.Thread):
         self._selector = selector(installation)
         self._version: str | None = None  # last version in the stream; None: the next stream begins with every Job
         self._changed: set[str] = set()  # run_uids since the caller's last call
-        self._problem: str | None = None  # why the last stream failed; None while a stream brings lines
+        self._problem: str | None = None  # why the last stream failed; None when a new stream has begun
         self._lock = threading.Lock()
         self._has_changes = threading.Event()
         self._stopped = threading.Event()
 
     def take_changed_runs(self) -> set[str]:
-        """Return the runs changed since the last call, after a wait of at most LONGEST_SILENCE for the first.
+        """Return the runs changed since the last call, after a wait of at most LONGEST_WAIT for the first.
 
         Raise TemporaryError if no run changed and the stream fails.
         """
-        if self._has_changes.wait(LONGEST_SILENCE):
+        if self._has_changes.wait(LONGEST_WAIT):
             self._stopped.wait(COLLECT_SECONDS)
         with self._lock:
             changed, self._changed = self._changed, set()
@@ -109,7 +109,7 @@ class _Stream(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
-        failures = 0  # since a stream last brought a version
+        failures = 0  # streams that failed in a row, without a new version in between
         while not self._stopped.is_set():
             version_before = self._version
             try:
@@ -120,6 +120,7 @@ class _Stream(threading.Thread):
                     self._version = None
                 self._problem = error.message
                 logger.warning("jobs are not watched: %s", error.message)
+                # with another version the stream has worked, or begins anew: the pause need not grow
                 failures = failures + 1 if self._version == version_before else 0
             # the thread pauses after a success too: a proxy that ends every stream at once would cause endless requests
             self._stopped.wait(PAUSES.seconds(failures + 1))
@@ -142,7 +143,7 @@ class _Stream(threading.Thread):
         for line in self._api.lines(self._api.jobs_path(), query, accept=METADATA, silence=SILENCE_SECONDS):
             if self._stopped.is_set():
                 return
-            if line:
+            if line:  # the first line is empty: it reports that the stream has begun
                 self._read(line)
             self._problem = None
 

@@ -22,7 +22,9 @@ PhaseAndCause = tuple[JobPhase, str | None]
 
 
 def look_of_job(key: JobKey, job: Job) -> JobLook | None:
-    """Return the look by the Job alone; None if only the pod can decide (rules 12 to 21).
+    """Return the look by the Job alone; None if the Job counts no pod, or an active pod that is not Ready.
+
+    Without a look by the Job, pods and events decide (rules 14 to 19, and 21).
 
     A failure's reason is preliminary, and a success does not show whether the program was told to end: pods tell more.
     """

@@ -72,7 +72,9 @@ class Jobs:
         is_on_record = uid is not None and job.metadata.uid == uid
         template = job.spec.template if job.spec else None
         template_labels = template.metadata.labels if template and template.metadata else None
-        is_labelled = any(self._are_ours(labels, run_uid, key) for labels in (job.metadata.labels, template_labels))
+        is_labelled = any(
+            self._labels_fit_job(labels, run_uid, key) for labels in (job.metadata.labels, template_labels)
+        )
         return job if is_on_record or is_labelled else None
 
     def _read(self, path: str) -> Job:
@@ -158,10 +160,10 @@ class Jobs:
         for selector in naming.selectors(self.installation, run_uid, tasks):
             yield from self.api.pages(path, {"labelSelector": selector}, until=until)
 
-    def _are_ours(self, labels: Labels | None, run_uid: str, key: JobKey) -> bool:
+    def _labels_fit_job(self, labels: Labels | None, run_uid: str, key: JobKey) -> bool:
         """Return whether the labels name this installation, run, task and attempt."""
         labels = labels or NO_LABELS
-        return _is_ours(labels, self.installation) and labels.run_uid == run_uid and key_of(labels) == key
+        return _labels_fit(labels, self.installation) and labels.run_uid == run_uid and key_of(labels) == key
 
 
 def _key_of_job(job: Job | DatedJob, run_uid: str) -> JobKey | None:
@@ -180,7 +182,7 @@ def _creation_and_name(pod: Pod) -> tuple[float, str]:
 
 
 def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
-    """Yield the jobs of all runs in pages. Raise TemporaryError if a page fails: the earlier pages are no inventory.
+    """Yield the jobs of all runs in pages. Raise TemporaryError if a page fails: the inventory is then incomplete.
 
     Pods are listed, too, since orphan pods have no Job; a pod with a listed Job is left out. A broken object counts by
     its name alone.
@@ -190,15 +192,15 @@ def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob
         query = {"labelSelector": naming.selector(installation)}
         for body in api.pages(path, query, accept=naming.METADATA_LIST):
             page = METADATA.page(body)
-            whole = (item.metadata for item in page.whole if _is_ours(item.metadata.labels, installation))
-            broken = (item for item in page.broken if _is_ours(item.labels, installation))
+            whole = (item.metadata for item in page.whole if _labels_fit(item.metadata.labels, installation))
+            broken = (item for item in page.broken if _labels_fit(item.labels, installation))
             listed = [*map(_listed_job, whole), *(ListedJob(item.name, None, None) for item in broken)]
             new = [job for job in listed if job.key is None or (job.run_uid, job.key) not in seen]
             seen |= {(job.run_uid, job.key) for job in new}
             yield new
 
 
-def _is_ours(labels: Labels | None, installation: str | None) -> bool:
+def _labels_fit(labels: Labels | None, installation: str | None) -> bool:
     """Return whether the labels name the installation; without `installation`, whether they name any."""
     owner = (labels or NO_LABELS).installation
     return owner is not None and installation in (None, owner)

@@ -47,9 +47,8 @@ class JobPatience:
 
     no_progress: timedelta = timedelta(minutes=30)  # before its start, such as without an image; then it is given up
     overdue: timedelta = timedelta(minutes=30)  # after the end of the grace; then the job is overdue
-    sidecars: timedelta = timedelta(
-        minutes=10
-    )  # after the main container's end; then the task ends as the main container did
+    # after the main container's end, for sidecars that run on; then the task ends as the main container did
+    sidecars: timedelta = timedelta(minutes=10)
 
 
 PATIENT = JobPatience()
@@ -158,7 +157,7 @@ class Observer:
             overdue_before=now - self._patience.overdue,
             sidecars=self._patience.sidecars,
         )
-        for key in absent:
+        for key in absent:  # a key may be in the survey already, made unclear by an unreadable pod
             orphans = pods_by_key.get(key, ())
             look = look_of_orphans(key, survey.proper_name(key), orphans)
             if key not in survey.jobs and look is not None:
@@ -295,9 +294,9 @@ def _number_of_lists(objects: Sized, page_size: int) -> int:
 def _note_unreadable_pod(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
     """Make an unreadable pod's job unclear, unless the Job alone says enough.
 
-    An ending job stays as it is, and lacks only the time when its pod should have ended. A failed job lacks only
-    details about its reason. A complete Job becomes unclear: its program may have ended on request, and only the pod
-    shows the request. Raise Unreadable if the pod's job is unknown.
+    The Job of an ending job says enough: only the time when the pod should have ended is unknown. The Job of a failed
+    job says enough, too: only details about the reason are unknown. A complete Job becomes unclear: its program may
+    have ended on request, and only the pod shows the request. Raise Unreadable if the pod's job is unknown.
     """
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"

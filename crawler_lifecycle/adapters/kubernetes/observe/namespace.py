@@ -42,9 +42,9 @@ class NamespaceCheck:
     def check(self, *, record: bool = True) -> bool:
         """Raise TemporaryError if absence proves no end: the namespace does not exist, is being deleted, or is foreign.
 
-        A namespace is foreign if the place on record is another, and the namespace was not made anew in its cluster.
-        Return True if the uids were compared, or no place was on record; False if the namespace shows no uid to
-        compare. `record`: the first namespace ever read, or a namespace made anew, becomes the place on record.
+        A namespace is foreign if its uid is not the uid on record, unless the namespace was made anew in the cluster on
+        record. Return True if absence proves an end; False if the namespace shows no uid, so that nothing could be
+        compared. `record`: the first namespace ever read, or a namespace made anew, becomes the place on record.
         """
         on_record, present = self.places.known(), self._present_place()
         if present is None:
@@ -120,7 +120,8 @@ class ConfirmedPlaces:
     def must_be_present(self, expected: Place) -> None:
         """Raise TemporaryError unless the API server shows this place now, or did less than CONFIRMED_SECONDS ago.
 
-        Every place is compared alone: a request with a wrong place must not refute another request's place.
+        A namespace made anew in the same cluster counts as the expected place, as in every `check`. Every place is
+        compared alone, with a record of its own: a wrong place in one request must not refute other requests' places.
         """
         if expected in self:
             return

@@ -30,7 +30,7 @@ class Survey:
         """Add the job's look by the Job alone, and note whether the Job needs its pods.
 
         `key` is given for a Job that is known to be ours. Without a key, the Job's labels and name decide: a foreign
-        Job is left out, and a Job without a task or uid makes the look incomplete or the job unclear.
+        Job is left out. A Job without a uid makes the job unclear; a Job that names no task makes the look incomplete.
         """
         labels, name = job.metadata.labels, job.metadata.name
         if key is None and self.is_foreign(labels):
@@ -40,14 +40,16 @@ class Survey:
         if key is None or not job.metadata.uid:
             self.add_unclear(key, name, f"job {name} does not tell which task it is, or has no uid")
             return
-        if key in self.jobs and not self._replaces_known(key, name):
+        if key in self.jobs and not self._settle_two_jobs(key, name):
             return
         look = job_status.look_of_job(key, job)
         self.jobs_needing_pods.pop(key, None)
-        has_open_question = key in self.watched and job_status.needs_its_pods(look, job)
-        is_overdue = look is not None and look.due_at is not None and look.due_at < self.overdue_before
-        if has_open_question or is_overdue or job_status.may_be_overdue(look):
+        # pods tell more about a watched job, and show for any job whether a part still runs after the due time
+        needs_details = key in self.watched and job_status.needs_its_pods(look, job)
+        is_past_due = look is not None and look.due_at is not None and look.due_at < self.overdue_before
+        if needs_details or is_past_due or job_status.may_be_overdue(look):
             self.jobs_needing_pods[key] = job
+        # without a look by the Job alone, the job is unclear until the pods are read
         self.jobs[key] = look or job_status.unclear_look(key, name, POD_NOT_READ, job.metadata.uid)
 
     def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
@@ -101,10 +103,10 @@ class Survey:
     def proper_name(self, key: JobKey) -> str:
         return job_name(self.run_uid, *key)
 
-    def _replaces_known(self, key: JobKey, name: str) -> bool:
+    def _settle_two_jobs(self, key: JobKey, name: str) -> bool:
         """Return whether a further Job of the same attempt, with this name, replaces the known Job.
 
-        The Job with the attempt's proper name counts. If neither has the proper name, the job becomes unclear.
+        The Job with the attempt's proper name counts. If neither has the proper name, make the job unclear.
         """
         if self.proper_name(key) == name:
             return True

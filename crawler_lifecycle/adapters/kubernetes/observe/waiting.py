@@ -33,7 +33,7 @@ CAUSE_BY_WAITING_REASON = {  # by the reason of a waiting container
     "RunContainerError": CANNOT_START,
     "CrashLoopBackOff": CRASH_LOOP,
 }
-# the cluster retries for ever, and only a person can remove the obstacle
+# the cluster retries for ever, and only a person can remove the obstacle, so the task is given up after some time
 HOPELESS_CAUSES = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")  # in messages
 EMPTY_REASONS = ("ContainerCreating", "PodInitializing")  # waiting containers give these reasons without any obstacle
@@ -64,7 +64,10 @@ def why_no_pod(events: Sequence[Event]) -> Wait:
 
 
 def why_no_node(pod: Pod) -> Wait:
-    """Return why a pod has no node (rule 15): the scheduler's reason, if the scheduler has considered the pod."""
+    """Return why a pod has no node (rule 15): the scheduler's reason, if the scheduler has considered the pod.
+
+    `word` turns a reason such as `Unschedulable` into the notation of our causes, `unschedulable`.
+    """
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled is None or not scheduled.reason:
         return Wait(reasons.NOT_CONSIDERED)
@@ -104,7 +107,8 @@ def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> boo
 def invalid_image(pod: Pod) -> Wait | None:
     """Return the wait of the main or an init container for an invalid image name; None without such a container.
 
-    The kubelet does not retry an invalid name. A sidecar without an image does not hold back the main container.
+    The kubelet does not retry an invalid name, so the task fails without the patience that a hopeless cause gets. A
+    sidecar without an image does not hold back the main container.
     """
     needed = {pods.main_name(pod), *(status.name for status in pods.init_containers(pod))}
     for status in (*pods.init_containers(pod), *pods.containers(pod)):
