@@ -63,6 +63,7 @@ class JobAudit:
         disputed_runs = await asyncio.to_thread(self._disputed_runs, inventory.by_run, step.after or "")
         page = await asyncio.to_thread(self._look_at, disputed_runs[:RUNS_IN_A_PAGE], inventory.by_run)
         ledger = Ledger(step.audit, self.findings)
+        # without this mark, the audit's end would close the findings about runs without a complete look
         await ledger.keep_open([(kind, run_uid) for run_uid in page.unknown for kind in step.part.kinds])
         leftovers = Leftovers(self.records, self.tasks, self.cluster, step.audit.remove_unknown_jobs)
 
@@ -77,8 +78,10 @@ class JobAudit:
             findings = findings + [rules.nameless_job(job) for job in inventory.nameless]
             examined = inventory.count
         settled = await ledger.settle(findings, act, examined=examined, unknown=len(page.unknown))
-        rest = disputed_runs[page.looks - 1] if page.looks < len(disputed_runs) else None
-        return settled.model_copy(update={"rest": rest})
+        last_run = disputed_runs[page.looks - 1] if page.looks else None
+        has_next_page = page.looks < len(disputed_runs)
+        # `rest` is the place where the page ended: the next page gets this run_uid as `after`
+        return settled.model_copy(update={"rest": last_run if has_next_page else None})
 
     def _inventory(self) -> Inventory:
         """Return all jobs. An incomplete list raises an error, because a partial inventory gives no proof."""
@@ -107,9 +110,10 @@ class JobAudit:
         return EMPTY_CLUSTER.format(len(vanished)) if vanished else None
 
     def _disputed_runs(self, jobs: JobsByRun, after: str) -> list[str]:
-        """Return the run_uids after `after` whose jobs need a look, in order: a page, and some more if there are more.
+        """Return the run_uids after `after` whose jobs need a look, in order.
 
-        The rows are read after the jobs, so no job is compared with a row older than the job.
+        The search ends as soon as the list is longer than a page: the caller then knows that a next page is due. The
+        rows are read after the jobs, so no job is compared with a row older than the job.
         """
         disputed, now = list[str](), datetime.now(UTC)
         run_uids = sorted(run_uid for run_uid in jobs if run_uid > after)
@@ -160,6 +164,11 @@ class JobAudit:
     def _finding(
         self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], next_steps: NextSteps
     ) -> Finding:
+        """Return the finding for the run's jobs.
+
+        The run is unknown; or the jobs are later than the run's row, as in a database restored from a backup; or the
+        jobs are left over after the run's end.
+        """
         if row is None:
             return rules.unknown_job(run_uid, jobs, next_steps)
         attempts = self.records.attempts(row.run_id, [job.key[0] for job in jobs if job.key])

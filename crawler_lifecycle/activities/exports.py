@@ -70,7 +70,7 @@ class ExportActivities:
         except LifecycleError as error:
             self._settle_failed(run, export, error.message)
             raise
-        except CancelledError:  # the activity's next try records the result
+        except CancelledError:  # the worker shuts down, or lost the activity: Temporal's next try records the result
             raise
         except Exception as error:
             logger.exception("export %s of run %s failed unexpectedly", event.event_id, run.run_id)

@@ -20,7 +20,7 @@ from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
 JOBS_IN_A_PAGE = 500  # jobs per activity; the next activity has the further jobs
-TRIES_OF_A_PAGE = 3  # then the page waits for the stop's next round: a single job must not hold up the next pages
+TRIES_OF_A_PAGE = 4  # then the page waits for the stop's next round: a single job must not hold up the next pages
 NODES_NAMED = 10  # nodes named in a line of the timeline, at most
 NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)  # evidence of these jobs is needed
 IN_CLUSTER = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)  # tasks with a job, or perhaps with a job
@@ -103,17 +103,18 @@ class StoppingActivities:
     def _problem_on_record(self, run: RunRef) -> Iterator[None]:
         """Write a temporary problem of the block into the run's row at once, because the next look may be minutes away.
 
-        Raise the problem, so that Temporal tries the page again; after several tries (see TRIES_OF_A_PAGE) only log the
+        Raise the problem, so that Temporal tries the page again. The last of TRIES_OF_A_PAGE tries only logs the
         problem, unless the cluster does not answer at all: then the check raises an error.
         """
         try:
             yield
         except TemporaryError as error:
+            # nudge 0 acknowledges no nudge; a stop records no time for its next look
             self.runs.mark_look(run, nudge=0, known=False, problem=error.message, next_look_at=None)
-            if activity.info().attempt <= TRIES_OF_A_PAGE:
+            if activity.info().attempt < TRIES_OF_A_PAGE:
                 raise
             self.cluster.check()
-            activity.logger.warning("run %s: not all of its jobs were asked to end: %s", run.run_id, error.message)
+            activity.logger.warning("run %s: not all of its jobs were told to end: %s", run.run_id, error.message)
 
     def _kill(self, run: RunRef, jobs: Sequence[JobKey], uids: Uids) -> None:
         if jobs:

@@ -2,25 +2,26 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from crawler_lifecycle.activities.audit_handovers import HandoverAudit
+from crawler_lifecycle.activities.audit_jobs import JobAudit
+from crawler_lifecycle.activities.audit_runs import RunAudit
+from crawler_lifecycle.activities.auditing import AuditActivities
+from crawler_lifecycle.activities.deployment import DeploymentActivities
+from crawler_lifecycle.activities.exports import ExportActivities
+from crawler_lifecycle.activities.histories import HistoryActivities
+from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.activities.stopping import StoppingActivities
+from crawler_lifecycle.activities.supervision import SupervisionActivities
+from crawler_lifecycle.bootstrap.outside import limited_pusher
 from crawler_lifecycle.bootstrap.parts import Parts
-
-if TYPE_CHECKING:
-    from crawler_lifecycle.ports import Supervisors
+from crawler_lifecycle.ports import Supervisors
 
 
-def activities(parts: Parts, supervisors: "Supervisors", *, search_attributes: bool) -> Sequence[Callable[..., Any]]:
+def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Callable[..., Any]]:
     """Return all activities. `search_attributes`: whether the Temporal server knows our search attributes."""
-    from crawler_lifecycle.activities.deployment import DeploymentActivities
-    from crawler_lifecycle.activities.exports import ExportActivities
-    from crawler_lifecycle.activities.histories import HistoryActivities
-    from crawler_lifecycle.activities.notices import NoticeActivities
-    from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-    from crawler_lifecycle.activities.stopping import StoppingActivities
-    from crawler_lifecycle.activities.supervision import SupervisionActivities
-    from crawler_lifecycle.bootstrap.outside import limited_pusher
-
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     return activities_of(
         HistoryActivities(runs, tasks, parts.deployer, limits, search_attributes),
@@ -34,12 +35,7 @@ def activities(parts: Parts, supervisors: "Supervisors", *, search_attributes: b
     )
 
 
-def _audit_activities(parts: Parts, supervisors: "Supervisors") -> Sequence[object]:
-    from crawler_lifecycle.activities.audit_handovers import HandoverAudit
-    from crawler_lifecycle.activities.audit_jobs import JobAudit
-    from crawler_lifecycle.activities.audit_runs import RunAudit
-    from crawler_lifecycle.activities.auditing import AuditActivities
-
+def _audit_activities(parts: Parts, supervisors: Supervisors) -> Sequence[object]:
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
     records, findings, tasks = store.records, store.findings, store.tasks
     return (

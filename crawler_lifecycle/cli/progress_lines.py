@@ -150,7 +150,7 @@ def _next_look(run: RunRecord, now: datetime) -> str:
 def next_look_at(run: RunRecord) -> datetime | None:
     """Return the time of the next look. Each look records this time; the first look's time follows from the start.
 
-    None: the main job has not started, or the run is over and no look is due.
+    None: the main job has not started, or the run is over (the run's end deletes the recorded time).
     """
     if run.status.is_over or run.next_look_at:
         return run.next_look_at

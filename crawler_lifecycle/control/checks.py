@@ -18,9 +18,10 @@ from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.ports import Cluster, Records
 
 MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
 MOST_NAMED = 10  # runs named in a message; further runs are shown as "..."
@@ -39,12 +40,13 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
     parts, settings = context.parts, context.installation.settings
 
     def in_thread(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
-        # the check blocks, so a thread of its own keeps the other checks going
         return lambda: context.checks.run(check, parts)
 
+    # `context.database` and `context.scheduler` call a function in a thread, with the store or the scheduler service's
+    # client. `in_thread` uses other threads, so that a database that hangs does not hold up the checks of other parts.
     checks: dict[str, Callable[[], Awaitable[str]]] = {
         "settings": _settings,
-        "database": lambda: context.database(lambda _: _database(context)),
+        "database": lambda: context.database(lambda store: _database(context.installation, store.records)),
         "disk": in_thread(lambda _: check_room(settings.local_folders)),
         "temporal": lambda: _temporal(engine),
         "search attributes": lambda: _search_attributes(engine),
@@ -57,6 +59,7 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
         "archives": in_thread(lambda parts: parts.archiver.check_archives()),
         "notices": in_thread(lambda parts: parts.pusher.check()),
         "audit": audits.check,
+        # `audits` has the store already, but reads the database, so the check needs a thread for the database
         "runs": lambda: context.database(lambda _: _failing_runs(audits)),
     }
     if settings.cluster.kind == "kubernetes":
@@ -77,8 +80,8 @@ async def _settings() -> str:
     return "no variable is misspelt"
 
 
-def _database(context: Context) -> str:
-    return f"{context.installation.database_name}, installation {context.store.records.installation()}"
+def _database(installation: Installation, records: Records) -> str:
+    return f"{installation.database_name}, installation {records.installation()}"
 
 
 def _stack(state: Path) -> str:

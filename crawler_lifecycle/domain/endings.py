@@ -39,6 +39,7 @@ def ending(
 ) -> Ending:
     """Return how a task is over after its job has ended. `stopped_at`: when the run's stop began, if known.
 
+    `facts` are valid after the look, and come from the row and the look; `job.facts` come from the look alone.
     If a LOST task's job is found again, the task gets its real ending, but never STOPPED: the task was over before.
     """
     is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
@@ -128,8 +129,8 @@ def _author_on_record(row: TaskRow, facts: OutcomeFacts | None) -> str | None:
 def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
     """Return the ending after a FAILED job.
 
-    Facts on record about the program's failure decide if the pod is gone, since the pod knew more than the Job.
-    Otherwise the look decides, and also for a deadline, which only the Job knows.
+    A look that shows the pod decides, and so does a Job whose own deadline ended the pod. Otherwise the facts on record
+    about the program's failure decide: earlier looks took the facts from the pod, and a pod tells more than its Job.
     """
     is_failure_on_record = facts is not None and facts.has_ended and not facts.succeeded
     does_look_decide = job.facts is not None or job.reason == reasons.DEADLINE_EXCEEDED
@@ -138,7 +139,8 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
     reason = job.reason
     if reason == reasons.DISRUPTED:  # the look does not show the disruption's author, but the records may
         reason = _author_on_record(row, facts) or reason
-    message = None if job.gone else job.message  # a gone job's evidence says more
+    # None keeps the message in the row: if nothing of the job can run, earlier collected evidence says more
+    message = None if job.gone else job.message
     return Ending(TaskStatus.FAILED, reason, job.exit_code, message, job.ended_at)
 
 

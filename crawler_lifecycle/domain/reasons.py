@@ -9,7 +9,7 @@ DISPATCHER = "dispatcher"  # the dispatcher has not reached the task yet
 RUN_LIMIT = "run_limit"  # the run has as many jobs as its `max_parallel` allows
 INSTALLATION_LIMIT = "installation_limit"  # all runs together have as many jobs as a setting allows
 SCHEDULER_UNAVAILABLE = "scheduler_unavailable"  # the scheduler service does not answer, or answers with an error
-CLAIM_LOST = "claim_lost"  # the task went on without the new job, so the job is ended again
+CLAIM_LOST = "claim_lost"  # the task went on without the job just made, so the job was ended at once
 CLUSTER_UNKNOWN = "cluster_unknown"  # the cluster could not be observed, so the start of the main job is not known
 CLUSTER_UNAVAILABLE = "cluster_unavailable"  # the API server does not answer, or answers with an error
 CLUSTER_FORBIDS = "cluster_forbids"  # the API server refuses our credentials
@@ -54,8 +54,10 @@ DISRUPTED = "disrupted"  # the pod was drained, preempted or evicted, by an unkn
 JOB_DISAPPEARED = "job_disappeared"  # the job is absent, and no trace shows its result
 RESULT_UNKNOWN = "result_unknown"  # the job is gone, and its remains do not show the result
 BY_A_STOP = (STOPPED, STOPPED_FORCED)  # reasons of a run that a stop ended
-SCHEDULE_DOOR = "schedule"  # the door of a stop, if a schedule's next occurrence replaces the run
 LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits, as reasons of a run's end
+
+# no reason, but the door of a stop: the run was replaced, because its schedule's next occurrence was due
+SCHEDULE_DOOR = "schedule"
 
 # reasons for exit codes with a usual meaning
 BY_EXIT_CODE = {

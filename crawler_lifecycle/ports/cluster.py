@@ -98,8 +98,8 @@ class Cluster(Protocol):
     def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
         """Remove the ended jobs, and earlier attempts' ended jobs. First copy their logs to the run's files.
 
-        Return how many ended jobs have to stay for now, since a delayed copy from their deployment request could make
-        the jobs anew. Living jobs stay, too, and do not count.
+        Return how many ended jobs have to stay for now, since a repeated deployment request that is still under way
+        could make the jobs anew. Living jobs stay, too, and do not count.
         """
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:

@@ -59,7 +59,9 @@ class Dispatcher:
 
     def dispatch(self) -> int:
         """Make one pass: deploy the admitted tasks, record why the rest waits, and return the number deployed."""
-        backlogs = self.claims.backlogs(self.token)  # including tasks whose request failed in an earlier pass
+        # No request is under way now, so a claim with our token is left over from a failed request. The claimed task
+        # counts as waiting in `backlogs`, and not as a task with a job in `in_cluster`.
+        backlogs = self.claims.backlogs(self.token)
         if not backlogs:
             return 0
         demands = [_demand(backlog) for backlog in self._rotate(backlogs)]

@@ -49,7 +49,8 @@ def serve_until_signal(server: uvicorn.Server, listening: socket.socket) -> None
     """Serve until SIGTERM or SIGINT.
 
     After draining, uvicorn restores the earlier handlers and raises the signal again. Python's default handlers would
-    then end the process with a failure, although its end was orderly.
+    then end the process with a failure, although its end was orderly. So the server's own handler is installed as the
+    earlier handler: after draining, a call to it changes nothing.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)

@@ -99,7 +99,8 @@ def _carried_state(state: TakenOver, plan: RunPlan) -> Carried:
     """Return the state for the further stages.
 
     The anchor is the beginning of the pacing. With an anchor the run goes on in stage 3 (looks), without an anchor in
-    stage 2 (deployment).
+    stage 2 (deployment). `gave_up` is the limit at which the present stop began; None without a stop, and for a stop
+    that people or programs asked for.
     """
     anchor = state.started_at if state.status is RunStatus.PROCESSING else None
     return Carried(plan=plan, anchor=anchor, gave_up=state.gave_up, resumed=True)

@@ -28,8 +28,8 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
     anchor = carried.anchor or await _start_run(watch, plan, started_at)
     if carried.resumed and carried.anchor:
         await watch.notify_start(plan)  # the earlier supervisor may have died before sending
-        number = next_look(anchor, number, workflow.now())
-    watch.wakeups.renew_owed_nudge()
+        number = next_look(anchor, number, workflow.now())  # skip the looks that fell due without a supervisor
+    watch.wakeups.renew_owed_nudge()  # a nudge during stage 2 still needs a look at all jobs
     while True:
         due = look_time(anchor, number)
         watch.show(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
@@ -41,14 +41,15 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
         watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
         result = await look(plan.run, look_time(anchor, number))
         await _follow_up(watch, plan, result)
-        if result.is_proof and not watch.owes_start:  # nothing is left to stop, and no notice is left to send
-            return
-        watch.stop.apply_intent(result.intent)
+        nothing_is_alive = result.is_proof
+        if nothing_is_alive and not watch.owes_start:
+            return  # the run ends by its tasks: a stop on record would have no job to end
+        watch.stop.apply_intent(result.intent)  # before the owed notice: a stop must not wait for the notice
         if watch.stop.is_asked:
             return
         if watch.owes_start:  # the last look is the last chance for the start notice, so BRIEF allows several tries
-            await watch.notify_start(plan, BRIEF if result.is_proof else ONCE)
-        if result.is_proof:
+            await watch.notify_start(plan, BRIEF if nothing_is_alive else ONCE)
+        if nothing_is_alive:
             return
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 

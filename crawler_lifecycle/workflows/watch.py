@@ -23,7 +23,8 @@ NoticeActivity = Callable[[NoticeActivities, Notify], Counted]
 
 class Watch:
     def __init__(self) -> None:
-        self.generation = generation()  # in the first lines of the execution, as `workflows.generation` requires
+        # version of the flow for this execution, determined first, as `workflows.generation` requires
+        self.generation = generation()
         self.stop = StopState()
         self.wakeups = Wakeups(self.stop)
         self.limits = LimitClock()

@@ -56,7 +56,7 @@ class Observer:
             in_creation = self._jobs_in_creation(run_uid)
             listed = [job for job in self._listed_jobs(run_uid) if is_wanted(job.task)]
             jobs = self._look_at_all(listed)
-            self._refuse_if_away()
+            self._refuse_if_away()  # again: if the root folder was taken away during the look, every job seems absent
         except (TemporaryError, BadInput) as error:
             return Look(complete=False, problem=error.message)
         listed_keys = {(job.task, job.attempt) for job in listed}
@@ -166,10 +166,10 @@ class Observer:
         try:
             if not self._is_ours(folder.installation):
                 return None
-            # the runner is checked last: a job that cannot be started gets no runner after the check
-            cannot_be_started = folder.stop_asked or folder.has_started or folder.has_ended
-            if not cannot_be_started or folder.has_runner:
-                return look
+            may_still_start = not (folder.stop_asked or folder.has_started or folder.has_ended)
+            # the runner is checked last: no runner begins after a record excludes a start, so the answer stays true
+            if may_still_start or folder.has_runner:
+                return look  # unclear: a runner has the job, or may get the job
             ended = _readable_end(folder)  # the job may have ended after the first read
         except OSError:
             return look
@@ -248,7 +248,7 @@ def _decide(doubtful: _DoubtfulJob, survey: list[processes.SurveyedProcess]) -> 
     if look.phase is JobPhase.UNCLEAR:
         return look
     if not look.phase.has_ended and doubtful.folder.program_is_among(living):
-        return replace(doubtful.look, cause="runner_lost")
+        return replace(look, cause="runner_lost")  # the program lives on without its runner
     if living:
         look = replace(look, cause=POD_OVERDUE)
     if look.phase.has_ended:

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.exports import notices_of
 from crawler_lifecycle.adapters.sql.findings import findings_of
-from crawler_lifecycle.adapters.sql.migrate import check
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
     export_record,
@@ -34,7 +34,8 @@ class RunRecords(OnDatabase):
     """The methods in `ports.Records` for people and doors."""
 
     def installation(self) -> str:
-        check(self._db)  # every process reads the installation first, and so refuses a database with an unknown schema
+        # every process reads the installation first, and so refuses a database with an unknown schema
+        migrate.check(self._db)
         return self._installation()
 
     @reading

@@ -50,7 +50,7 @@ def _example(value: object, status: int = 200, description: str = "Done.") -> Re
 
 
 class AuditBody(RequestBody, AuditRequest):
-    """Request body for an audit; a dry run without a field."""
+    """Request body for an audit. An empty body asks for a dry run."""
 
 
 class AuditResult(Message):

@@ -44,7 +44,7 @@ RUN_RECORD = RUN_SUMMARY | {
     "nudge_acknowledged": 2,
 }  # fmt: skip
 TASK_LINE = {
-    "task": 2, "attempt": 1, "status": "FAILED", "cause": None, "cause_since": None, "reason": "exit_code",
+    "task": 2, "attempt": 1, "status": "FAILED", "cause": None, "cause_since": None, "reason": "exit_3",
     "exit_code": 3, "message": None, "node": "node-7", "restarts": 0, "queued_at": AT, "deployed_at": LATER,
     "started_at": LATER, "finished_at": "2026-11-20T09:02:11Z",
 }  # fmt: skip

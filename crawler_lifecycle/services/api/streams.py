@@ -90,6 +90,7 @@ class Stream(StreamingResponse):
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         with self._api.streams.take(self._caller.name):
+            # `TimeLimitedProtocol` has put the connection's `abort` into the state
             revocation_watch = asyncio.create_task(self._abort_after_revocation(scope["state"]["abort"]))
             try:
                 await super().__call__(scope, receive, send)

@@ -73,7 +73,7 @@ class Removing:
         if not all(has_ended(pod) for pod in pods):
             return False  # the job runs on, and does not count as postponed
         may_come_again = _may_come_again(job)
-        if may_come_again and self.logs.is_kept(run_uid, *key):
+        if may_come_again and self.logs.is_place_taken(run_uid, *key):
             return True  # the Job stays for now; its log is fetched once more just before the deletion
         try:
             is_log_settled = not pods or self._settle_log(run_uid, key, job, pods[0])
@@ -102,7 +102,7 @@ class Removing:
             return self._keep_log(run_uid, key, pod, has_waited=has_waited)
         except InTheWay as error:
             logger.warning("run %s, task %s, attempt %s: its log is not kept: %s", run_uid, *key, error)
-            self.logs.note_foreign_place(run_uid, str(error))
+            self.logs.note_occupied_place(run_uid, str(error))
             return True
 
     def _keep_log(self, run_uid: str, key: JobKey, pod: Pod, *, has_waited: bool) -> bool:

@@ -3,7 +3,7 @@
 Refusals become errors, and list pages tell the next page's token.
 
 The API server compresses answers above 128 KiB if the client offers gzip. Lists repeat themselves so much that
-decompressing takes less work than receiving the uncompressed rest, where every object is an HTTP chunk by itself.
+decompressing takes less work than receiving the list uncompressed, with every object as an HTTP chunk by itself.
 """
 
 import math
@@ -95,7 +95,7 @@ class Missing(NotFound):
 class ApiFailed(TemporaryError):
     """A request failed for any reason but a missing object.
 
-    `status` is None without an answer. `reason` is the API server's word for the refusal, such as NotFound.
+    `status` is None without an answer. `reason` is the API server's word for the refusal, such as Forbidden.
     `retry_after` is the number of seconds that the server asks us to wait. `timed_out` is true if the request waited
     for its answer in vain, or had no time left.
     """

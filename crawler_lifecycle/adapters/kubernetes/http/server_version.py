@@ -37,6 +37,6 @@ def checked_version(api: Api) -> str:
     if version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise NotReady(
-            f"Kubernetes at {api.host} is {name}: use {oldest} or later, older ones keep no Job as we make it"
+            f"Kubernetes at {api.host} is {name}: use {oldest} or later, older versions drop fields of our Jobs"
         )
     return f"version {version[0]}.{version[1]}"

@@ -38,7 +38,9 @@ WHOLE_SECONDS = 60.0  # a chunk, or an ended job's whole log
 SILENCE_SECONDS = 60.0  # for a mirror
 LONGEST_SILENCE_SECONDS = 600.0  # for a pod that was asked to end, and tidies up
 APOLOGY = b"unable to retrieve container logs for "  # some nodes answer so, with status 200, after dropping the log
-FOREIGN_PLACE_NOTE = "logs-not-kept.txt"  # file in the run's folder with the reason why no log is kept
+# File in the run's folder with the reason why its logs are not kept: the crawl has put a folder in the place of a log,
+# or a link or a file in the place of the folder for logs.
+OCCUPIED_PLACE_NOTE = "logs-not-kept.txt"
 # HTTP statuses if a log is requested
 NO_LOG_EVER = (400, 404)  # the container never started, or its pod does not exist
 NODE_SILENT = (500, 502, 504)  # the API server gets no answer from the node, for now or for ever
@@ -61,9 +63,9 @@ class Logs:
         return files.read(self.kept(run_uid, task, attempt), offset)
 
     def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
-        """Return the last lines; empty if no log is kept, or the kept log was cut off before its end."""
+        """Return the last lines; empty if no log is kept, or the kept log was cut off at `most_bytes`."""
         kept = self.read_kept(run_uid, task, attempt, -TAIL_BYTES)
-        if kept is None or kept.offset > self.most_bytes:  # a longer file ends with our line about the missing rest
+        if kept is None or kept.offset > self.most_bytes:  # then the log's own last lines are missing
             return ""
         return "\n".join(kept.text.splitlines()[-TAIL_LINES:])
 
@@ -111,21 +113,22 @@ class Logs:
                     raise
             size = file.tell()
             chunk = replace(chunk_of(file, 0 if offset > size else offset, ended=ended), read=size)
-            before = os.pread(file.fileno(), COMPARED_BYTES, max(0, size - COMPARED_BYTES))
+            # by these bytes the mirror recognises that its stream brings the same log
+            bytes_before_end = os.pread(file.fileno(), COMPARED_BYTES, max(0, size - COMPARED_BYTES))
         is_at_present_end = offset > 0 and chunk.offset == size
         if not ended and is_at_present_end and size >= SHORTEST_MIRRORED:
-            self.mirrors.begin(uid, Position(size, before), lambda: self._stream(pod))
+            self.mirrors.begin(uid, Position(size, bytes_before_end), lambda: self._stream(pod))
         return chunk
 
     def _stream(self, pod: Pod) -> Generator[bytes]:
         yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
-    def is_kept(self, run_uid: str, task: int, attempt: int) -> bool:
-        """Return whether the kept log's place has a file, be it a log or a crawl's own file."""
+    def is_place_taken(self, run_uid: str, task: int, attempt: int) -> bool:
+        """Return whether the kept log's place is taken, by a kept log or by a file that the crawl itself put there."""
         return files.exists(self.kept(run_uid, task, attempt))
 
     def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, part_is_enough: bool) -> None:
-        """Write the log of an ended job, up to `most_bytes`, to the run's files, and replace a crawl's own file.
+        """Write the log of an ended job, up to `most_bytes`, to the run's files, and replace a file in its place.
 
         If the stream breaks off, a part is kept with `part_is_enough`; otherwise raise ApiFailed.
         """
@@ -137,8 +140,8 @@ class Logs:
         """Keep the log of a job that still prints; the file appears after the job's end.
 
         Raise ApiFailed if the stream breaks off, or is silent for LONGEST_SILENCE_SECONDS. If the pod does not exist
-        any more then, the part received so far is kept, unless a log is kept already. `on_answer` is called with every
-        piece that the node sends.
+        any more then, or the API server does not tell, the part received so far is kept, unless the log's place is
+        taken. `on_answer` is called with every piece that the node sends.
         """
         self.files_folder.mkdir(parents=True, exist_ok=True)
         failure = None
@@ -157,7 +160,7 @@ class Logs:
             raise failure
 
     def _exists(self, pod: Pod) -> bool:
-        """Return whether the API server still has the pod; False also if the request fails."""
+        """Return whether the API server still has the pod. False if the request fails: a part is better than no log."""
         try:
             present = PODS.item(self.api.get(self.api.core_path("pods", pod.metadata.name)))
         except (Missing, ApiFailed):
@@ -185,14 +188,14 @@ class Logs:
                 return
 
     def keep_problem(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
-        """Write the problem in place of an unreadable log, unless a log is kept."""
+        """Write the problem in place of an unreadable log, unless the log's place is taken."""
         line = f"(the log could not be read while its job was in the cluster: {problem})\n"
         files.write(self.kept(run_uid, task, attempt), [line.encode()], overwrite=False)
 
-    def note_foreign_place(self, run_uid: str, problem: str) -> None:
-        """Write into the run's folder, once for all its logs, why they cannot be kept."""
+    def note_occupied_place(self, run_uid: str, problem: str) -> None:
+        """Write OCCUPIED_PLACE_NOTE with the problem, once for all logs of the run."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
-        files.write_once(self.files_folder / checked_uid(run_uid) / FOREIGN_PLACE_NOTE, text)
+        files.write_once(self.files_folder / checked_uid(run_uid) / OCCUPIED_PLACE_NOTE, text)
 
     def _whole_log(self, pod: Pod, *, part_is_enough: bool, until_job_ends: bool = False) -> Iterator[bytes]:
         """Yield the log up to `most_bytes`, and a line about a missing rest. `until_job_ends`: follow a growing log.

@@ -41,6 +41,7 @@ def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timin
         look = replace(look, facts=facts_of(look, job, own_pods))
     if look.gone or look.due_at is not None:
         return look
+    # a due time before the Job's creation comes from a wrong clock
     due_at = deletion.not_before_creation(job, pods.due_at(own_pods))
     return replace(look, due_at=due_at) if due_at else look
 
@@ -58,12 +59,19 @@ def _look_by_job_or_pod(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: 
     if look.phase is JobPhase.SUCCEEDED:
         return _complete_success(look, job, own_pods)
     if look.cause == reasons.POD_TERMINATING:
+        # only the pod names the author of the request, and may be gone at the end: the task's row keeps the author
         return replace(look, reason=termination.author_of_request(own_pods))
     return look
 
 
 def _complete_ending(look: JobLook, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
-    if look.due_at is not None and look.due_at < timing.overdue_before:
+    """Complete the look at a deleted Job by its pods.
+
+    A Job that should have gone long ago is held, by pods that may still run or by a finalizer. Until then the pods show
+    whether the deletion met a living program.
+    """
+    is_held = look.due_at is not None and look.due_at < timing.overdue_before
+    if is_held:
         return deletion.look_of_held_job(look, job, own_pods)
     return deletion.look_of_deleted_job(look, own_pods)
 
@@ -89,10 +97,17 @@ def _look_without_pod(key: JobKey, job: Job) -> JobLook:
 
 
 def _complete_success(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
-    """Complete a success: its pods show whether the program was told to end before its end, and by whom."""
+    """Complete a success: its pods show whether the program was told to end before its end, and by whom.
+
+    If no pod shows the order of request and end (`was_told` is None), the end request is UNKNOWN. The look names the
+    author also then, since the records may show that the request came first.
+    """
     was_told = termination.were_told_to_end(own_pods)
-    may_be_told = was_told is not False and pods.ended_pod(own_pods, pods.SUCCEEDED) is not None
-    author = termination.author_of_request(own_pods, job.metadata.deletion_timestamp) if may_be_told else None
+    is_told_or_unknown = was_told is not False
+    has_finished_pod = pods.ended_pod(own_pods, pods.SUCCEEDED) is not None
+    author = None
+    if is_told_or_unknown and has_finished_pod:
+        author = termination.author_of_request(own_pods, job.metadata.deletion_timestamp)
     return replace(look, end_request=EndRequest.by(was_told), reason=author)
 
 
