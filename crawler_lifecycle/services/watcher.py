@@ -107,8 +107,12 @@ class Watcher:
         is_start = self._last_search is None
         self._last_search = time.monotonic()
         nudges = [nudge for nudge in unanswered if is_start or nudge.run_uid in self._changed]
-        self._unsent |= {nudge.run_id: nudge for nudge in nudges if self._repeated.get(nudge.run_id) != nudge.number}
-        self._repeated = {nudge.run_id: nudge.number for nudge in nudges}
+        due = [nudge for nudge in nudges if self._repeated.get(nudge.run_id) != nudge.number]
+        self._unsent |= {nudge.run_id: nudge for nudge in due}
+        self._repeated |= {nudge.run_id: nudge.number for nudge in due}
+        self._repeated = {
+            nudge.run_id: self._repeated[nudge.run_id] for nudge in unanswered if nudge.run_id in self._repeated
+        }
 
     def _claim_nudges(self) -> None:
         """Claim a nudge for every changed run that has answered its last nudge, and forget runs that are over."""
