@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "84eff57611fba9cd77ddd3ae74fe1d8864e198a4"
+COMMIT = "78e48ad5831d39fb52c3ccf74c2e4a0f25abbeed"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
