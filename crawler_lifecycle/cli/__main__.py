@@ -1,20 +1,21 @@
 """Starts and ends the process `crawlctl`, which is also `python -m crawler_lifecycle.cli`."""
 
+import _signal  # type: ignore[import-not-found]  # the module `signal` takes long to import
 import os
-import signal
 import sys
-from contextlib import suppress
-from typing import NoReturn
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells use it
 
 
-def run() -> NoReturn:
+def run() -> None:
     """Run the command, then end the process without the interpreter's own cleanup.
 
     Threads of Temporal's SDK outlive its client and sometimes crash in the cleanup, which loses the exit status
     (temporalio/sdk-python, issue 300).
     """
+    _exit_on_interrupt()
+    from contextlib import suppress
+
     status = _main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # a stream may be closed by its reader, or None
@@ -24,7 +25,6 @@ def run() -> NoReturn:
 
 def _main() -> int:
     """Run the command and return its exit status."""
-    _exit_on_interrupt()  # otherwise, Ctrl-C during an import prints a traceback
     from crawler_lifecycle.cli.failures import OK, WRONG
     from crawler_lifecycle.cli.program import main
 
@@ -41,15 +41,15 @@ def _main() -> int:
 
 
 def _exit_on_interrupt() -> None:
-    """Let Ctrl-C end the process without a message, unless the signal is ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a script with `&` ignores it
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    """Let Ctrl-C end the process without a message, unless the signal is ignored. All later imports are slow."""
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # a script with `&` ignores it
+        _signal.signal(_signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
 def _raise_on_interrupt() -> None:
     """Let Ctrl-C raise KeyboardInterrupt, as Python does by default, unless the signal is ignored."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _signal.getsignal(_signal.SIGINT) is not _signal.SIG_IGN:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
 if __name__ == "__main__":

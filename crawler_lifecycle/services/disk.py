@@ -21,7 +21,11 @@ class DiskWatch:
 
     @property
     def has_problem(self) -> bool:
-        """Whether the last check found a full disk. Processes stay ready on a full disk: reading and stops go on."""
+        """Whether the last check found a full disk.
+
+        The API and the scheduler service stay ready on a full disk, since reading and stops go on. The other processes
+        are not ready then (`health.needs_of`).
+        """
         return self._problem is not None
 
     async def run(self) -> None:

@@ -1,6 +1,7 @@
 """A local crawl's account lies in its job's folder, whatever a program makes of the file."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -49,6 +50,17 @@ def test_what_is_no_account_is_a_line_among_the_events(local: LocalBench, script
     assert result is None
     (line,) = lines
     assert problem in line
+
+
+def test_steps_are_told_in_the_clock_of_the_page(local: LocalBench) -> None:
+    """They ended in +00:00, beside times that the page shows as UTC."""
+    request = local.request("exit 0")
+    local.cluster.deploy(request)
+    local.until_ended(request)
+    (evidence,) = local.cluster.evidence(request.run_uid, [(0, 1)])
+    step = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z (deployed|started, .*|ended: .*)")
+    assert len(evidence.events) == 3
+    assert all(step.fullmatch(line) for line in evidence.events)
 
 
 def test_facts_are_of_the_end_on_record(local: LocalBench) -> None:

@@ -15,14 +15,17 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from crawler_lifecycle.adapters.sql import migrate
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest, parse
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason, Triggered
-from crawler_lifecycle.contract.states import Trigger
+from crawler_lifecycle.contract.states import RunStatus, Trigger
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import ScheduleCommands
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.ports import NewRun
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 from tests.waiting import eventually_async
 
@@ -297,6 +300,28 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert details.counts.skipped_overlap == len(overlapped)
     assert [each.at for each in found] == sorted({each.at for each in found})
     assert (await schedules.show("tick", occurrences=2)).occurrences == details.occurrences[:2]
+
+
+async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands, control: Control) -> None:
+    await schedules.create(asked("failing", every_seconds=1))
+    await until_occurred(schedules, "failing", lambda found: any(each.outcome is Outcome.STARTED for each in found))
+    await schedules.pause("failing")
+    workflow_id = (await schedules.show("failing")).open_workflows[0]
+    client = await control.engine.client()
+    execution = (await client.get_workflow_handle(workflow_id).describe()).run_id
+    crawler = Crawler(name="bookshop")
+    runs = control.parts.store.runs
+    record = await asyncio.to_thread(
+        runs.create, NewRun(RunRequest(crawler=crawler.name), crawler, 1, workflow_id, execution)
+    )
+    run = RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch)
+    claim = control.parts.store.claims.claim_main(run, "a-worker", timedelta(minutes=1))
+    assert claim
+    control.parts.store.claims.failed(claim, "no_such_image", "there is no image", refused=True)
+    runs.close(run, RunStatus.FAILED, "main_job_failed")
+    (started,) = (each for each in await occurrences(schedules, "failing") if each.workflow_id == workflow_id)
+    assert (started.run_id, started.run_status) == (record.run_id, RunStatus.FAILED)
+    assert "task 0 (the main job) FAILED (no_such_image): there is no image" in started.detail
 
 
 async def test_occurrences_come_in_pages_back_to_the_first(schedules: ScheduleCommands) -> None:

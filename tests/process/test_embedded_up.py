@@ -77,6 +77,13 @@ async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
     assert processes_of(state) == []
 
 
+async def test_the_first_command_of_the_help_succeeds(state: Path) -> None:
+    """It failed for want of a site."""
+    async with up(state), crawlctl(state.parent, "run", "bookshop", "--state", str(state)) as first:
+        assert await first.end() == 0, first.output
+        assert "ended COMPLETED (all_succeeded)" in first.output
+
+
 async def test_a_part_that_dies_is_started_again_visibly(state: Path) -> None:
     async with up(state) as command:
         before = stack_processes(state)

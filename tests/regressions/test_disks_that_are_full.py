@@ -18,6 +18,7 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.embedded.stack import _probe_scheduler
+from crawler_lifecycle.services.health import needs_of
 from crawler_lifecycle.services.health import served as health_served
 from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
@@ -105,6 +106,13 @@ def test_the_api_stays_ready(full: None, tmp_path: Path, database_url: str, real
     with api_served(tmp_path, database_url, TEMPORAL_ADDRESS=address) as api, api.client() as http:
         until(lambda: told_of(lambda: http.get("/metrics").text, "api_disk_problem"), "the metrics to tell it")
         assert http.get("/readyz").status_code == 200
+
+
+async def test_the_other_processes_are_not_ready(full: None, tmp_path: Path) -> None:
+    (tmp_path / "exports").mkdir()
+    needs = needs_of(Control(Installation.with_variables(tmp_path, {})).parts)
+    with pytest.raises(NotReady, match=f"MiB are free in {tmp_path}"):
+        await needs["disk"]()
 
 
 async def test_the_stack_waits_for_no_room(full: None, tmp_path: Path) -> None:

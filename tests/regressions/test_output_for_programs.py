@@ -124,6 +124,16 @@ def test_ctrl_c_among_the_imports_is_no_traceback(tmp_path: Path, module: str) -
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
+def test_nothing_is_imported_before_ctrl_c_has_its_handler() -> None:
+    """Ctrl-C during the imports of the entry module itself was a traceback, too."""
+    program = (
+        "import sys\nbefore = set(sys.modules)\n"
+        "from crawler_lifecycle.cli.__main__ import run\nprint(*sorted(sys.modules.keys() - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["crawler_lifecycle", "crawler_lifecycle.cli", "crawler_lifecycle.cli.__main__"]
+
+
 def test_no_colours_where_none_are_wanted(crawlctl: Crawlctl, run: RunRecord, tmp_path: Path) -> None:
     """https://no-color.org"""
     del crawlctl, run

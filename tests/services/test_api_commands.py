@@ -73,6 +73,7 @@ async def test_one_key_is_one_run(http: httpx.AsyncClient, stack: Site) -> None:
     assert sorted(answer.json()["created"] for answer in at_once) == [False, False, True]
     assert (again.status_code, again.json()["created"]) == (200, False)
     (run,) = {answer.json()["run_id"] for answer in [*at_once, again]}
+    assert {answer.headers["Location"] for answer in at_once} == {f"/v1/runs/{run}"}
     problem(await start(http, "one-key", tasks=3), 409, "Idempotency-Key")
     assert "tasks" in problem(await start(http, "one-key"), 409, "Idempotency-Key").detail
     problem(await start(http, "one-key", tasks=2, arguments={"site": "x"}), 409, "Idempotency-Key")
@@ -97,6 +98,7 @@ async def test_an_audit_is_asked_for_and_tells_what_it_found(http: httpx.AsyncCl
     asked = await http.post("/v1/audits", json={"repair": True})
     assert asked.status_code == 202, asked.text
     path = f"/v1/audits/{asked.json()['audit']}"
+    assert asked.headers["Location"] == path
 
     async def done() -> dict[str, Any] | None:
         report: dict[str, Any] | None = (await http.get(path)).json()["report"]

@@ -8,6 +8,7 @@ from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable, utc_
 from crawler_lifecycle.adapters.local.results import result_of
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.words import utc_text
 
 
 def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
@@ -40,5 +41,5 @@ def _events(folder: JobFolder) -> list[str]:
     if ended:
         steps.append((ended.at, f"ended: {ended.reason or 'succeeded'}"))
     _, problem = result_of(folder) if ended else (None, None)
-    lines = [f"{utc_time(seconds).isoformat(timespec='milliseconds')} {step}" for seconds, step in steps]
+    lines = [f"{utc_text(utc_time(seconds), 'milliseconds')} {step}" for seconds, step in steps]
     return [*lines, problem] if problem else lines

@@ -5,9 +5,10 @@ Temporal itself keeps whether a schedule is paused, but neither the beginning of
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from crawler_lifecycle.contract.schedules import Pause
+from crawler_lifecycle.domain.words import utc_text
 
 MOST_LINES = 40  # lines about pauses in a note; a further line replaces the oldest
 LONGEST_TEXT = 256  # characters of an actor or a reason in a line; further characters are cut off
@@ -18,8 +19,7 @@ LINE = re.compile(r"(paused|resumed) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)
 
 def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str | None) -> str:
     """Return the note with a further line: `word` is PAUSED or RESUMED. The latest MOST_LINES such lines stay."""
-    stamp = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    line = f"{word} {stamp}"
+    line = f"{word} {utc_text(at, 'milliseconds')}"
     if actor:
         line += f" by {_one_line(actor).replace(':', ' ')}"
     if reason:

@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.domain.crawl_results import is_meant_as_result, read_result
 from crawler_lifecycle.domain.looks import JobKey
+from crawler_lifecycle.domain.words import utc_text
 from crawler_lifecycle.errors import TemporaryError
 
 # Most seconds for the requests in a call, which has 70 seconds altogether. After this time an unread log or event list
@@ -260,6 +261,6 @@ def _timestamp(event: Event) -> float:
 
 
 def _line_about(event: Event) -> str:
-    at = f"{event.seen_at.isoformat(timespec='seconds')} " if event.seen_at else ""
+    at = f"{utc_text(event.seen_at)} " if event.seen_at else ""
     times = f" ({event.count} times)" if event.count and event.count > 1 else ""
     return f"{at}{event.reason or 'Warning'}: {(event.message or '').strip()}"[:LONGEST_EVENT] + times

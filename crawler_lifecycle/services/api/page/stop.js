@@ -3,9 +3,12 @@
 import { post } from "/api.js";
 import { h, setText } from "/dom.js";
 import { listen } from "/live.js";
-import { inWords, isOver } from "/words.js";
+import { counts, inWords, isOver, number } from "/words.js";
 
 export function askToStop(run, force, done) {
+  const seconds = run.request.grace_seconds;
+  const grace = seconds ? `after a grace period of ${number(seconds)} s` : "after the grace period";
+  const tasks = h("span", {}, counts(run.tasks));
   const reason = h("input", { id: "stop-reason", maxlength: 1024, autocomplete: "off" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const leave = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
@@ -14,9 +17,10 @@ export function askToStop(run, force, done) {
   const dialog = h("dialog", { class: "card", "aria-labelledby": "stop-title", onclose: () => { closed.abort(); dialog.remove(); } },
     h("form", { onsubmit: submit },
       h("h2", { id: "stop-title" }, `${force ? "Force the stop of" : "Stop"} run ${run.run_id}?`),
+      h("p", {}, h("b", {}, run.crawler), ": ", tasks),
       h("p", { class: "quiet" }, force
-        ? "Its jobs are told to end and made to at once, without the grace period: what they have not saved is lost. What was collected is still exported."
-        : "Its jobs are asked to end, and made to after the grace period. What was collected is still exported."),
+        ? "The jobs are told to end and made to at once, without the grace period: what they have not saved is lost. What was collected is still exported."
+        : `The jobs are asked to end, and made to ${grace}. What was collected is still exported.`),
       h("label", { for: "stop-reason" }, "Reason"), reason, problem,
       h("div", { class: "actions" },
         leave, send)));
@@ -32,8 +36,9 @@ export function askToStop(run, force, done) {
   }
 
   listen(({ kind, run: latest }) => {
-    if (kind !== "run" || latest.run_id !== run.run_id || !isOver(latest)) return;
-    tellOver(`The run is over: ${inWords(latest.reason)}.`);
+    if (kind !== "run" || latest.run_id !== run.run_id) return;
+    setText(tasks, counts(latest.tasks));
+    if (isOver(latest)) tellOver(`The run is over: ${inWords(latest.reason)}.`);
   }, closed.signal);
 
   async function submit(event) {
