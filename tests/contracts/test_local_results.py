@@ -53,7 +53,7 @@ def test_what_is_no_account_is_a_line_among_the_events(local: LocalBench, script
 
 
 def test_steps_are_told_in_the_clock_of_the_page(local: LocalBench) -> None:
-    """They ended in +00:00, beside times that the page shows as UTC."""
+    """The times ended in +00:00, beside times that the page shows as UTC."""
     request = local.request("exit 0")
     local.cluster.deploy(request)
     local.until_ended(request)

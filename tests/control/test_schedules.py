@@ -304,7 +304,7 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
 
 async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands, control: Control) -> None:
     await schedules.create(asked("failing", every_seconds=1))
-    await until_occurred(schedules, "failing", lambda found: any(each.outcome is Outcome.STARTED for each in found))
+    await until_occurred(schedules, "failing", lambda past: any(item.outcome is Outcome.STARTED for item in past))
     await schedules.pause("failing")
     workflow_id = (await schedules.show("failing")).open_workflows[0]
     client = await control.engine.client()
@@ -319,7 +319,7 @@ async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands
     assert claim
     control.parts.store.claims.failed(claim, "no_such_image", "there is no image", refused=True)
     runs.close(run, RunStatus.FAILED, "main_job_failed")
-    (started,) = (each for each in await occurrences(schedules, "failing") if each.workflow_id == workflow_id)
+    (started,) = (item for item in await occurrences(schedules, "failing") if item.workflow_id == workflow_id)
     assert (started.run_id, started.run_status) == (record.run_id, RunStatus.FAILED)
     assert "task 0 (the main job) FAILED (no_such_image): there is no image" in started.detail
 

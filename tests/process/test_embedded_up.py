@@ -78,7 +78,7 @@ async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
 
 
 async def test_the_first_command_of_the_help_succeeds(state: Path) -> None:
-    """It failed for want of a site."""
+    """The command failed for want of a site."""
     async with up(state), crawlctl(state.parent, "run", "bookshop", "--state", str(state)) as first:
         assert await first.end() == 0, first.output
         assert "ended COMPLETED (all_succeeded)" in first.output
