@@ -74,7 +74,7 @@ class RunAudit:
     async def _with_requested_run_ids(
         self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
     ) -> dict[int, WorkflowInfo]:
-        """Add the requested RunID to the workflows that ended well and are not the supervisor on record.
+        """Add the requested RunID to our workflows that ended well and are not the supervisor on record.
 
         The RunID tells whether such a workflow completed our run. If so, the run's row comes from an old copy of the
         database, because the row shows the run as open.

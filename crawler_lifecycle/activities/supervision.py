@@ -73,7 +73,7 @@ class SupervisionActivities:
 
     @activity.defn
     async def hand_over_run(self, step: TakeOver) -> Counted:
-        """Resume the run under its own workflow id, if this execution has another workflow id."""
+        """Resume the run under its own workflow id; only an execution with another workflow id calls this."""
         run = await asyncio.to_thread(self.runs.get, step.run_id)
         request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
         await self.supervisors.go_on(run.workflow_id, request)

@@ -76,7 +76,10 @@ def _tasks_that_fit() -> int:
 
 
 def _cut(line: str, width: int) -> str:
-    """Return the line cut to the width. A wrapped line takes more rows, and the next lines would begin too low."""
+    """Return the line cut to the width, since a wrapped line would push the next lines down.
+
+    A cut line loses its colours: a control sequence that is cut would spoil the terminal.
+    """
     line = " ".join(line.splitlines())
     visible = ANSI.sub("", line)
     return line if len(visible) <= width else visible[: width - 1] + "…"

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """Threads for a kind of blocking call. `name` is the slow part in the message about a refusal.
+    """Threads for a kind of blocking call. `name` says in a refusal's message what is too slow.
 
     A call waits `patience` seconds for a free thread and is then refused; without `patience`, a call waits until its
     caller is cancelled. Without `threads`, the number of threads is Python's default for a thread pool.

@@ -1,6 +1,6 @@
 """Stops a run: the stop is written to the database, then signalled to the run's workflow.
 
-A slow or broken part keeps the stop from no other part:
+If one part is slow or broken, the stop still reaches the other parts:
 
 - The database and Temporal work: the stop is on record and signalled. If no workflow is open, a workflow is started,
   which reads the stop from the database.

@@ -34,13 +34,14 @@ def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return the reason for a living task's row: the author of a request to end; None without such a request.
+    """Return the reason for a living task's row: who told the program to end; None if nobody did.
 
     The row keeps the author: only the pod names the author, and the pod may be deleted before the task is over.
     """
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason
     if cause == reasons.DELETED_EXTERNALLY:
+        # a deletion of the Job is a request only once its pods were told, as the job shows now or an earlier look saw
         were_pods_told = reasons.POD_TERMINATING in (job.cause, row.cause)
         return reasons.DELETED_EXTERNALLY if were_pods_told else row.reason
     return None

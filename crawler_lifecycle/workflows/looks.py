@@ -45,7 +45,7 @@ class LookResult:
 
 
 async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> LookResult:
-    """Look at the run, write the differences, and remove jobs that are over.
+    """Look at the run, write the differences, and remove the jobs of tasks that are over.
 
     `next_look_at` goes on record, since the audit reports a run with a long overdue look. `stopped_at` is the time when
     the present stop began; None without a stop.

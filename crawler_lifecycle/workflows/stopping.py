@@ -96,11 +96,12 @@ class Rounds:
         """
         if result.is_proof:
             if not self._drain.has_begun:
-                self._rounds_since_reset = 1  # leaving jobs disappear within moments, so the pauses begin anew
+                # leaving jobs disappear within moments, so the pauses begin anew; this round counts already
+                self._rounds_since_reset = 1
             return not self._drain.must_go_on(result.differences.leaving)
         if result.alive or result.differences.unwanted:
             self._drain = DrainWait()  # jobs run again, so a wait for leaving jobs begins anew later
-        else:
+        else:  # no job is left to end, and still no proof: the cluster could not be observed
             self._drain.note_failed_look()
         return False
 
@@ -129,7 +130,7 @@ class Rounds:
     async def _force_jobs_to_end(self) -> None:
         """Put the force on record, then kill all jobs. Killed jobs end within moments, so the pauses begin anew."""
         if self._is_newly_forced():
-            self._is_force_begun, self._rounds_since_reset = True, 0
+            self._is_force_begun, self._rounds_since_reset = True, 0  # this round counts at its end
         await record_stops(self._watch.stop, self._plan)
         jobs = await _call_in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
         if jobs:
@@ -171,7 +172,7 @@ async def _force_after_grace_period(stop: StopState, plan: RunPlan) -> None:
 def _grace_period_end(stop: StopState, plan: RunPlan) -> datetime | None:
     """Return when the grace period is over. None: the stop is forced already, or no stop was asked for.
 
-    If an earlier supervisor has asked the jobs to end, the grace period counts from the request.
+    The grace period counts from the stop, or, if an earlier supervisor has told the jobs to end, from that time.
     """
     if stop.is_forced or stop.first is None:
         return None

@@ -32,7 +32,7 @@ EXPECTED = [  # in this order
     r"reopened: its workflow goes on",
     r"ended: COMPLETED: all tasks succeeded",
     r"3 +brief +COMPLETED",
-    r"2 +stubborn +FAILED +stopped_forced",
+    r"2 +stubborn +FAILED +cancel_timeout",
     r"1 +moody +COMPLETED",
 ]
 

@@ -118,7 +118,7 @@ class Placing:
             running_place.rename(self.layout.waiting / running_place.name)  # the runner died before its first record
             return
         if not job.has_ended:
-            self.layout.announce_change(job.path.parent.name)  # the job vanished, and no record tells its end
+            self.layout.announce_change(job.path.parent.name)  # the runner is gone, and no record tells the end
         running_place.unlink(missing_ok=True)
 
     def _start_if_possible(self, place: str) -> bool:
@@ -180,9 +180,9 @@ def _may_live(job: JobFolder) -> bool:
         return True
 
 
-def place_name(claimed_at_ns: int, job_name: str) -> str:
+def place_name(created_at_ns: int, job_name: str) -> str:
     """Return a name for a job's place. Names sort by time."""
-    return f"{claimed_at_ns:020d}-{job_name}"
+    return f"{created_at_ns:020d}-{job_name}"
 
 
 def _sorted_places(folder: Path) -> list[str]:

@@ -60,8 +60,8 @@ def reading(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Conc
 def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None:
     """Lock the run's row for its supervisor, and write the assignments there. Raise Fenced for another supervisor.
 
-    The epoch is written with its old value, to take the lock even without assignments. MySQL assigns in order: a value
-    computed from an old value comes before the old value's assignment.
+    The epoch gets its old value, so that the row is locked even without assignments. MySQL assigns from left to right:
+    if a value is computed from another column's old value, the caller puts its assignment first.
     """
     this_run = (histories.c.id == run.run_id, _without_index(histories.c.run_uid) == run.run_uid)
     own_row = update(histories).where(*this_run, histories.c.epoch == run.epoch)

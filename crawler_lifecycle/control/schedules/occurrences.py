@@ -20,8 +20,8 @@ from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
 PAGE = 1000  # largest number of times in an answer by Temporal
-FIRST_WINDOW = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
-GROWTH = 8  # factor by which the window grows if the window has too few due times
+FIRST_SEARCHED = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
+GROWTH = 8  # factor by which the searched time grows if it has too few due times
 JUST_BEFORE = timedelta(microseconds=1)  # a list of due times includes its end, but `before` is to be left out
 
 
@@ -54,9 +54,9 @@ class Occurrences:
 
         The first page has the latest occurrences. On an earlier page, starts long after its last due time are left out.
         """
-        jitter, window = translation.jitter_of(description.schedule), translation.window_of(description.schedule)
-        # the latest time at which Temporal starts the page's last occurrence
-        until = None if is_first_page else due[-1] + jitter + window + SETTLING
+        jitter, longest_delay = translation.jitter_of(description.schedule), translation.window_of(description.schedule)
+        # the latest time at which Temporal starts the page's last occurrence; the jitter is spare time
+        until = None if is_first_page else due[-1] + jitter + longest_delay + SETTLING
         async with self._engine.calls() as client:
             starts = await starts_of(client, description, due[0], until)
         # a workflow id ends with the time without jitter, which may be earlier than the due time
@@ -84,25 +84,25 @@ class Occurrences:
     async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
         """Return the `most` latest due times up to `until`.
 
-        Temporal lists times forwards only, so a window before `until` grows until the window has enough times.
+        Temporal lists times forwards only, so the searched time before `until` grows until it has enough due times.
         """
         rules_since = description.info.last_updated_at or description.info.created_at
         if until <= rules_since:
             return []
-        window = FIRST_WINDOW
+        searched = FIRST_SEARCHED
         while True:
-            since = max(rules_since, until - window)
+            since = max(rules_since, until - searched)
             due = await self.due(description.id, since, until)
             if len(due) >= most or since == rules_since:
                 return due[-most:]
-            window *= GROWTH
+            searched *= GROWTH
 
     async def due(
         self, schedule_id: str, since: datetime, until: datetime, most: int | None = None
     ) -> Sequence[datetime]:
-        """Return the due times between `since` and `until`, jitter included, as Temporal computes the times.
+        """Return the due times after `since` and up to `until`, jitter included, as Temporal computes the times.
 
-        With `most`, reading stops as soon as more times are known.
+        With `most`, reading stops once `most` times or more are known; all known times are returned.
         """
         times = [since]  # a further page begins after the last time
         while most is None or len(times) <= most:

@@ -54,6 +54,7 @@ def runs(
     cursor: Annotated[str | None, Query(max_length=128, description="`next` of the previous page")] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
+    # a cursor is valid only for the installation and the filters that made it
     list_name = f"{api.control.context.store.records.installation()}:{status}:{crawler}:{search}"
     before = read_cursor(cursor, list_name) if cursor is not None else None
     summaries = api.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)

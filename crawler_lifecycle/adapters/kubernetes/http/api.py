@@ -199,7 +199,7 @@ class Api:
 
         A refused token is read again once, and a busy server is asked again. No try begins later than the limits allow,
         however long the earlier tries took. A broken connection raises one of NOT_REACHED: the caller knows whether the
-        request may be sent again.
+        request may be sent again. Without a usable token or certificate (ACCESS_FAILED) no request was sent.
         """
         target = f"{path}?{urlencode(query)}" if query else path
         all_headers = {**headers, "Content-Type": JSON} if body is not None else headers

@@ -75,12 +75,14 @@ def _by_counters(status: JobStatus) -> PhaseAndCause | None:
 def needs_its_pods(look: JobLook | None, job: Job) -> bool:
     """Return whether pods tell more about a watched job than the look by its Job.
 
-    True without a look and for a job that has ended; for a deleted Job only while the Job counts an active pod, which
-    may have ended before the deletion.
+    True without a look and for a job that has ended. True for a deleted Job only while the Job counts an active pod,
+    which may have ended before the deletion, and no terminating pod: a terminating pod was told to end already.
     """
     if look is None or look.phase.has_ended:
         return True
-    return look.phase is JobPhase.ENDING and look.cause is None and is_positive((job.status or NO_JOB_STATUS).active)
+    is_terminating = look.cause == POD_TERMINATING
+    has_active_pod = is_positive((job.status or NO_JOB_STATUS).active)
+    return look.phase is JobPhase.ENDING and not is_terminating and has_active_pod
 
 
 def may_be_overdue(look: JobLook | None) -> bool:

@@ -126,8 +126,8 @@ def container_with_log(pod: Pod) -> str | None:
 
     None: the pod names no container.
     """
-    failed, main = failed_init(pod), state(main_container(pod))
-    main_has_run = main.running is not None or main.terminated is not None
+    failed, main_state = failed_init(pod), state(main_container(pod))
+    main_has_run = main_state.running is not None or main_state.terminated is not None
     return failed.name if failed and not main_has_run else main_name(pod)
 
 
