@@ -1058,6 +1058,15 @@ def test_evidence_says_what_container_pod_and_job_say(acting: Acting) -> None:
     ]
 
 
+def test_pods_that_failed_before_the_success_count_as_restarts(acting: Acting) -> None:
+    """46: a scheduler service of a company may allow its Jobs retries."""
+    acting.pod(acting.deploy(), "Succeeded", **ended_with(0, "Completed"))
+    acting.server.end(acting.name())
+    acting.job()["status"]["failed"] = 2
+    [explained] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert explained.restarts == 2
+
+
 def test_when_the_pod_is_gone_its_job_and_the_events_are_evidence(acting: Acting) -> None:
     job, sentence = acting.deploy(), "Pod crawls/x has condition DisruptionTarget matching FailJob rule at index 0"
     acting.server.end(acting.name(), "Failed", reason="PodFailurePolicy", message=sentence)
