@@ -18,6 +18,7 @@ from crawler_lifecycle.contract.steps.looks import (
     EvidenceWrite,
     LookAt,
     StatusWrite,
+    TaskEvidence,
 )
 from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopTasks
@@ -59,6 +60,24 @@ def test_evidence_is_kept_with_its_task(house: House) -> None:
     assert failed.log_tail is not None
     assert "task one fails" in failed.log_tail
     assert failed.node
+
+
+class Explaining:
+    """A cluster whose evidence about task 0 names these jobs' uids."""
+
+    def __init__(self, *uids: str | None) -> None:
+        self.uids = uids
+
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
+        return [TaskEvidence(task=0, attempt=1, job_uid=uid, node=f"node of {uid}") for uid in self.uids]
+
+
+def test_evidence_of_another_job_is_left_out(house: House) -> None:
+    plan = house.started("sleepy", tasks=1)
+    ours = house.details(plan).tasks[0].job_uid
+    explaining = replace(house.reconciliation, cluster=cast(Cluster, Explaining("another", ours, None)))
+    page = house.do(explaining.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
+    assert [item.job_uid for item in page.items] == [ours, None]
 
 
 def test_a_cluster_that_cannot_be_seen_is_unknown(house: House) -> None:

@@ -561,6 +561,25 @@ def test_a_job_whose_request_may_still_be_on_its_way_has_to_stay(acting: Acting)
     assert acting.server.objects["jobs"] == {}
 
 
+@pytest.mark.parametrize(
+    "not_after",
+    [
+        "9999-12-31T23:59:59.999999Z",
+        "9999-12-31T23:59:59.999999-12:00",
+        "9999-12-31T23:59:59.999999",
+        "0001-01-01T00:00:00+14:00",
+    ],
+)
+def test_an_absurd_annotation_keeps_no_job_for_ever(acting: Acting, not_after: str) -> None:
+    """An OverflowError left the removal, and all jobs of its page stayed."""
+    for task in (0, 1):
+        acting.deploy(task)
+        acting.server.end(acting.name(task))
+    acting.job()["metadata"]["annotations"]["crawler-lifecycle/not-after"] = not_after
+    assert acting.removing.remove(acting.run_uid, [(0, 1), (1, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+
+
 def test_the_log_of_a_job_that_has_to_stay_is_there_for_the_export(acting: Acting) -> None:
     """Fetched once until the job leaves, and then anew."""
     pod = acting.pod(acting.deploy(not_after=datetime.now(UTC) + timedelta(seconds=90)), "Succeeded")
@@ -1037,6 +1056,15 @@ def test_evidence_says_what_container_pod_and_job_say(acting: Acting) -> None:
         "BackOff: the job warns (3 times)",
         "BackOff: the pod warns (3 times)",
     ]
+
+
+def test_pods_that_failed_before_the_success_count_as_restarts(acting: Acting) -> None:
+    """46: a scheduler service of a company may allow its Jobs retries."""
+    acting.pod(acting.deploy(), "Succeeded", **ended_with(0, "Completed"))
+    acting.server.end(acting.name())
+    acting.job()["status"]["failed"] = 2
+    [explained] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert explained.restarts == 2
 
 
 def test_when_the_pod_is_gone_its_job_and_the_events_are_evidence(acting: Acting) -> None:

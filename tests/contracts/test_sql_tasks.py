@@ -211,6 +211,28 @@ def test_evidence_is_bounded_and_not_erased_by_less(database: Database, make_run
     assert kept.log_tail.endswith("😀the end")
 
 
+def test_evidence_of_another_job_changes_no_row(database: Database, make_run: MakeRun) -> None:
+    """Node, log and message of another Job with the same labels were written with the task."""
+    run, port = ref_to(make_run()), SqlStore(database).tasks
+    values = {"task": 0, "attempt": 1, "node": "node-1", "message": "no such page", "log_tail": "the end"}
+    port.sync(run, [change(row, TaskStatus.RUNNING, job_uid="ours") for row in port.rows(run.run_id, [0])])
+    assert port.reconcile(run, [TaskEvidence.model_validate(values | {"job_uid": "another"})]) == 0
+    kept = record(database, run)
+    assert (kept.node, kept.message, kept.log_tail) == (None, None, None)
+    assert port.reconcile(run, [TaskEvidence.model_validate(values | {"job_uid": "ours"})]) == 1
+    assert record(database, run).node == "node-1"
+
+
+@pytest.mark.parametrize(("on_record", "evidence"), [(None, "ours"), ("ours", None)])
+def test_evidence_counts_while_one_of_the_uids_is_unknown(
+    database: Database, make_run: MakeRun, on_record: str | None, evidence: str | None
+) -> None:
+    run, port = ref_to(make_run()), SqlStore(database).tasks
+    port.sync(run, [change(row, TaskStatus.RUNNING, job_uid=on_record) for row in port.rows(run.run_id, [0])])
+    assert port.reconcile(run, [TaskEvidence(task=0, attempt=1, job_uid=evidence, node="node-1")]) == 1
+    assert record(database, run).node == "node-1"
+
+
 def test_what_the_comparison_tells_is_the_message_of_its_end(database: Database, make_run: MakeRun) -> None:
     run, port = ref_to(make_run()), SqlStore(database).tasks
     [row] = port.rows(run.run_id, [0])

@@ -120,7 +120,27 @@ def test_a_task_that_was_preempted_says_what_its_new_pod_waits_for() -> None:
     assert after(waits, look(job(active=1, ready=1))).cause is None
 
 
-@pytest.mark.parametrize("reason", ["NodePorts", "TaintToleration", "VolumeAttachmentLimitExceeded", "SysctlForbidden"])
+def test_a_pod_that_replaces_a_failed_pod_says_what_it_waits_for() -> None:
+    """N3: the task would say `backoff` until the new pod runs."""
+    backoff = look(job(active=0, failed=1), pod("Failed", ended(3)))
+    no_room = pod("Pending", conditions=[condition("PodScheduled", "Unschedulable", "False")])
+    assert after(row(), backoff).cause == "backoff"
+    assert after(row(), backoff, look(job(active=1, failed=1), no_room)).cause == "unschedulable"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "NodePorts",
+        "TaintToleration",
+        "VolumeAttachmentLimitExceeded",
+        "SysctlForbidden",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+    ],
+)
 def test_every_rejection_by_a_kubelet_is_a_rejection_by_a_node(reason: str) -> None:
     failed = job(0, 1, condition("Failed", "BackoffLimitExceeded"))
     assert look(failed, pod("Failed", reason=reason, containerStatuses=None)).jobs[KEY].reason == "node_rejected"

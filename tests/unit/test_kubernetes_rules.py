@@ -290,6 +290,18 @@ def test_rule_16_what_the_cluster_tries_for_ever_ends_by_a_limit_of_ours(reason:
     assert not given_up.jobs[KEY].removable
 
 
+def test_rule_16_an_init_container_that_crashes_for_ever_ends_by_a_limit_of_ours() -> None:
+    """N6: only the limit ends such a task, since the kubelet tries for ever."""
+    crashes = waiting("CrashLoopBackOff", "fetch", "back-off 5m0s")
+    since = [condition("PodScheduled", at=(datetime.now(UTC) - timedelta(days=1)).isoformat())]
+    stuck = pending(waiting("PodInitializing"), initContainerStatuses=[crashes], conditions=since)
+    waits = look([job(0, 1, **ACTIVE)], [stuck])
+    assert after(row(TaskStatus.PENDING), waits).status is TaskStatus.PENDING, "no first look ends a task for that"
+    failed = verdict(after(row(TaskStatus.PENDING), waits), waits, Intent.RUN, NOW)
+    assert failed
+    assert (failed.status, failed.reason, failed.message) == (TaskStatus.FAILED, "crash_loop", "back-off 5m0s")
+
+
 def run_with(*containers: Json, **status: Any) -> tuple[JobPhase, str | None]:
     return told(seen([job(0, 1, **ACTIVE)], [pod("Running", *containers, **status)]))
 

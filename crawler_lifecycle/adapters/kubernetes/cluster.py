@@ -22,6 +22,7 @@ from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
+from crawler_lifecycle.adapters.kubernetes.observe.deciding_pod import deciding_pod
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs, inventory
 from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPatience, Observer
@@ -154,13 +155,14 @@ class KubernetesCluster:
         # The Job is read before the log. If the job ends in between, the chunk does not count as the log's end, and the
         # reader calls once more; in the other order the reader would miss the last lines.
         job = self._jobs.read_job(run_uid, key)
-        pods = self._jobs.pods(run_uid, [key]).get(key, [])  # newest first
+        pods = self._jobs.pods(run_uid, [key]).get(key, [])
         if job is None and not pods:
             raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
         job_has_ended = job is not None and end_of(job.status) is not None
-        if not pods:
+        pod = deciding_pod(job, pods)
+        if pod is None:
             return LogChunk("", max(offset, 0), job_has_ended)
-        return self._logs.chunk(pods[0], offset, ended=job_has_ended or has_ended(pods[0]))
+        return self._logs.chunk(pod, offset, ended=job_has_ended or has_ended(pod))
 
     def changes(self) -> Iterator[set[str]]:
         return Changes(self._api, self._installation)

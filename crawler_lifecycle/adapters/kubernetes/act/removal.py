@@ -16,6 +16,7 @@ from crawler_lifecycle.adapters.kubernetes.logs.files import InTheWay
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs, no_log_exists, node_is_silent
 from crawler_lifecycle.adapters.kubernetes.objects import LAST_MOMENT, Pod
+from crawler_lifecycle.adapters.kubernetes.observe.deciding_pod import deciding_pod
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import DatedJob, Jobs
 from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
@@ -75,8 +76,9 @@ class Removing:
         may_come_again = _may_come_again(job)
         if may_come_again and self.logs.is_place_taken(run_uid, *key):
             return True  # the Job stays for now; its log is fetched once more just before the deletion
+        pod = deciding_pod(job, pods)
         try:
-            is_log_settled = not pods or self._settle_log(run_uid, key, job, pods[0])
+            is_log_settled = pod is None or self._settle_log(run_uid, key, job, pod)
         except OSError as error:
             raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
         if may_come_again or not is_log_settled:

@@ -18,6 +18,7 @@ from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import failure, pods
+from crawler_lifecycle.adapters.kubernetes.observe.deciding_pod import deciding_pod
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ, TaskEvidence
@@ -60,7 +61,7 @@ class Collecting:
         deciding_pods = {
             key: pod
             for key, pods_of_job in self.jobs.pods(run_uid, keys, until).items()
-            if (pod := _deciding_pod(jobs.get(key), pods_of_job))
+            if (pod := deciding_pod(jobs.get(key), pods_of_job))
         }
         if hurried:
 
@@ -118,18 +119,6 @@ class Collecting:
             return self.logs.tail(pod, until), None
         except (Missing, ApiFailed, OSError) as error:  # OSError: no room here for a temporary file
             return "", f"{LOG_NOT_READ}: {error}"[:LONGEST_EVENT]
-
-
-def _deciding_pod(job: Job | None, listed: Sequence[Pod]) -> Pod | None:
-    """Return the pod that decided the job's end, or describes the job now; None without pods of the job.
-
-    Pods of another Job with the same name are left out.
-    """
-    own_pods = [pod for pod in listed if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
-    end = _end_condition(job)
-    if end is None:
-        return pods.primary_pod(own_pods)
-    return pods.ended_pod(own_pods, pods.SUCCEEDED if end.type == "Complete" else pods.FAILED)
 
 
 def _with_events(evidence: TaskEvidence, events: list[str]) -> TaskEvidence:
