@@ -14,7 +14,6 @@ import pytest
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import MOST_CONFIRMED, ConfirmedPlaces, NamespaceCheck
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, JobNamespace
@@ -23,7 +22,7 @@ from crawler_lifecycle.domain.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABL
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Deployer, Place, PlacesInMemory
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
-from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf, job
+from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
 
 KEY = (0, 1)
 CROSSING = 8  # requests at once
@@ -56,7 +55,7 @@ def kube_system(request: pytest.FixtureRequest) -> str | None:
 def places(kube_system: str | None) -> PlacesInMemory:
     """What is known after a look at the right cluster."""
     known = PlacesInMemory()
-    assert look(cluster("namespace-a", kube_system).put(jobs=[job()]), known).complete
+    assert look(cluster("namespace-a", kube_system), known).complete
     return known
 
 
@@ -76,7 +75,8 @@ def test_in_a_namespace_of_another_cluster_nothing_is_gone(places: PlacesInMemor
 
 
 def test_a_namespace_that_was_made_anew_in_the_same_cluster_is_taken_over() -> None:
-    places = PlacesInMemory(Place(NAMESPACE, "namespace-a", "cluster-a"))
+    places = PlacesInMemory()
+    look(cluster("namespace-a", "cluster-a"), places)
 
     assert look(cluster("namespace-new", "cluster-a"), places).complete
     assert places.known() == Place(NAMESPACE, "namespace-new", "cluster-a")
@@ -98,67 +98,6 @@ def test_what_an_operator_accepts_counts(places: PlacesInMemory) -> None:
     assert before is not None
     assert (before.namespace_uid, now.namespace_uid) == ("namespace-a", "namespace-b")
     assert look(there, places).complete
-
-
-@pytest.mark.parametrize("tasks", [1, 25])  # missing Jobs are read by their names, or compared with a list of all names
-def test_without_a_namespace_on_record_a_look_that_misses_all_jobs_proves_nothing(tasks: int) -> None:
-    """The first look with the kubeconfig of another cluster recorded its namespace, and a stop was proved."""
-    uids = {(task, 1): f"uid-{task}" for task in range(tasks)}
-    places, other = PlacesInMemory(), cluster("namespace-b", "cluster-b").put(jobs=[job(uid="of another run")])
-    other.there["jobs"][0]["metadata"]["labels"] = {}
-
-    seen = Observer(other, OURS, places=places).look(RUN, list(uids), uids=uids)
-
-    assert (seen.complete, places.known()) == (False, None)
-    assert "crawlctl accept-namespace" in (seen.problem or "")
-
-
-@pytest.mark.parametrize("is_labelled", [True, False])
-def test_a_look_that_sees_a_job_by_its_uid_records_its_namespace(*, is_labelled: bool) -> None:
-    """Without the record, a run would not end when all its jobs are gone."""
-    places, shelf = PlacesInMemory(), cluster("namespace-a", "cluster-a")
-    shelf.put(jobs=[job()]) if is_labelled else shelf.hidden.append(job())
-
-    assert look(shelf, places).complete
-    assert places.known() == Place(NAMESPACE, "namespace-a", "cluster-a")
-    assert look(cluster("namespace-a", "cluster-a"), places).complete, "all jobs are gone"
-    assert not look(cluster("namespace-b", "cluster-b"), places).complete
-
-
-def test_a_namespace_that_cannot_be_read_is_recorded_by_a_later_look() -> None:
-    places, shelf = PlacesInMemory(), cluster("namespace-a", "cluster-a").put(jobs=[job()])
-    observer = Observer(shelf, OURS, places=places)
-
-    def refuse(call: str) -> None:
-        if call == "namespace":
-            raise ApiFailed("not now", 403)
-
-    shelf.fault = refuse
-    assert observer.look(RUN, [KEY], uids={KEY: UID}).complete, "nothing is missing"
-    assert places.known() is None
-    shelf.fault = lambda _call: None
-    for _ in range(3):
-        assert observer.look(RUN, [KEY], uids={KEY: UID}).complete
-    assert places.known() == Place(NAMESPACE, "namespace-a", "cluster-a")
-    assert shelf.calls.count("namespace") == 2, "after the record, the namespace is not read again"
-
-
-def test_a_look_without_uids_records_no_namespace() -> None:
-    """The look of a run without jobs recorded the namespace of another cluster for the runs with jobs."""
-    places = PlacesInMemory()
-
-    assert Observer(cluster("namespace-b", None), OURS, places=places).look(RUN, [KEY]).complete, "no job is missed"
-    assert places.known() is None
-
-
-@pytest.mark.parametrize("record", ["an operator", "a deployment"])
-def test_a_run_whose_jobs_are_gone_ends_as_soon_as_a_namespace_is_on_record(tmp_path: Path, record: str) -> None:
-    with an_api_server() as server:
-        access, places = an_access(server, tmp_path), PlacesInMemory()
-        worker = KubernetesCluster(access, OURS, Pods(), LogStorage(tmp_path), places=places)
-        assert not worker.look(RUN, [KEY], uids={KEY: UID}).complete
-        worker.accept_place() if record == "an operator" else worker.deploy(request(None, task=1))
-        assert worker.look(RUN, [KEY], uids={KEY: UID}).complete
 
 
 def test_nothing_is_deployed_into_a_namespace_of_another_cluster(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class SqlPlaces(OnDatabase):
 
 
 def _known_place(connection: Connection) -> Place | None:
-    """Return the place on record; None before the first deployment."""
+    """Return the place on record; None before the first look."""
     row = connection.execute(select(*COLUMNS)).one_or_none()
     if row is None or row.namespace is None:
         return None

@@ -42,7 +42,7 @@ installation = sa.Table(
     sa.Column("id", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("uid", sa.String(36), nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
-    # the place of the installation's jobs, null until the first deployment
+    # the place of the installation's jobs, null until the first look
     sa.Column("namespace", sa.String(63)),
     sa.Column("namespace_uid", sa.String(128)),
     sa.Column("cluster_uid", sa.String(128)),

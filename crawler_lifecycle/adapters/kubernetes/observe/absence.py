@@ -32,16 +32,14 @@ class Absence:
         """Yield name and Job for every Job that is not absent. The Job is None if the Job exists and is unreadable.
 
         Raise TemporaryError if the namespace is another than on record, or is being deleted: then a missing Job proves
-        nothing. The same holds while uids are on record and no namespace is, unless a Job with its uid is read here.
+        nothing.
         """
+        self.namespace.check()
         candidates = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, list_pages)
         reads = self.pool.map(self._read, candidates) if len(candidates) > 1 else map(self._read, candidates)
-        present = {name: job for name, (exists, job) in zip(candidates, reads, strict=True) if exists}
-        has_uids = any(uids.values())
-        is_right = any(job and job.metadata.uid == uids[name] for name, job in present.items())
-        # a look without uids must not record the namespace for runs that have uids: the namespace may be foreign
-        self.namespace.check(record=has_uids, must_be_on_record=has_uids and not is_right)
-        yield from present.items()
+        for name, (exists, job) in zip(candidates, reads, strict=True):
+            if exists:
+                yield name, job
 
     def _read(self, name: str) -> tuple[bool, Job | None]:
         """Return whether the Job exists, and the Job unless it is unreadable."""

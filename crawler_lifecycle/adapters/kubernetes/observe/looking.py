@@ -7,7 +7,6 @@ collects the results: its methods recognize our Jobs, and choose the Jobs that n
 import logging
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -70,10 +69,7 @@ class Observer:
         self._api = api
         self._installation = installation
         self._patience = patience
-        self._places = places or PlacesInMemory()
-        self._namespace = NamespaceCheck(api, self._places)
-        self._absence = Absence(api, self._namespace)
-        self._is_place_on_record = False  # read from the database until True
+        self._absence = Absence(api, NamespaceCheck(api, places or PlacesInMemory()))
 
     def look(
         self,
@@ -94,8 +90,6 @@ class Observer:
             self._list_jobs(survey, tasks)
         except REQUEST_ERRORS as error:
             return Look(complete=False, problem=error.message)
-        if not self._is_place_on_record and survey.shows_any(uids):
-            self._record_place()
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
         is_list_readable = not survey.problems  # otherwise any missing Job may be the unreadable Job
         try:
@@ -109,14 +103,6 @@ class Observer:
         for key, job in survey.jobs.items():
             survey.jobs[key] = mark_overdue(job, now, self._patience.overdue)
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference, keeps_ended_jobs=True)
-
-    def _record_place(self) -> None:
-        """Record the namespace, which has a Job with its uid on record, unless a place is on record.
-
-        Without this record, a run would not end after all its Jobs are gone. A problem delays only the record.
-        """
-        with suppress(*REQUEST_ERRORS):
-            self._is_place_on_record = self._places.known() is not None or self._namespace.check()
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
         """Add these tasks' Jobs to the survey; without tasks, all Jobs in the run."""

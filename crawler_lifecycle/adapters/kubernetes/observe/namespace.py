@@ -5,10 +5,6 @@ absent, and a stop would be proved while all jobs run. The namespace's uid shows
 uid of kube-system decides: in the same cluster the namespace was made anew, and its old Jobs are gone. In another
 cluster, or if kube-system cannot be read, absence proves no end.
 
-A deployment records the first place. While no place is on record, a look records the namespace only if the namespace
-shows a Job with its uid on record. A look that misses all Jobs with uids on record proves no end, since the kubeconfig
-may be wrong; the operator can accept the namespace.
-
 `NamespaceCheck` compares for looks, with the place on record in the database. `ConfirmedPlaces` compares for
 deployments: the scheduler service has no database and serves several installations, so each request names its place.
 """
@@ -43,22 +39,18 @@ class NamespaceCheck:
     places: Places
     remedy: str = ACCEPT_NAMESPACE
 
-    def check(self, *, record: bool = True, must_be_on_record: bool = False) -> bool:
+    def check(self, *, record: bool = True) -> bool:
         """Raise TemporaryError if absence proves no end: the namespace does not exist, is being deleted, or is foreign.
 
         A namespace is foreign if its uid is not the uid on record, unless the namespace was made anew in the cluster on
         record. Return True if absence proves an end; False if the namespace shows no uid, so that nothing could be
         compared. `record`: the first namespace ever read, or a namespace made anew, becomes the place on record.
-        `must_be_on_record`: without a place on record, raise the error instead.
         """
         on_record, present = self.places.known(), self._present_place()
         if present is None:
             return False
         if on_record and (on_record.namespace, on_record.namespace_uid) == (present.namespace, present.namespace_uid):
             return True
-        if on_record is None and must_be_on_record:
-            problem = f"no namespace is on record, and {_words(present)} shows no job of the run"
-            raise TemporaryError(f"{problem}: nothing in it counts as absent; {self.remedy}", cause=NAMESPACE_CHANGED)
         present = self._with_cluster_uid(present)
         if on_record is None or _was_made_anew(on_record, present):
             if record:

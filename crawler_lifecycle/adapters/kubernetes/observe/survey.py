@@ -3,7 +3,6 @@
 The look (`looking.py`) adds Jobs as it lists them; the survey recognizes our Jobs by their labels and names.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -100,10 +99,6 @@ class Survey:
         watched = (job for key, job in sorted(self.jobs.items()) if key in self.watched)
         unclear = (job.message for job in watched if job.phase is JobPhase.UNCLEAR and not job.is_orphan)
         return next(unclear, None)
-
-    def shows_any(self, uids: Mapping[JobKey, str]) -> bool:
-        """Return whether a job has its uid on record. A Job of another cluster has another uid."""
-        return any(uids.get(key) == job.uid for key, job in self.jobs.items() if job.uid)
 
     def proper_name(self, key: JobKey) -> str:
         return job_name(self.run_uid, *key)
