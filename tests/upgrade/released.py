@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "78e48ad5831d39fb52c3ccf74c2e4a0f25abbeed"
+COMMIT = "e81820bff67bc0976c1a74ad7ea814a73dbdc999"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
