@@ -185,7 +185,7 @@ def _limited_to_payload(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items up to BYTES_IN_A_PAGE, at least one. Sizes vary: JSON takes six bytes for a control character."""
     size = 0
     for number, item in enumerate(items):
-        size += len(item.model_dump_json())
+        size += len(item.model_dump_json().encode())
         if number and size > BYTES_IN_A_PAGE:
             return
         yield item

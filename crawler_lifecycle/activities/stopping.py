@@ -169,7 +169,8 @@ class StoppingActivities:
 def _best_effort(run: RunRef, loss: str) -> Iterator[None]:
     """Log a problem of the block together with the loss, and go on: the problem must not keep a job alive.
 
-    Only Fenced is raised, because the jobs may belong to a later supervisor.
+    Only Fenced is raised, because the jobs may belong to a later supervisor. An unexpected error is logged with its
+    traceback: evidence comes from crawls, and no crawl may keep its run from being stopped.
     """
     try:
         yield
@@ -177,6 +178,8 @@ def _best_effort(run: RunRef, loss: str) -> Iterator[None]:
         raise
     except LifecycleError as error:
         activity.logger.warning("run %s: %s: %s", run.run_id, loss, error.message)
+    except Exception:  # noqa: BLE001 (logged; a stop goes on whatever a crawl wrote)
+        activity.logger.exception("run %s: %s", run.run_id, loss)
 
 
 def _keys(rows: Iterable[TaskRow]) -> list[JobKey]:

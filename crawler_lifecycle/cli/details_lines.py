@@ -14,8 +14,9 @@ from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
-from crawler_lifecycle.domain.crawl_results import FIRST_STATS
+from crawler_lifecycle.domain.crawl_results import FIRST_STATS, PROBLEM
 
+UNUSABLE = PROBLEM.partition(":")[0]  # beginning of the event about a result that does not count
 LAST_LINES = 3  # longest extract from a task's log tail
 
 
@@ -57,6 +58,8 @@ def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
     yield f"  {task_line(task, now)}{exit_code}{attempt}"
     if task.crawl_result and (account := _account(task.crawl_result)):
         yield f"      said: {account}"
+    elif problem := next((event for event in task.events if event.startswith(UNUSABLE)), None):
+        yield f"      {problem}"
     if _is_worth_evidence(task):
         yield from (f"      {line}" for line in _evidence_lines(task))
         tail = (task.log_tail or task.message or "").splitlines()

@@ -64,7 +64,7 @@ def crawled(stats: Mapping[str, JsonValue] | None) -> str:
 def size(number: Number) -> str:
     """Return a number of bytes with three digits and its unit."""
     for unit in ("B", "kB", "MB", "GB"):
-        if abs(number) < 1000:
+        if abs(number) < 999.5:  # 999.5 would be rounded to 1e+03
             return f"{number:.3g} {unit}"
         number /= 1000
     return f"{number:,.1f} TB"

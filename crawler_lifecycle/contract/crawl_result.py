@@ -11,6 +11,7 @@ LARGEST_FILE = 4_000  # bytes; Kubernetes cuts a termination message at 4,096 by
 LARGEST_NUMBER = 2**53  # JavaScript reads larger whole numbers wrongly
 DEEPEST = 20  # nested lists and objects; parsers limit the depth
 LONGEST_OUTCOME = 64
+LONGEST_NAME = 100  # of a number among the stats
 
 Number = int | float
 Stats = dict[str, Number]
@@ -43,6 +44,14 @@ class CrawlResultFile(BaseModel):
             raise ValueError("expected a printable word or phrase")
         return outcome
 
+    @field_validator("stats")
+    @classmethod
+    def _has_plain_names(cls, stats: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in stats:
+            if not name.isprintable() or len(name) > LONGEST_NAME:
+                raise ValueError(f"expected printable names of at most {LONGEST_NAME} characters, not {name[:30]!r}")
+        return stats
+
     @field_validator("stats", "result")
     @classmethod
     def _is_plain(cls, value: JsonValue) -> JsonValue:
@@ -58,7 +67,8 @@ def _refuse_extremes(value: JsonValue, depth: int) -> None:
     """Raise ValueError for values that later readers could not read back: too deep, too large or not finite."""
     if depth < 0:
         raise ValueError(f"expected at most {DEEPEST} nested lists and objects")
-    if isinstance(value, int | float) and not (isfinite(value) and abs(value) <= LARGEST_NUMBER):
+    # `isfinite` alone would raise OverflowError for a large whole number
+    if isinstance(value, int | float) and (abs(value) > LARGEST_NUMBER or not isfinite(value)):
         raise ValueError(f"expected numbers up to 2**53, not {str(value)[:30]}")
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for child in children:

@@ -100,7 +100,6 @@ class TaskLine(Message):
     deployed_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    crawl_result: CrawlResult | None = Field(default=None, description="the crawl's own account")
 
 
 class TaskRecord(TaskLine):
@@ -110,6 +109,7 @@ class TaskRecord(TaskLine):
     job_uid: str | None
     log_tail: str | None
     events: list[str]
+    crawl_result: CrawlResult | None = Field(default=None, description="the crawl's own account")
 
 
 class LogRecord(Message):

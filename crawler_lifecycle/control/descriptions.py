@@ -36,7 +36,7 @@ def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
 
 
 def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
-    """Return why the last workflow task failed, in a line. None: the last workflow task succeeded.
+    """Return why the last workflow task failed, in a line. None: the last task succeeded, or none has ended yet.
 
     `latest_first` has the end of the workflow's history. When a task fails again and again, only its first failure is
     an event, so newer events of other kinds are passed over.
@@ -48,6 +48,8 @@ def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
             return "the worker did not answer in time"
         if event.HasField("workflow_task_completed_event_attributes"):
             return None
+        if event.HasField("workflow_execution_started_event_attributes"):
+            return None  # the workflow went on in a new execution meanwhile
     return "the latest events of its history do not say why"
 
 

@@ -5,12 +5,14 @@ message. There the cluster puts log text after a failure without a message, so a
 """
 
 import json
+import re
 from collections.abc import Iterable
 
 from pydantic import ValidationError
 
 from crawler_lifecycle.contract.crawl_result import (
     LARGEST_FILE,
+    LONGEST_NAME,
     VERSION_FIELD,
     CrawlResult,
     CrawlResultFile,
@@ -19,8 +21,11 @@ from crawler_lifecycle.contract.crawl_result import (
 )
 
 LARGEST_SUMS = 3_000  # bytes as JSON: notices and events carry the sums
+MOST_NAMES = 500  # a run of 10,000 tasks with other names each would fill the memory
 FIRST_STATS = ("items", "pages", "bytes", "errors")  # the sums that lists show; the last to be left out
 PROBLEM = "CRAWL_RESULT not used: {}"
+LONGEST_PROBLEM = 300
+BEGINNING = re.compile(rf'\s*\{{\s*"{VERSION_FIELD}"\s*:')
 
 
 def read_result(text: str) -> tuple[CrawlResult | None, str | None]:
@@ -41,18 +46,34 @@ def too_long(size: int) -> str:
 
 
 def is_meant_as_result(text: str) -> bool:
-    """Return whether the text is a result, perhaps a broken result, and no message for people."""
-    return text.lstrip().startswith("{") and f'"{VERSION_FIELD}"' in text
+    """Return whether the text is a result, perhaps a broken result, and no message for people.
+
+    A result that the cluster has cut off is recognized if the version is its first field.
+    """
+    if BEGINNING.match(text):
+        return True
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and VERSION_FIELD in content
 
 
 def summed(results: Iterable[CrawlResult]) -> Stats:
-    """Return the sums of the numbers by name. Names are left out where the sums would take more than LARGEST_SUMS."""
+    """Return the sums of the numbers by name. Names beyond MOST_NAMES, and sums beyond LARGEST_SUMS, are left out."""
     sums: Stats = {}
     for result in results:
         for name, value in result.stats.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                sums[name] = sums.get(name, 0) + value
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if name in sums or name in FIRST_STATS or len(sums) < MOST_NAMES:
+                sums[name] = _rounded(sums.get(name, 0) + value)
     return _within_limit(sums)
+
+
+def _rounded(number: Number) -> Number:
+    """Round a fraction, since sums such as 0.1 + 0.2 have many wrong digits."""
+    return float(f"{number:.12g}") if isinstance(number, float) else number
 
 
 def _within_limit(sums: Stats) -> Stats:
@@ -67,5 +88,5 @@ def _within_limit(sums: Stats) -> Stats:
 
 def _first_mistake(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    place = ".".join(part if str(part).isprintable() else repr(part) for part in map(str, first["loc"]))[:LONGEST_NAME]
+    return (f"{place}: {first['msg']}" if place else first["msg"])[:LONGEST_PROBLEM]

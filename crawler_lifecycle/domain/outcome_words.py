@@ -1,6 +1,7 @@
 """One word for each run's end, for programs that react to ends.
 
-The run's status and reason decide, then the reason of the main task. A crawl's own word counts only in a completed run.
+The run's status and reason decide, then the reason of the main task. A crawl's own word counts only in a completed run,
+and only if the word does not already stand for another end.
 """
 
 from crawler_lifecycle.contract.states import RunStatus
@@ -26,12 +27,13 @@ BY_REASON_OF_MAIN_TASK = {
     reasons.DEADLINE_EXCEEDED: reasons.MAX_DURATION,
     reasons.NEVER_STARTED: reasons.NEVER_STARTED,
 }
+RESERVED = {FAILED, *BY_REASON.values(), *BY_REASON_OF_MAIN_TASK.values()}
 
 
 def outcome_word(status: RunStatus, reason: str, reason_of_main_task: str | None, own_word: str | None) -> str:
     """Return the word for the end of a run. `own_word`: the outcome in the main task's crawl result."""
     if status is RunStatus.COMPLETED:
-        return own_word or FINISHED
+        return FINISHED if own_word is None or own_word in RESERVED else own_word
     if reason == "main_job_failed":
         return BY_REASON_OF_MAIN_TASK.get(reason_of_main_task or "", FAILED)
     return BY_REASON.get(reason, FAILED)

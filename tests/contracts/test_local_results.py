@@ -38,6 +38,7 @@ def test_without_an_account_nothing_is_said(local: LocalBench) -> None:
     ("script", "problem"),
     [
         ("echo nonsense > $CRAWL_RESULT", "expected"),
+        ('printf \'{"crawl_result": 1, "result": 1%0400d}\' 0 > $CRAWL_RESULT', "numbers"),
         ("head -c 5000 /dev/zero > $CRAWL_RESULT", "5000 bytes, and 4000 are allowed"),
         ("printf '\\377\\376' > $CRAWL_RESULT", "expected"),
         ("mkfifo $CRAWL_RESULT", "cannot be read"),

@@ -86,6 +86,25 @@ def test_the_scrapy_extension_writes_how_the_crawl_went(tmp_path: Path, site: st
     assert content.stats["downloader/request_count"] == 73, "the other numbers keep their names"
 
 
+@pytest.mark.parametrize(
+    ("reason", "stats", "account"),
+    [
+        ("x" * 200, {}, None),
+        ("two\nlines", {}, None),
+        ("\n", {}, None),
+        ("finished", {"a": float("nan"), "b": float("inf"), "c": 10**400}, None),
+        ("finished", {}, "x" * 5000),
+        ("finished", {}, {1, 2}),
+        ("finished", {}, float("nan")),
+    ],
+)
+def test_a_small_fault_costs_no_account(reason: str, stats: dict[str, float], account: object) -> None:
+    extension = runpy.run_path(str(EXAMPLES / "crawl_result.py"))
+    content, problem = read_result(extension["fitting"](reason, stats | {"item_scraped_count": 7}, account))
+    assert content, problem
+    assert content.stats["items"] == 7
+
+
 def test_stats_that_are_too_many_are_left_out() -> None:
     extension = runpy.run_path(str(EXAMPLES / "crawl_result.py"))
     many = {f"downloader/status/{number}": number for number in range(1000)} | {"item_scraped_count": 7}

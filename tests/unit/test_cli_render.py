@@ -107,6 +107,14 @@ def test_what_a_run_has_crawled_is_in_its_line_and_its_details() -> None:
     } <= set(shown)
 
 
+def test_a_result_that_does_not_count_is_a_line_of_its_task() -> None:
+    details = a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED)
+    details.tasks[0] = details.tasks[0].model_copy(update={"events": ["deployed", "CRAWL_RESULT not used: it is late"]})
+    lines = [click.unstyle(line).strip() for line in details_lines(details, NOW)]
+    assert lines.count("CRAWL_RESULT not used: it is late") == 1
+    assert "deployed" not in lines
+
+
 @pytest.mark.parametrize(
     ("stats", "expected"),
     [
@@ -114,6 +122,7 @@ def test_what_a_run_has_crawled_is_in_its_line_and_its_details() -> None:
         ({"other": 1}, ""),
         ({"errors": 0, "items": 0}, "0 items, 0 errors"),
         ({"bytes": 999}, "999 B"),
+        ({"bytes": 999_999}, "1 MB"),
         ({"bytes": 2.5e15, "pages": 1.5}, "1.5 pages, 2,500.0 TB"),
     ],
 )

@@ -15,6 +15,7 @@ from crawler_lifecycle.domain.outcome_words import outcome_word
 
 FULL = {"crawl_result": 1, "outcome": "banned", "stats": {"items": 3, "why": "403"}, "result": {"next": [1, None]}}
 NUMBERS = st.integers(-LARGEST_NUMBER, LARGEST_NUMBER) | st.floats(-1e15, 1e15)
+ANY_NUMBER = st.integers() | st.floats() | st.sampled_from([10**400, -(10**309), 2**63])
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
@@ -50,6 +51,11 @@ def test_a_result_has_its_outcome_stats_and_any_json() -> None:
         ('{"crawl_result": 1, "result": ' + "[" * 30 + "]" * 30 + "}", "20 nested"),
         ('{"crawl_result": 1, "result": ' + "[" * 1500 + "]" * 1500 + "}", "recursion"),
         ('{"crawl_result": 1, "status": "?"}', "status"),
+        ('{"crawl_result": 1, "result": 1' + "0" * 400 + "}", "numbers"),
+        ('{"crawl_result": 1, "stats": {"n": -1' + "0" * 3900 + "}}", "numbers"),
+        ('{"crawl_result": 1, "stats": {"a\\nb": 1}}', "printable names"),
+        (json.dumps(FULL | {"stats": {"n" * 101: 1}}), "printable names"),
+        (json.dumps(FULL | {"a\nb" * 300: 1}), "a\\nb"),
         (json.dumps(FULL | {"result": "x" * LARGEST_FILE}), f"{LARGEST_FILE} are allowed"),
         (json.dumps(FULL | {"result": "ä" * 1990}, ensure_ascii=False), f"{LARGEST_FILE} are allowed"),
     ],
@@ -62,7 +68,12 @@ def test_a_mistake_is_named(text: str, mistake: str) -> None:
     assert len(problem) < 300
 
 
-@given(st.text() | st.builds(json.dumps, JSON) | st.builds(lambda value: json.dumps(FULL | {"result": value}), JSON))
+@given(
+    st.text()
+    | st.builds(lambda number: json.dumps(FULL | {"result": number}), ANY_NUMBER)
+    | st.builds(json.dumps, JSON)
+    | st.builds(lambda value: json.dumps(FULL | {"result": value}), JSON)
+)
 def test_no_text_breaks_the_reader_and_what_counts_is_read_back(text: str) -> None:
     result, problem = read_result(text)
     if result is not None:
@@ -74,7 +85,14 @@ def test_no_text_breaks_the_reader_and_what_counts_is_read_back(text: str) -> No
 def test_log_text_after_a_failure_is_no_result() -> None:
     assert is_meant_as_result(json.dumps(FULL))
     assert is_meant_as_result('{"crawl_result": 1, "stats": {"it'), "cut off by the cluster"
-    for text in ("Traceback ...", '{"level": "error"}', 'wrote {"crawl_result": 1}', ""):
+    assert is_meant_as_result('{"outcome": "banned", "crawl_result": 7}')
+    for text in (
+        "Traceback ...",
+        '{"level": "error"}',
+        'wrote {"crawl_result": 1}',
+        "",
+        '{"log": 1}\n{"crawl_result": 1}',
+    ):
         assert not is_meant_as_result(text)
 
 
@@ -82,6 +100,7 @@ def test_sums_are_of_numbers_alone() -> None:
     tasks: list[dict[str, Any]] = [{"items": 3, "ratio": 0.5}, {"items": 4, "why": "403", "late": True}, {"pages": 1}]
     assert summed(CrawlResult(stats=stats) for stats in tasks) == {"items": 7, "ratio": 0.5, "pages": 1}
     assert summed([]) == {}
+    assert summed(CrawlResult(stats={"ratio": 0.1}) for _ in range(3)) == {"ratio": 0.3}
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=60), NUMBERS, max_size=40), max_size=8))
@@ -97,6 +116,8 @@ def test_sums_are_bounded_and_keep_the_best_known(tasks: list[dict[str, Any]]) -
         (RunStatus.COMPLETED, "all_succeeded", None, None, "finished"),
         (RunStatus.COMPLETED, "failures_allowed", None, None, "finished"),
         (RunStatus.COMPLETED, "all_succeeded", None, "closespider_timeout", "closespider_timeout"),
+        (RunStatus.COMPLETED, "all_succeeded", None, "cancelled", "finished"),
+        (RunStatus.COMPLETED, "all_succeeded", None, "lost", "finished"),
         (RunStatus.FAILED, "stopped", "stopped", "shutdown", "cancelled"),
         (RunStatus.FAILED, "stopped_forced", "stopped_forced", None, "cancel_timeout"),
         (RunStatus.FAILED, "main_job_failed", "oom_killed", "finished", "killed by oom"),

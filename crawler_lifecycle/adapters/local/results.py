@@ -3,7 +3,7 @@
 import os
 
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, utc_time
-from crawler_lifecycle.adapters.regular_files import open_regular
+from crawler_lifecycle.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.contract.crawl_result import LARGEST_FILE, CrawlResult
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
 from crawler_lifecycle.domain.crawl_results import PROBLEM, read_result, too_long
@@ -27,7 +27,8 @@ def facts_of(ended: Ended, folder: JobFolder) -> OutcomeFacts:
 def result_of(folder: JobFolder) -> tuple[CrawlResult | None, str | None]:
     """Return the program's result and the problem. Both are None if the program wrote no result.
 
-    The program owns the file: a link or a pipe in its place is not opened.
+    The program owns the file: a link or a pipe in its place is not opened. Raise OSError for a passing problem of the
+    disk, which must not look like a program without a result.
     """
     try:
         with os.fdopen(open_regular(folder.result_path), "rb") as file:
@@ -35,7 +36,7 @@ def result_of(folder: JobFolder) -> tuple[CrawlResult | None, str | None]:
             size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return None, None
-    except OSError as error:
+    except (NotRegular, PermissionError) as error:
         return None, PROBLEM.format(f"it cannot be read: {error.strerror}")
     if len(content) > LARGEST_FILE:
         return None, PROBLEM.format(too_long(size))

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Update, and_, case, func, insert, or_, select, update
+from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE, pages
 from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
 from crawler_lifecycle.adapters.sql.transactions import (
@@ -215,12 +215,22 @@ def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
 def _account(connection: Connection, run_id: int, status: RunStatus, reason: str) -> dict[str, Any]:
     """Return the values of the columns `outcome`, `stats` and `result`, from the results of the run's tasks."""
     row = task_histories.c
-    query = select(row.task, row.reason, row.facts).where(row.history_id == run_id).order_by(row.task)
-    main, *children = connection.execute(query.where(or_(row.task == MAIN_TASK, row.facts.is_not(None))))
-    results = [task.facts.result for task in (main, *children) if task.facts and task.facts.result]
-    own = main.facts.result if main.facts and main.facts.result else CrawlResult()
-    word = outcome_word(status, reason, main.reason, own.outcome)
-    return {"outcome": word, "stats": summed(results) or None, "result": own.result}
+    query = select(row.task, row.reason, row.job_uid, row.facts).where(row.history_id == run_id)
+    main = connection.execute(query.where(row.task == MAIN_TASK)).one()
+    own = _result_in(main) or CrawlResult()
+    # the rows are read one after the other, since the results of all tasks may fill the memory
+    rows = connection.execute(query.where(row.facts.is_not(None)).execution_options(yield_per=ROWS_IN_A_PAGE))
+    sums = summed(result for task in rows if (result := _result_in(task)))
+    return {
+        "outcome": outcome_word(status, reason, main.reason, own.outcome),
+        "stats": sums or None,
+        "result": own.result,
+    }
+
+
+def _result_in(task: Any) -> CrawlResult | None:
+    """Return the crawl result of the task's present job."""
+    return task.facts.result if task.facts and task.facts.job_uid == task.job_uid else None
 
 
 def _refuse_while_a_task_is_alive(connection: Connection, run_id: int) -> None:

@@ -177,7 +177,6 @@ function makeEvidence(id, task, signal, again) {
       setText(message, text ?? "");
       said.hidden = !result;
       setText(said, result ? `The crawl said: ${accountOf(result)}` : "");
-      said.title = result ? JSON.stringify(result, null, 1) : "";
       events.hidden = !lines.length;
       events.replaceChildren(...lines.map((each) => h("li", {}, each)));
     } catch (error) {

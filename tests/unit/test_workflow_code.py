@@ -1,0 +1,37 @@
+"""Workflow code asks no clock, no chance and no file: live workers do not check it (`workflows/plugin.py`)."""
+
+import ast
+from pathlib import Path
+
+from crawler_lifecycle import workflows
+
+FORBIDDEN_MODULES = {"os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
+FORBIDDEN_CALLS = {"now", "today", "utcnow", "open", "uuid4"}
+
+
+def test_no_module_of_the_workflows_reaches_outside() -> None:
+    folder = Path(workflows.__file__).parent
+    modules = [path for path in folder.glob("*.py") if path.name not in ("plugin.py", "converter.py")]
+    assert len(modules) > 15
+    assert [line for path in modules for line in _faults(path)] == []
+
+
+def _faults(path: Path) -> list[str]:
+    faults = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = {alias.name.partition(".")[0] for alias in node.names}
+            faults += [f"{path.name}: imports {name}" for name in names & FORBIDDEN_MODULES]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in FORBIDDEN_MODULES:
+            faults.append(f"{path.name}: imports from {node.module}")
+        if isinstance(node, ast.Call) and _name(node.func) in FORBIDDEN_CALLS and _owner(node.func) != "workflow":
+            faults.append(f"{path.name}:{node.lineno}: calls {_name(node.func)}")
+    return faults
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _owner(function: ast.expr) -> str:
+    return getattr(function.value, "id", "") if isinstance(function, ast.Attribute) else ""
