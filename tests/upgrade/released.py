@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "e81820bff67bc0976c1a74ad7ea814a73dbdc999"
+COMMIT = "e68bc17b23a06f641f247f57f78eecd4d0eacfd8"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
