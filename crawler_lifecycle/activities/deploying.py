@@ -41,7 +41,8 @@ class ClaimDeployer:
 
     def _resolve_refusal(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
         """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal."""
-        if error.cause == LABELS_REMOVED:  # the job had lost our labels, and the scheduler service has deleted the job
+        # the job came without our labels, so the scheduler service has deleted the job; no later try can succeed
+        if error.cause == LABELS_REMOVED:
             return self._record_failure(claim, LABELS_REMOVED, error.message, refused=True)
         request = claim.request
         key = (claim.task, request.attempt)

@@ -4,9 +4,10 @@ A worker replays the history of every open execution, so code that adds, drops o
 executions that began with the new code. Such a change raises `GENERATION`; the code for the earlier generation stays
 behind `if watch.generation < N:` while an execution with that generation is open.
 
-An execution determines its generation in its first lines, before any command. Temporal keeps the first answer of
-`workflow.patched` for the whole execution: if the first question came later, a worker with the earlier version might
-answer no, and the execution would keep this wrong answer. Generation 1 writes no marker into the history.
+An execution determines its generation in its first lines, before any command, and keeps the generation (as
+`Watch.generation`). If a later line asked `workflow.patched` for the first time, a worker with the earlier code might
+already have done a part of the execution, and the generation would change in the middle. Generation 1 writes no marker
+into the history.
 docs/howto/extend.md describes how to add a generation.
 """
 

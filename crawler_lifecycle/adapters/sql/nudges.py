@@ -30,7 +30,7 @@ class NudgeClaims(OnDatabase):
             except LifecycleError:
                 if not claimed:
                     raise
-                break  # an error would keep the nudges claimed so far from the caller, and nobody would send them
+                break  # with an error, the caller would not get the nudges claimed so far, and they would never be sent
         return claimed
 
     @transaction

@@ -11,7 +11,7 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
-MOST_NOTICES = 3  # audits repeat a closing notice so often; some receivers never accept the notice
+MOST_NOTICES = 3  # repetitions of a closing notice by audits; some receivers never accept the notice
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
@@ -35,8 +35,8 @@ def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, pati
 def next_replay(repetitions: int, last: datetime, patience: AuditPatience) -> datetime:
     """Return when an audit repeats a failed export again. `last` is the time of the latest repetition.
 
-    The pauses double, because a repetition may write a large archive in vain. No pause is longer than
-    `patience.replay`: when that time has passed since the run's end, exports are not repeated any more.
+    The pauses double, because a repetition may write a large archive in vain. `patience.replay` limits a pause, since
+    audits repeat no export that long after the run's end.
     """
     return last + Backoff(patience.failed_export, patience.replay).pause(repetitions)
 
@@ -71,7 +71,10 @@ def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: boo
 
 
 def _is_undelivered(run: AuditedRun, notice_keys: Collection[str]) -> bool:
-    """Return whether the timeline shows a failure for the present end's closing notice, and no later delivery."""
+    """Return whether the timeline shows a failure for the present end's closing notice, and no later delivery.
+
+    The keys are made as `activities.notices` makes them when it writes these lines.
+    """
     notice = f"{_closing_notice(run)}:{run.end_number}"
     failure = event_id(run.run_uid, f"log:undelivered:{notice}")
     later_delivery = event_id(run.run_uid, f"log:delivered:{notice}")

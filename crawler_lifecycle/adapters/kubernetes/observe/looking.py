@@ -294,9 +294,13 @@ def _number_of_lists(objects: Sized, page_size: int) -> int:
 def _note_unreadable_pod(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
     """Make an unreadable pod's job unclear, unless the Job alone says enough.
 
-    The Job of an ending job says enough: only the time when the pod should have ended is unknown. The Job of a failed
-    job says enough, too: only details about the reason are unknown. A complete Job becomes unclear: its program may
-    have ended on request, and only the pod shows the request. Raise Unreadable if the pod's job is unknown.
+    - A Job that shows that the job is to end says enough: only the time when the pod should end is unknown. The look
+      reads no further pods of this job.
+    - A failed job stays failed, and the look reads its other pods: they may tell the reason.
+    - Any other job becomes unclear. A complete Job does, too: its program may have ended on request, and only the pod
+      shows the request.
+
+    Raise Unreadable if the pod names no job.
     """
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
