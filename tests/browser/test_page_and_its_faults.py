@@ -123,7 +123,7 @@ async def test_an_error_in_the_list_stays(page: Page, desk: Desk) -> None:
 
 
 async def test_the_start_dialog_promises_no_absence_of_limits(page: Page) -> None:
-    await page.press("n")
+    await page.click("button", "Start a run")
     await page.until("document.querySelector('dialog.start[open]')")
     hints = await page.evaluate("[...document.querySelectorAll('dialog input')].map((each) => each.placeholder)")
     assert not [hint for hint in hints if "no limit" in hint]

@@ -129,9 +129,10 @@ async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
     """The requests are out and not answered: nothing is proved before it is known what becomes of them."""
     with ExitStack() as nothing_dispatched:
         nothing_dispatched.enter_context(frozen(stack.pid("dispatcher")))
-        of_children = await stack.start("polite", tasks=3)
+        # a lost answer holds its claim for a minute: a shorter grace period would turn the stop into a force
+        of_children = await stack.start("polite", tasks=3, grace_seconds=600)
         with held(stack.placing_lock):
-            of_main = await stack.start("polite")
+            of_main = await stack.start("polite", grace_seconds=600)
             await stack.under_way(of_main.workflow_id, "run_onetime_crawler")
             status, told = await command(stack, "stop", str(of_main.run_id))
             assert status == 0, told
