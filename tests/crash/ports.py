@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 Way = Callable[[str, Callable[[], Any]], Any]
 T = TypeVar("T")
 STEPS = "crawler_lifecycle.activities."  # what others make use of, too
+NAMES = re.compile(r"\b(\w+)(?:\.(\w+))?")
 ASKS = re.compile(r"(?=\b_?(\w+)\.(\w+)\b)")
 
 
@@ -36,18 +37,33 @@ def ports_of(part: type) -> dict[str, type]:
 
 def asked_by(part: type) -> set[str]:
     """`port.method`, as the code of this part has it, with that of the steps which it makes use of."""
-    module = sys.modules[part.__module__]
-    used = {
-        each.__name__ if isinstance(each, ModuleType) else getattr(each, "__module__", "")
-        for each in vars(module).values()
-    }
-    modules = [module, *(sys.modules[name] for name in used if name.startswith(STEPS) and name != module.__name__)]
-    return asked_in(modules, {name: methods_of(port) for name, port in ports_of(part).items()})
+    return _asked_in([inspect.getsource(step) for step in _steps_of(part)], _methods_by_port(ports_of(part)))
+
+
+def _steps_of(part: type) -> list[Any]:
+    """Return the part, and every class and function of the activities' modules that its code reaches by name."""
+    steps: list[Any] = [part]
+    for step in steps:  # the list grows in the loop
+        names = vars(sys.modules[step.__module__])
+        for owner, name in NAMES.findall(inspect.getsource(step)):
+            module = names.get(owner)
+            reached = getattr(module, name, None) if isinstance(module, ModuleType) else names.get(owner)
+            if getattr(reached, "__module__", "").startswith(STEPS) and reached not in steps and callable(reached):
+                steps.append(reached)
+    return steps
+
+
+def _methods_by_port(ports: Mapping[str, type]) -> dict[str, list[str]]:
+    return {name: methods_of(port) for name, port in ports.items()}
 
 
 def asked_in(modules: Sequence[ModuleType], ports: Mapping[str, Sequence[str]]) -> set[str]:
     """The same of whole modules. `ports`: their methods by what they are called there."""
-    called = [found for module in modules for found in ASKS.findall(inspect.getsource(module))]
+    return _asked_in([inspect.getsource(module) for module in modules], ports)
+
+
+def _asked_in(sources: Sequence[str], ports: Mapping[str, Sequence[str]]) -> set[str]:
+    called = [found for source in sources for found in ASKS.findall(source)]
     return {f"{port}.{method}" for port, method in called if method in ports.get(port, ())}
 
 
