@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from crawler_lifecycle.cli.list_lines import why
-from crawler_lifecycle.cli.words import CAUSES, coloured, counts, duration, rfc3339, waiting_words
+from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
 from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
@@ -133,8 +133,7 @@ def cause_of(run: RunSummary) -> str | None:
     if run.waiting_cause is None:
         return None
     message = f": {run.waiting_message}" if run.waiting_message else ""
-    cause = CAUSES.get(run.waiting_cause, run.waiting_cause.replace("_", " "))
-    return f"{cause}{message} (since {rfc3339(run.waiting_since)})"
+    return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
 
 
 def _next_look(run: RunRecord, now: datetime) -> str:

@@ -68,7 +68,7 @@ def test_progress(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(RunReader, "watch", watch)
     told = output(state, "watch", str(run.run_id))
-    assert f"waits for image pull: one {SHOWN}" in told
+    assert f"image_pull: one {SHOWN}" in told
     assert told.count(SHOWN) == 3
     assert not any(steering in told for steering in STEERS)
 

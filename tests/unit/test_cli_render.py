@@ -41,7 +41,7 @@ def test_the_stage_follows_from_the_record(details: RunDetails, expected: str) -
         (a_run(RunStatus.INITIALIZING, TaskStatus.PENDING), "the main job"),
         (
             a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, waiting_cause="capacity", waiting_since=NOW),
-            "room in the cluster (since 2026-03-01T12:00:00Z)",
+            "capacity (since 2026-03-01T12:00:00Z)",
         ),
         (a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.SUCCEEDED), "1 of 2 tasks"),
         (a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED), None),
