@@ -48,6 +48,7 @@ def over(look: int) -> list[TaskChange]:
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.long
 async def test_ten_minutes_without_an_answer_in_every_step(play: Play, step: str) -> None:
     script = Script(changes=over, failures={step: LONG})
     async with play(script) as stage:
