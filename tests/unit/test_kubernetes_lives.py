@@ -46,6 +46,7 @@ SHRINKABLE = st.randoms(use_true_random=False)
 @settings(max_examples=1_500)
 @given(st.integers(0, 2**63))
 @example(16177)  # a pod in a phase that nobody knows, as its job was deleted a moment too late
+@pytest.mark.long
 def test_no_look_makes_a_row_wrong_and_the_truth_is_its_end(seed: int) -> None:
     live(Random(seed))
 
