@@ -248,6 +248,7 @@ async def test_a_stop_while_the_end_is_written_down_is_on_record_and_changes_not
     "data",
     [b"\xff\x00", b"[1, 2]", b'"stop!"', b'{"force": "perhaps", "actor": 7, "colour": "red"}', b"{" * 1000, b""],
 )
+@pytest.mark.long
 async def test_a_stop_that_does_not_decode_is_a_stop(play: Play, data: bytes) -> None:
     script = Script()
     script.alive = until_asked(script)
@@ -320,6 +321,7 @@ async def test_a_stop_that_only_the_database_knows_of(play: Play) -> None:
     assert "add_cancellation_log_to_db" not in script.names
 
 
+@pytest.mark.long
 async def test_over_is_not_gone(play: Play) -> None:
     """The row says over, processes still live: the stop is not proved until they are gone."""
     script = Script(unwanted=lambda look: "0" if look < 4 else "", alive=lambda look: 0)
