@@ -101,6 +101,7 @@ async def hanging(environment: WorkflowEnvironment, script: Script, step: str) -
 
 
 @pytest.mark.parametrize("step", [*STEPS, "initiate_export_signal", "export_supporting_files"])
+@pytest.mark.long
 async def test_a_step_that_never_answers_is_given_up_and_tried_again(skipping: WorkflowEnvironment, step: str) -> None:
     """Whoever is asked hangs, instead of saying that something is wrong."""
     script = Script(changes=over)
