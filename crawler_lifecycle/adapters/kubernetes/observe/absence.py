@@ -3,7 +3,7 @@
 A look calls `Absence` for watched Jobs that a list by labels does not show, since users may have edited the labels.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ MOST_BY_NAME = 20  # for more missing Jobs, a list with all names takes fewer re
 THREADS = 4
 NAMES_IN_A_PAGE = 10 * PAGE  # names are small: pages as short as for whole Jobs would double the number of lists
 
-ListPages = Callable[..., Iterator[bytes]]  # like `Api.pages`, and counts the pages for the look's budget
+CountPages = Callable[[Iterable[bytes]], Iterator[bytes]]  # passes a list's pages on, and counts the pages of the look
 UidsByName = Mapping[str, str | None]  # the Jobs' uids on record by their names; None: no uid is on record
 
 
@@ -28,14 +28,14 @@ class Absence:
     namespace: NamespaceCheck
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="by-name"))
 
-    def present_jobs(self, uids: UidsByName, list_pages: ListPages) -> Iterator[tuple[str, Job | None]]:
+    def present_jobs(self, uids: UidsByName, count_pages: CountPages) -> Iterator[tuple[str, Job | None]]:
         """Yield name and Job for every Job that is not absent. The Job is None if the Job exists and is unreadable.
 
         Raise TemporaryError if the namespace is another than on record, or is being deleted: then a missing Job proves
         nothing.
         """
         self.namespace.check()
-        candidates = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, list_pages)
+        candidates = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, count_pages)
         reads = self.pool.map(self._read, candidates) if len(candidates) > 1 else map(self._read, candidates)
         for name, (exists, job) in zip(candidates, reads, strict=True):
             if exists:
@@ -50,13 +50,14 @@ class Absence:
         except Unreadable:
             return True, None
 
-    def _listed_names(self, uids: UidsByName, list_pages: ListPages) -> list[str]:
+    def _listed_names(self, uids: UidsByName, count_pages: CountPages) -> list[str]:
         """Return which of these Jobs a list of all Jobs in the namespace shows, whatever their labels.
 
         A Job with another uid than the uid on record only shares the name, and is left out.
         """
         listed: dict[str, str] = {}  # uids by name; empty if unreadable
-        for body in list_pages(self.api.jobs_path(), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST):
+        pages = self.api.pages(self.api.jobs_path(), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST)
+        for body in count_pages(pages):
             page = METADATA.page(body)
             listed.update((item.metadata.name, item.metadata.uid) for item in page.whole)
             listed.update((item.name, item.uid) for item in page.broken)

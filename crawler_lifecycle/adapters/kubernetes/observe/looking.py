@@ -4,41 +4,27 @@ A look lists the run's Jobs, and reads pods, events and single Jobs only if they
 collects the results: its methods recognize our Jobs, and choose the Jobs that need their pods.
 """
 
-import logging
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
-from itertools import islice
-from typing import NamedTuple
 
 from crawler_lifecycle.adapters.kubernetes import naming
-from crawler_lifecycle.adapters.kubernetes.http.api import JSON, PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
+from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS, Broken, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
-from crawler_lifecycle.adapters.kubernetes.objects import Event, Job, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.observe import job_status, pod_status, pods
 from crawler_lifecycle.adapters.kubernetes.observe.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.observe.deletion import look_of_orphans, mark_overdue
+from crawler_lifecycle.adapters.kubernetes.observe.events import REQUEST_ERRORS, EventRequest, WaitEvents
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Timing
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
-from crawler_lifecycle.domain.naming import MAIN_TASK, checked_uid
-from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
-from crawler_lifecycle.errors import PermanentError, TemporaryError
+from crawler_lifecycle.domain.looks import JobKey, JobPhase, Look
+from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
-
-logger = logging.getLogger(__name__)
-# After this number of list pages a look reads no events; Jobs, pods and names are listed without a limit. A look at
-# 10,000 jobs takes 10 pages with Jobs, 10 with pods, and 1 with names or events.
-MOST_LISTS = 21
-MOST_EVENT_REQUESTS = 10  # for single Jobs or pods; further jobs keep the cause known without events
-MOST_EVENTS = 100  # per request for a single object; a wait's cause needs no more
-REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"  # selector for events about rejected pods
-REQUEST_ERRORS = (TemporaryError, PermanentError)  # a request failed, or its answer is unusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +40,6 @@ class JobPatience:
 PATIENT = JobPatience()
 
 
-class EventRequest(NamedTuple):
-    """Wish for events about a Job or its pod, to explain why the job waits."""
-
-    key: JobKey
-    uid: str  # uid of the Job or pod
-    job: Job
-
-
 class Observer:
     def __init__(
         self, api: Api, installation: str | None, patience: JobPatience = PATIENT, places: Places | None = None
@@ -69,6 +47,7 @@ class Observer:
         self._api = api
         self._installation = installation
         self._patience = patience
+        self._wait_events = WaitEvents(api)
         self._absence = Absence(api, NamespaceCheck(api, places or PlacesInMemory()))
 
     def look(
@@ -110,7 +89,7 @@ class Observer:
         if tasks is not None:
             selectors = naming.selectors(survey.installation, survey.run_uid, tasks)
         for selector in selectors:
-            for body in self._pages(survey, self._api.jobs_path(), {"labelSelector": selector}):
+            for body in survey.counted(self._api.pages(self._api.jobs_path(), {"labelSelector": selector})):
                 page = JOBS.page(body)
                 for job in page.whole:
                     survey.add(job)
@@ -126,7 +105,7 @@ class Observer:
         """
         keys = {survey.proper_name(key): key for key in missing}
         uids_on_record = {name: uids.get(key) for name, key in keys.items()}
-        for name, job in self._absence.present_jobs(uids_on_record, partial(self._pages, survey)):
+        for name, job in self._absence.present_jobs(uids_on_record, survey.counted):
             key, uid_on_record = keys[name], uids_on_record[name]
             if job is None:
                 survey.add_unclear(key, name, f"job {name} cannot be read")
@@ -168,13 +147,13 @@ class Observer:
             look = survey.jobs[key] = pod_status.look_with_pods(key, job, own_pods, timing)
             if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own_pods)):
                 requests.append(EventRequest(key, uid, job))
-        self._complete_by_events(survey, requests, timing)
+        self._wait_events.explain(survey, requests, timing)
 
     def _list_pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
         """Return the jobs' pods. Raise Unreadable if a pod may belong to any job in the run."""
         pods_by_key: dict[JobKey, list[Pod]] = {}
         for selector in self._selectors(survey, keys):
-            for body in self._pages(survey, self._api.core_path("pods"), {"labelSelector": selector}):
+            for body in survey.counted(self._api.pages(self._api.core_path("pods"), {"labelSelector": selector})):
                 page = PODS.page(body)
                 for broken in page.broken:
                     _note_unreadable_pod(survey, broken, keys)
@@ -192,14 +171,6 @@ class Observer:
             for key, listed in pods_by_key.items()
         }
 
-    def _pages(
-        self, survey: Survey, path: str, query: Mapping[str, str | int], *, accept: str = JSON
-    ) -> Iterator[bytes]:
-        """Yield the pages of a list, and count them in the survey."""
-        for page in self._api.pages(path, query, accept=accept):
-            survey.list_requests += 1
-            yield page
-
     def _selectors(self, survey: Survey, keys: Collection[JobKey]) -> Iterator[str]:
         """Yield selectors for the pods of these jobs' tasks, or for the whole run if its pods need fewer lists."""
         tasks = {task for task, _ in keys}
@@ -207,84 +178,6 @@ class Observer:
             yield naming.selector(survey.installation, survey.run_uid)
             return
         yield from naming.selectors(survey.installation, survey.run_uid, tasks)
-
-    def _complete_by_events(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
-        """Read events, which tell more about why jobs wait, within the look's budget (MOST_LISTS).
-
-        A Job with rejected pods is given up after a while, if its events show the rejection. Single requests would
-        reach only the first few such Jobs in a look, so for many Jobs one list brings the events. The list may be cut,
-        and a main job behind the cut needs a single request: the run could not say otherwise why it does not begin. So
-        the list is left out if the budget is enough only for the main job's request.
-        """
-        uids_without_pod = {request.uid for request in requests if survey.jobs[request.key].cause == POD_NOT_CREATED}
-        has_main_job = any(request.key[0] == MAIN_TASK for request in requests)
-        budget = max(0, MOST_LISTS - survey.list_requests)
-        events_by_uid: Mapping[str, Sequence[Event]] = {}
-        if len(uids_without_pod) > MOST_EVENT_REQUESTS and budget > (1 if has_main_job else 0):
-            most_pages = max(1, budget - MOST_EVENT_REQUESTS)  # the rest is for requests about single objects
-            events_by_uid = self._list_events_of_rejected_pods(survey, uids_without_pod, most_pages)
-        for key, uid, job in requests:
-            if uid in events_by_uid:
-                survey.jobs[key] = pod_status.look_with_events(survey.jobs[key], job, events_by_uid[uid], timing)
-
-        def priority(request: EventRequest) -> tuple[bool, bool, JobKey]:
-            """Sort the main job first, then jobs without a pod, then by key."""
-            return request.key[0] != MAIN_TASK, request.uid not in uids_without_pod, request.key
-
-        remaining_budget = max(0, min(MOST_EVENT_REQUESTS, MOST_LISTS - survey.list_requests))
-        single_requests = sorted((request for request in requests if request.uid not in events_by_uid), key=priority)
-        for key, uid, job in single_requests[:remaining_budget]:
-            survey.jobs[key] = self._look_with_own_events(survey.jobs[key], uid, job, timing)
-        _spread_quota(survey, requests, unanswered=single_requests[remaining_budget:])
-
-    def _list_events_of_rejected_pods(
-        self, survey: Survey, uids: Collection[str], most_pages: int
-    ) -> Mapping[str, Sequence[Event]]:
-        """Return events by the Jobs' uids, for all these Jobs if the whole list could be read.
-
-        The API server lists events by name, so a Job's events come in a row. If the list is cut, its last Job is left
-        out: the Job's latest event, which decides, may be behind the cut.
-        """
-        by_uid: dict[str, list[Event]] = {}
-        pages_read, last_uid = 0, None
-        try:
-            pages = self._pages(survey, self._api.core_path("events"), {"fieldSelector": REJECTED_PODS})
-            for body in islice(pages, most_pages):
-                pages_read += 1
-                for event in EVENTS.page(body).whole:
-                    last_uid = event.involved_object.uid if event.involved_object else None
-                    if last_uid and last_uid in uids:
-                        by_uid.setdefault(last_uid, []).append(event)
-        except REQUEST_ERRORS as error:
-            logger.info("run %s: events of jobs without pods cannot be listed: %s", survey.run_uid, error.message)
-            is_cut = True
-        else:
-            is_cut = pages_read == most_pages
-        if is_cut:
-            return {uid: events for uid, events in by_uid.items() if uid != last_uid}
-        return {uid: by_uid.get(uid, []) for uid in uids}
-
-    def _look_with_own_events(self, look: JobLook, uid: str, job: Job, timing: Timing) -> JobLook:
-        """Read the events about the object with the uid. Return the look with the cause by these events."""
-        query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": MOST_EVENTS}
-        try:
-            events = EVENTS.page(self._api.get(self._api.core_path("events"), query)).whole
-        except REQUEST_ERRORS as error:
-            return replace(look, message=look.message or f"its events cannot be read: {error.message}")
-        return pod_status.look_with_events(look, job, events, timing)
-
-
-def _spread_quota(survey: Survey, requests: Sequence[EventRequest], unanswered: Sequence[EventRequest]) -> None:
-    """If the events about a job show an exhausted quota, note this cause for unanswered jobs, too.
-
-    The namespace's quota holds back all jobs without a pod.
-    """
-    unanswered_keys = {request.key for request in unanswered}
-    answered_keys = {request.key for request in requests} - unanswered_keys
-    if any(survey.jobs[key].cause == QUOTA for key in answered_keys):
-        for key in unanswered_keys:
-            if survey.jobs[key].cause == POD_NOT_CREATED:
-                survey.jobs[key] = replace(survey.jobs[key], cause=QUOTA)
 
 
 def _number_of_lists(objects: Sized, page_size: int) -> int:

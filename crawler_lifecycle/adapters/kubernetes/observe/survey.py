@@ -3,6 +3,7 @@
 The look (`looking.py`) adds Jobs as it lists them; the survey recognizes our Jobs by their labels and names.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -99,6 +100,12 @@ class Survey:
         watched = (job for key, job in sorted(self.jobs.items()) if key in self.watched)
         unclear = (job.message for job in watched if job.phase is JobPhase.UNCLEAR and not job.is_orphan)
         return next(unclear, None)
+
+    def counted(self, list_pages: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the pages of a list, and count each page as a request of the look."""
+        for page in list_pages:
+            self.list_requests += 1
+            yield page
 
     def proper_name(self, key: JobKey) -> str:
         return job_name(self.run_uid, *key)
