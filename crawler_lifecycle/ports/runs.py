@@ -1,22 +1,15 @@
-"""Ports for writing runs (states, stops, supervisors, exports, notices), their task rows, claims and nudges.
+"""Port for writing runs: states, stops, supervisors, exports and notices."""
 
-Looks read and write the task rows, and people add tasks. A claim lets a single process deploy a task. A nudge makes a
-run's workflow look soon.
-"""
-
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunRef
-from crawler_lifecycle.domain.looks import JobKey, TaskRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,138 +165,3 @@ class Runs(Protocol):
 
         So every try under an id sends the same notice. Only the last progress notice stays stored.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """Tasks to add to an open run."""
-
-    run_id: int
-    count: int
-    key: str  # identifies the request: a repeated request adds no further tasks
-    most_tasks: int  # limit for the run's tasks, with the added tasks
-    actor: str | None
-    door: str
-
-
-class Tasks(Protocol):
-    """A run's task rows.
-
-    `hurried`: the caller must not wait for the write. The write is tried a single time, and raises TemporaryError if
-    further writers hold their locks for more than some seconds.
-    """
-
-    def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
-        """Return the task numbers by status, for all statuses that occur."""
-
-    def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
-        """Return the rows that a verdict needs, in the order of the task numbers."""
-
-    def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
-        """Write every change if the row still has the change's attempt and version. Return how many rows were written.
-
-        The present time replaces an end's missing time.
-        """
-
-    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
-        """Write evidence to every task still at the evidence's attempt. Return how many rows were written."""
-
-    def unexplained(self, run_id: int) -> list[JobKey]:
-        """Return the jobs of tasks that ended by themselves and have no evidence on record."""
-
-    def cancel_queued(self, run: RunRef, reason: str) -> int:
-        """Change QUEUED tasks to STOPPED, for the reason. Return how many tasks were changed."""
-
-    def add(self, addition: Addition) -> range:
-        """Add QUEUED tasks and return their numbers; after an earlier addition with the same key, return its tasks.
-
-        The run cannot end during the call. Conflict if no task is alive any more, or if the run has to stop or is over.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Right to deploy a task, until the claim expires. `token` identifies the process with the claim."""
-
-    run_id: int
-    task: int
-    token: str
-    request: DeploymentRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """A run with child tasks to deploy.
-
-    A task is to be deployed if the task is QUEUED, or DEPLOYING by an expired claim or the caller's own claim. The
-    caller's own claim remains only after a failed request: the caller reads backlogs while no request is under way.
-    """
-
-    run_id: int
-    waiting: int  # how many tasks to deploy
-    in_cluster: int  # how many further tasks have, or may have, a job
-    max_parallel: int | None  # the run's own limit for tasks with a job; None: no limit
-
-
-@dataclass(frozen=True, slots=True)
-class Nudge:
-    """A signal for a run's workflow: the run's jobs have changed."""
-
-    run_id: int
-    run_uid: str
-    workflow_id: str
-    number: int  # counts the run's nudges, from 1
-
-
-class Claims(Protocol):
-    """Claims for tasks and nudges. A claim is a conditional UPDATE: if two callers claim at once, one succeeds."""
-
-    def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
-        """Claim task 0 if the task is QUEUED, or DEPLOYING by an expired claim or a claim with the same token.
-
-        Return None if another claim is valid, if the task has its job or is over, or if the run has to stop.
-        """
-
-    def backlogs(self, token: str) -> list[Backlog]:
-        """Return the PROCESSING runs with intent RUN and child tasks to deploy, oldest first."""
-
-    def in_cluster(self, token: str) -> int:
-        """Return how many tasks in the installation have, or may have, a job, without the caller's claims."""
-
-    def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
-        """Claim up to `most` tasks to deploy (see `Backlog`): the tasks are DEPLOYING from now on.
-
-        Claim no task unless the run is PROCESSING and its intent is RUN.
-        """
-
-    def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
-        """Change the task from DEPLOYING to PENDING, and write its job. Return the run's present intent.
-
-        If the claim was lost, no row changes, because the task's next claim finds the job by its key. Return None if
-        the task is over or at another attempt: then no look ever sees the job, and the caller has to end the job.
-        """
-
-    def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
-        """Write a failed deployment.
-
-        `refused`: the service will never make the job, so the task is FAILED with the reason `cause`. Otherwise the job
-        may exist, and the claim stays until its expiry.
-        """
-
-    def explain(self, run_id: int, cause: str) -> None:
-        """Write the cause for the run's QUEUED tasks. While the cause stays the same, its time stays, too."""
-
-    def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
-        """Claim the next nudge for every given open run, if the run has acknowledged its last nudge.
-
-        After an error the result has the nudges claimed before the error; the rest stay unclaimed.
-        """
-
-    def unanswered_nudges(self) -> list[Nudge]:
-        """Return the unacknowledged nudges for the installation's open runs.
-
-        A watcher may have died after claiming and before sending such a nudge.
-        """
-
-    def open_among(self, run_uids: Iterable[str]) -> set[str]:
-        """Return the open runs among the given runs."""
