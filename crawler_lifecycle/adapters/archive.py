@@ -32,7 +32,7 @@ LAST_ZIP_YEAR = 2107
 LONGEST_NAME = 0xFFFF  # bytes; an entry with a longer name in the zip is left out
 REPORT_SECONDS = 1.0  # while no bytes are copied, the progress is reported once in this time
 MOST_SHOWN = 5  # the run's timeline names at most 5 of the entries left out
-LONGEST_SHOWN = 100  # characters of each of these names; the rest is cut off
+LONGEST_SHOWN = 100  # characters; the rest of a longer name is cut off
 DEEPEST = 300  # a folder inside 300 folders is left out: every folder on the way takes an open file and a nested call
 # error numbers of entries that are left out, with the reason in the manifest; any other error ends the archive
 REASONS_LEFT_OUT = {

@@ -144,6 +144,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
             if no_more_expected and not chunk.text:
                 del offsets[number]
         if offsets and follow:
+            # a pause limits the bytes a second; no event tells of new lines
             time.sleep(log_pause(bytes_read, LEAST_PAUSE_SECONDS))
             details = runs.show(run)
     if not has_output:

@@ -1,7 +1,7 @@
 """Turns times, statuses, counts and tables into text."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import click
 from pydantic import JsonValue
@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.crawl_result import Number
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.crawl_results import FIRST_STATS
+from crawler_lifecycle.domain.words import utc_text
 
 COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
@@ -34,7 +35,7 @@ def waiting_words(cause: str) -> str:
 
 def rfc3339(moment: datetime | None) -> str:
     """Return for example `2026-11-20T03:00:00Z`; `-` without a time."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "-"
+    return utc_text(moment) if moment else "-"
 
 
 def duration(time: timedelta) -> str:

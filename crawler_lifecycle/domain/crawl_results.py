@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.crawl_result import (
 )
 
 LARGEST_SUMS = 3_000  # bytes as JSON: notices and events carry the sums
-MOST_NAMES = 500  # a run of 10,000 tasks with other names each would fill the memory
+MOST_NAMES = 500  # different names in 10,000 tasks would fill the memory
 FIRST_STATS = ("items", "pages", "bytes", "errors")  # the sums that lists show; the last to be left out
 PROBLEM = "CRAWL_RESULT not used: {}"
 LONGEST_PROBLEM = 300

@@ -129,7 +129,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """The columns of a task's row that verdicts need."""
+    """A task's row, with the columns for verdicts."""
 
     task: int
     status: TaskStatus
