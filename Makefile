@@ -16,6 +16,8 @@ IMAGE  := deploy/image
 # Tests wait more than they compute, so more of them than there are cores.
 WORKERS ?= 4
 SPREAD := --dist loadfile --no-loadscope-reorder -n
+# The tests without servers compute more than they wait: one worker for each core.
+UNIT_WORKERS ?= 2
 # so many control planes at once
 BEDS   ?= 1
 SYSTEM := 'system and not cluster'
@@ -46,7 +48,7 @@ test: $(VENV)/.installed-dev mariadb ## the tests, with a few on real processes 
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
-	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(WORKERS) -q
+	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in a browser, the image (8 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)

@@ -109,6 +109,7 @@ async def test_a_step_that_never_answers_is_given_up_and_tried_again(skipping: W
         assert (await (await stage.start(BOOKS)).result())["status"] == "COMPLETED"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STOP_STEPS)
 async def test_a_step_of_a_stop_that_never_answers_is_given_up_and_tried_again(
     skipping: WorkflowEnvironment, step: str
@@ -131,6 +132,7 @@ async def test_a_take_over_that_never_answers_is_given_up_and_tried_again(
     assert script.names[-1] == "hand_over_run"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STOP_STEPS)
 async def test_ten_minutes_without_an_answer_in_a_stop(play: Play, step: str) -> None:
     script = Script(failures={step: LONG})
@@ -143,6 +145,7 @@ async def test_ten_minutes_without_an_answer_in_a_stop(play: Play, step: str) ->
     assert script.failures[step] == 0 or step in WITHOUT
 
 
+@pytest.mark.long
 async def test_a_cluster_that_cannot_be_told_to_stop_is_looked_at_all_the_same(play: Play) -> None:
     script = Script(failures={"k8_stop_task": LONG})
     script.alive = lambda look: 0 if script.failures["k8_stop_task"] == 0 else 1

@@ -147,6 +147,7 @@ async def test_what_is_unknown_changes_nothing_and_the_next_look_comes(play: Pla
     assert "sync_statuses" not in script.names
 
 
+@pytest.mark.long
 async def test_a_long_run_continues_as_new_and_loses_nothing(short_histories: WorkflowEnvironment) -> None:
     change = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.RUNNING)
     script = Script(alive=lambda look: 1 if look < 15 else 0, changes=lambda look: [change])

@@ -123,6 +123,7 @@ async def test_jobs_that_do_not_listen_are_forced_after_the_grace_period(play: P
     assert 30 <= times["k8_stop_pod"] - asked_at < 90
 
 
+@pytest.mark.long
 async def test_after_a_force_the_looks_begin_anew(play: Play) -> None:
     """A stop's pauses grow to minutes; but killed jobs are gone within moments."""
     script, killed, looks = Script(), list[datetime](), list[datetime]()
@@ -163,6 +164,7 @@ async def test_a_force_that_only_the_database_knows_of_waits_for_no_pause(play: 
     assert killed[0] - looks[4] < timedelta(seconds=2), "the pause after the fifth look would be 16 s"
 
 
+@pytest.mark.long
 async def test_who_could_not_be_asked_at_first_is_noted_when_it_is(play: Play) -> None:
     script = Script(failures={"k8_stop_task": 50})
     script.alive = lambda look: 0 if script.failures["k8_stop_task"] == 0 else 1
@@ -403,6 +405,7 @@ async def test_a_cancel_that_cannot_be_proved_for_long_continues_as_new(
     assert script.names[-1] == "cancel_execution"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("door", ["signal", "update"])
 @pytest.mark.parametrize("pause", [0.2, 0.35, 0.5, 0.65, 0.8])
 async def test_a_stop_while_the_run_continues_as_new_is_not_lost(
