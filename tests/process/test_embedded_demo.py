@@ -28,6 +28,7 @@ def leftovers(home: Path) -> list[psutil.Process]:
     return processes_of(home / "crawl-demo")
 
 
+@pytest.mark.system
 async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
     async with crawlctl(home, "demo", "--json") as command:
         assert await command.end() == 0, (home / "stderr.log").read_text()

@@ -198,6 +198,7 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
     assert cluster.refused, "otherwise no claim has run out on its way"
 
 
+@pytest.mark.system
 def test_a_few_races_with_real_jobs(house: House) -> None:
     """The same against the local cluster: what has not begun when the stop is proved never does."""
     house.deployer.scripts["sleepy"] = "echo > began-$CRAWL_TASK; exec sleep 60"
