@@ -204,10 +204,8 @@ class Stack:
     def _assert_exported_once(self, case: Case, run: Started, ends: int) -> None:
         exports = case.site.details(run).exports
         assert Counter(each.kind for each in exports) == {"run_ended": ends, "files_ready": ends}
-        told = [json.loads(line) for line in (self.site.state / "exports" / "events.jsonl").read_text().splitlines()]
-        assert {each["event_id"] for each in told if each["run_uid"] == run.run_uid} == {
-            each.event_id for each in exports
-        }
+        told = {line["event_id"] for line in self.site.lines("events.jsonl", run)}
+        assert told == {each.event_id for each in exports}
         archives = {each.location for each in exports if each.kind == "files_ready"}
         assert len(archives) == ends
         assert all(Path(str(each)).is_file() for each in archives)
