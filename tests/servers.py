@@ -39,14 +39,14 @@ async def start_skipping(*more: str) -> WorkflowEnvironment:
     )
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def skipping() -> AsyncIterator[WorkflowEnvironment]:
-    """A server in which a workflow's timers take no time."""
+    """A server in which a workflow's timers take no time. It ends with its module: idle servers compute, too."""
     async with await start_skipping() as environment:
         yield environment
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def short_histories() -> AsyncIterator[WorkflowEnvironment]:
     """The same, and it asks for continue-as-new after a few looks."""
     async with await start_skipping(*SHORT_HISTORIES) as environment:
@@ -63,7 +63,7 @@ async def start_real_time(*more: str) -> WorkflowEnvironment:
     )
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def real_time() -> AsyncIterator[WorkflowEnvironment]:
     async with await start_real_time() as environment:
         yield environment
