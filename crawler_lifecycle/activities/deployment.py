@@ -1,7 +1,7 @@
 """Activities for the main job: deploy the job, and see whether the job has started."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -9,12 +9,14 @@ from temporalio import activity
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.metrics import count_saturated
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
-from crawler_lifecycle.domain.looks import JobPhase, TaskRow, uids_of
+from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
 from crawler_lifecycle.domain.saturation import is_saturated
+from crawler_lifecycle.domain.verdict import verdict
 from crawler_lifecycle.ports import Claims, Cluster, Runs, Tasks
 
 CLUSTER_FULL = "the cluster is full"  # begins the message of a saturated run
@@ -43,7 +45,7 @@ class DeploymentActivities:
     def get_main_job_status(self, step: RunInput) -> MainJobStatus:
         """Return whether the main job runs or has run; for a waiting job, also the cause and the start of the wait."""
         began_at, run = time.monotonic(), self.runs.current(step.run)
-        status = self._observe_main_job(step.run, self._main_row(step.run))
+        status = self._observe_main_job(step.run, run)
         cause = status.cause if status.known else CLUSTER_UNKNOWN
         since, saturated = self._mark_waiting(run, step.run, cause, status.message)
         problem = None if status.known else status.message
@@ -90,7 +92,8 @@ class DeploymentActivities:
     def _main_row(self, run: RunRef) -> TaskRow:
         return self.tasks.rows(run.run_id, [MAIN_TASK])[0]
 
-    def _observe_main_job(self, run: RunRef, row: TaskRow) -> MainJobStatus:
+    def _observe_main_job(self, run: RunRef, record: RunRecord) -> MainJobStatus:
+        row = self._main_row(run)
         if row.status.is_over:
             return MainJobStatus(started=True, started_at=row.started_at)
         key = (MAIN_TASK, row.attempt)
@@ -100,6 +103,17 @@ class DeploymentActivities:
             return MainJobStatus(known=look.complete, vanished=look.complete, message=look.problem)
         if job.phase is JobPhase.UNCLEAR:
             return MainJobStatus(known=False, message=job.message)
-        if job.phase is JobPhase.WAITING:
+        if job.phase is JobPhase.WAITING and not self._is_given_up(run, record, row, look):
             return MainJobStatus(cause=job.cause or "waiting", message=job.message)
         return MainJobStatus(started=True, started_at=job.started_at)
+
+    def _is_given_up(self, run: RunRef, record: RunRecord, row: TaskRow, look: Look) -> bool:
+        """Write the end of a main job that waits too long for what will not come, such as an image. Return whether so.
+
+        In this stage the run's row and not the task's row has the cause and the start of the wait.
+        """
+        waiting = replace(row, cause=record.waiting_cause, cause_since=record.waiting_since)
+        change = verdict(waiting, look, record.intent, datetime.now(UTC))
+        if record.intent is not Intent.RUN or change is None or change.status is not TaskStatus.FAILED:
+            return False
+        return self.tasks.sync(run, [change]) == 1

@@ -1,0 +1,66 @@
+"""A main job whose image cannot be pulled waited for ever: only looks of the third stage gave jobs up."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import cast
+
+import pytest
+
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps.deployment import MainJobStatus
+from crawler_lifecycle.contract.steps.run import CloseRun, RunInput, RunPlan
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
+from tests.house import House
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Stuck:
+    """A cluster in which the main job waits for an image."""
+
+    give_up_after: timedelta
+
+    def look(
+        self, run_uid: str, watched: Collection[JobKey] = (), tasks: object = None, *, uids: Uids = NO_UIDS
+    ) -> Look:
+        job = JobLook(0, 1, uids[0, 1], "job", JobPhase.WAITING, cause="image_pull", message="no such image")
+        return Look(complete=True, jobs={(0, 1): replace(job, give_up_after=self.give_up_after)})
+
+
+def looks(house: House, plan: RunPlan, give_up_after: timedelta) -> list[MainJobStatus]:
+    """Two in a row: the first one only notes since when the job waits."""
+    deployment = replace(house.deployment, cluster=cast("Cluster", Stuck(give_up_after)))
+    return [house.do(deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]
+
+
+@pytest.fixture
+def plan(house: House) -> RunPlan:
+    plan = house.begin("sleepy", tasks=1)
+    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    return plan
+
+
+def test_it_fails_with_its_cause_and_so_does_its_run(house: House, plan: RunPlan) -> None:
+    first, second = looks(house, plan, timedelta())
+    assert (first.started, first.cause) == (False, "image_pull")
+    assert second.started, "the next stage finds the end"
+    (task,) = house.details(plan).tasks
+    assert (task.status, task.reason, task.message) == (TaskStatus.FAILED, "image_pull", "no such image")
+    outcome = house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    assert (outcome.status, outcome.reason) == (RunStatus.FAILED, "main_job_failed")
+
+
+def test_it_may_wait_for_as_long_as_the_limit_says(house: House, plan: RunPlan) -> None:
+    assert [status.started for status in looks(house, plan, HOUR)] == [False, False]
+    assert house.details(plan).tasks[0].status is TaskStatus.PENDING
+
+
+def test_a_stop_decides_about_it(house: House, plan: RunPlan) -> None:
+    run = house.details(plan).run
+    house.store.runs.request_stop(run.run_id, StopRequest(), run.created_at)
+    assert not any(status.started for status in looks(house, plan, timedelta()))
+    assert house.details(plan).tasks[0].status is TaskStatus.PENDING
