@@ -277,7 +277,7 @@ def until_another_second() -> None:
         (drain, "disrupted", None),
         (preempt, "disrupted", None),
         (taint, "disrupted", None),
-        (delete, "backoff_limit_exceeded", None),
+        (delete, "disrupted", None),
     ],
 )
 def test_of_a_deleted_pod_that_is_gone_the_job_remembers_the_end(

@@ -88,7 +88,7 @@ async def test_what_happens_beside_the_program_is_its_reason_or_among_its_eviden
 async def test_a_pod_that_is_taken_away_tells_by_whom_or_that_it_was(faulty: Faulty) -> None:
     """Its pod is gone as soon as its Job has counted it; the Job remembers a little."""
     service = faulty.service
-    ways = {preempt: ("preempted", "disrupted"), delete: ("sigterm",), taint: ("node_tainted", "disrupted")}
+    ways = {preempt: ("preempted", "disrupted"), delete: ("sigterm", "disrupted"), taint: ("node_tainted", "disrupted")}
     runs = [await service.run("small") for _ in ways]
     for run, (act, reasons) in zip(runs, ways.items(), strict=True):
         await service.until(run, TaskStatus.RUNNING, 1)
@@ -144,7 +144,7 @@ async def test_what_ends_while_no_worker_is_there_is_known_as_far_as_the_cluster
 async def test_nodes_are_lost_and_nobody_stops_anything(faulty: Faulty, lost: Lost) -> None:
     service, bed = faulty.service, faulty.service.bed
     await until(service, lost.silent, lambda details: details.tasks[0].cause == "node_unreachable")
-    assert "node_unreachable" in service.crawlctl("show", str(lost.silent.run_id))
+    assert "waits: node unreachable" in service.crawlctl("show", str(lost.silent.run_id))
     await until(service, lost.tells, lambda details: details.tasks[0].cause == "pod_terminating")
     await until(service, lost.stays, lambda details: details.run.status.is_over)
     assert_lost(await service.until_over(lost.stays), "pod_overdue")

@@ -146,3 +146,12 @@ def test_an_absence_that_was_interrupted_begins_anew(between: Look) -> None:
     """77: absent, there, absent was two times in a row."""
     assert after(row(), NOTHING, between, NOTHING).status is TaskStatus.RUNNING
     assert after(row(), NOTHING, between, NOTHING, NOTHING).status is TaskStatus.LOST
+
+
+def test_a_job_whose_pod_a_person_deleted_is_disrupted() -> None:
+    """The failure policy names no code of a deletion, and the Job said only that it had reached its backoff limit."""
+    failed = job(0, 1, condition("Failed", "BackoffLimitExceeded"))
+    ours = {**failed, "spec": {"podFailurePolicy": {"rules": []}}}
+    assert look(ours).jobs[KEY].reason == "disrupted"
+    assert look(failed).jobs[KEY].reason == "backoff_limit_exceeded", "a Job without the policy tells nothing"
+    assert look(ours, pod("Failed", ended(137))).jobs[KEY].reason == "sigkill_unknown", "a pod tells more"

@@ -120,7 +120,9 @@ def _complete_failure(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLo
     if look.end_request is EndRequest.NONE and is_by_deletion:
         look = replace(look, end_request=EndRequest.TO_PODS)
     if pod is None:
-        return look
+        # the failure policy names every exit code but those of a deletion: without pods and code, the pods were deleted
+        is_unexplained = is_by_deletion and not own_pods and look.exit_code is None
+        return replace(look, reason=reasons.DISRUPTED) if is_unexplained else look
     have_ended = all(pods.has_ended(pod) for pod in own_pods)
     return replace(
         look,
