@@ -33,7 +33,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium
+.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium unzips
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,13 +44,13 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb ## the tests, with a few on real processes (5 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (5 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
 	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
 
-test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in a browser, the image (8 minutes)
+test-system: $(VENV)/.installed-dev mariadb chromium unzips ## whole stacks and their outages, the page in a browser, the image (8 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eight minutes)
@@ -142,6 +142,12 @@ mariadb:
 	$(call install_for_tests,mariadb-server); \
 	echo "Skipped: the tests against MariaDB. mariadbd is missing and may not be installed from here" \
 	  "(Debian: apt-get install mariadb-server; macOS: brew install mariadb)."
+
+unzips:
+	@command -v unzip >/dev/null && for name in 7zz 7z 7za; do command -v $$name >/dev/null && exit 0; done; \
+	$(call install_for_tests,unzip 7zip); \
+	echo "Skipped: other programs read an archive. unzip or 7-Zip is missing and may not be installed from here" \
+	  "(Debian: apt-get install unzip 7zip; macOS: brew install sevenzip)."
 
 chromium:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && exit 0; done; \

@@ -1,27 +1,41 @@
-"""Costs of the archive of a big run, in a folder and streamed into a bucket.
+"""Costs of the archive of a big run, in a folder and streamed into a bucket, beside compression alone.
 
 A new process makes every archive. `rclone serve s3` serves the bucket from the same disk.
 """
 
+import json
 import os
+import random
 import resource
 import sys
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest import mock
 from uuid import uuid4
 
+from isal import isal_zlib
+
 from bench.table import Scale, Table
+from crawler_lifecycle.adapters.zip_writer import LEVEL, RAW
 from tests.stores import KEY, SECRET, FolderStore, S3Store, Store, rclone_on
 
 BLOCK = 1_000_000
 SMALL = 100
 HOLE_BLOCKS = 20
+TEXT_BLOCKS = 20  # blocks are longer than the window in which compression looks for repetitions
 MIB = 1024 * 1024
+COMPRESSED_MB = 200  # for a library alone
+# the libraries alone, in memory
+COMPRESSORS: dict[str, Callable[[], Any]] = {
+    "`zlib`, level 6": lambda: zlib.compressobj(6, zlib.DEFLATED, RAW),
+    f"ISA-L, level {LEVEL}": lambda: isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, RAW),
+}
 
 
 @dataclass(frozen=True)
@@ -33,9 +47,12 @@ class Cost:
 
 
 def measure(scale: Scale) -> Table:
-    columns = ("what", "where", "files", "MB", "s", "MB/s", "MiB before", "MiB at most")
+    columns = ("what", "where", "files", "MB", "s", "MB/s", "files/s", "MiB before", "MiB at most")
+    blocks = {"noise": [os.urandom(BLOCK)], "text": [_text() for _ in range(TEXT_BLOCKS)]}
     with TemporaryDirectory(prefix="bench-archives-") as folder, rclone_on(Path(folder) / "server") as url:
-        return Table(columns, list(_rows(Path(folder) / "files", _stores(Path(folder), url), scale)))
+        stores = _stores(Path(folder), url)
+        compressed = _compressed(blocks, min(COMPRESSED_MB, scale.archive_mb))
+        return Table(columns, [*compressed, *_rows(Path(folder) / "files", stores, blocks, scale)])
 
 
 def measure_huge(scale: Scale) -> Table:
@@ -71,22 +88,56 @@ def _noise(folder: Path, megabytes: int, every: int) -> int:
     return len(noisy)
 
 
-def _rows(files: Path, stores: dict[str, Store], scale: Scale) -> Iterator[tuple[object, ...]]:
-    for what, run in (("one big file", _one_big(files, scale)), ("many small files", _many_small(files, scale))):
+def _compressed(blocks: dict[str, list[bytes]], megabytes: int) -> Iterator[tuple[object, ...]]:
+    for what, content in blocks.items():
+        for library, compressor in COMPRESSORS.items():
+            began = time.perf_counter()
+            _compress(compressor(), content, megabytes)
+            seconds = time.perf_counter() - began
+            yield f"{what} in memory", library, 1, float(megabytes), seconds, megabytes / seconds, 1 / seconds, "", ""
+
+
+def _compress(compressor: Any, blocks: list[bytes], megabytes: int) -> None:
+    for number in range(megabytes):
+        compressor.compress(blocks[number % len(blocks)])
+    compressor.flush()
+
+
+def _text() -> bytes:
+    """Items as a crawler of a bookshop writes them."""
+    words = [f"{random.getrandbits(24):x}" for _ in range(3000)]
+    lines, size = list[str](), 0
+    while size < BLOCK:
+        title = " ".join(random.choices(words, k=6))  # noqa: S311 (no secret)
+        item = {"url": f"https://books.example/catalogue/{title}", "title": title, "price": random.random()}  # noqa: S311
+        lines.append(json.dumps(item) + "\n")
+        size += len(lines[-1])
+    return "".join(lines).encode()[:BLOCK]
+
+
+def _rows(
+    files: Path, stores: dict[str, Store], blocks: dict[str, list[bytes]], scale: Scale
+) -> Iterator[tuple[object, ...]]:
+    runs = {
+        "one big file of noise": _one_big(files, blocks["noise"], scale),
+        "one big file of text": _one_big(files, blocks["text"], scale),
+        "many small files": _many_small(files, scale),
+    }
+    for what, run in runs.items():
         megabytes = sum(path.stat().st_size for path in (files / run).rglob("*") if path.is_file()) / 1e6
         for where, store in stores.items():
             cost = _apart(store, files, run)
-            speed = megabytes / cost.seconds
-            yield what, where, cost.files, megabytes, cost.seconds, speed, cost.before_mib, cost.peak_mib
+            speed, rate = megabytes / cost.seconds, cost.files / cost.seconds
+            yield what, where, cost.files, megabytes, cost.seconds, speed, rate, cost.before_mib, cost.peak_mib
 
 
-def _one_big(files: Path, scale: Scale) -> str:
-    """Write data that cannot be compressed, so that every byte is sent."""
+def _one_big(files: Path, blocks: list[bytes], scale: Scale) -> str:
+    """Write the blocks in turn. A block is too long for compression to notice its repetition."""
     run = str(uuid4())
     (files / run).mkdir(parents=True)
     with (files / run / "items").open("wb") as file:
-        for _ in range(scale.archive_mb):
-            file.write(os.urandom(BLOCK))
+        for number in range(scale.archive_mb):
+            file.write(blocks[number % len(blocks)])
     return run
 
 

@@ -58,6 +58,7 @@ class DirectDeployer:
     scripts: dict[str, str]
     trouble: LifecycleError | None = None
     loses_answers: bool = False
+    requests: list[DeploymentRequest] = field(default_factory=list)
 
     def crawler(self, name: str) -> Crawler:
         if self.trouble:
@@ -75,6 +76,7 @@ class DirectDeployer:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self.trouble:
             raise self.trouble
+        self.requests.append(request)
         deployment = self.bench.cluster.deploy(request)
         if self.loses_answers:
             raise TemporaryError("the answer was lost")
@@ -168,7 +170,7 @@ class House:
         return plan
 
     def deploy_children(self, plan: RunPlan) -> None:
-        for claim in self.claims.claim_children(plan.run.run_id, "test", timedelta(seconds=60), 100):
+        for claim in self.claims.claim_tasks(plan.run.run_id, "test", timedelta(seconds=60), 100):
             self.claims.deployed(claim, self.deployer.deploy(claim.request))
 
     def details(self, plan: RunPlan) -> RunDetails:

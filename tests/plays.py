@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,6 +10,8 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Interceptor, Worker
 
+from crawler_lifecycle.bootstrap.steps import by_queue
+from crawler_lifecycle.domain.naming import archive_queue
 from tests.workflows.script import Script
 
 
@@ -44,8 +46,21 @@ async def skipped_until(
 @asynccontextmanager
 async def played(environment: WorkflowEnvironment, script: Script, *between: Interceptor) -> AsyncIterator[Stage]:
     queue = f"queue-{uuid4()}"
-    async with Worker(environment.client, task_queue=queue, activities=script.activities(), interceptors=between):
+    async with working(environment.client, queue, script.activities(), interceptors=between):
         yield Stage(environment.client, queue)
+
+
+@asynccontextmanager
+async def working(
+    client: Client, queue: str, activities: Sequence[Callable[..., Any]], **options: Any
+) -> AsyncIterator[None]:
+    """A worker, with the one beside it that makes archives."""
+    general, archiving = by_queue(activities)
+    async with (
+        Worker(client, task_queue=queue, activities=general, **options),
+        Worker(client, task_queue=archive_queue(queue), activities=archiving, **options),
+    ):
+        yield
 
 
 @pytest.fixture

@@ -18,12 +18,14 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.adapters.kubernetes.naming import NOT_AFTER
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import EvidenceRequest, LookAt, StatusWrite, TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
 from crawler_lifecycle.domain.reasons import JOB_LEAVING
+from crawler_lifecycle.domain.retries import NO_RETRIES
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 from tests.mortals import Died, Line, a_process
 from tests.rows import applied
@@ -43,11 +45,17 @@ class Records:
 
     run: RunRef
     tasks: dict[int, TaskRow]
+    retries: Retries
     intent: Intent = Intent.RUN
 
     def current(self, run: RunRef) -> SimpleNamespace:
         return SimpleNamespace(
-            run_id=run.run_id, run_uid=run.run_uid, intent=self.intent, cluster="default", nudge_sent=0
+            run_id=run.run_id,
+            run_uid=run.run_uid,
+            intent=self.intent,
+            cluster="default",
+            nudge_sent=0,
+            request=SimpleNamespace(retries=self.retries),
         )
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
@@ -57,7 +65,7 @@ class Records:
         return [self.tasks[task] for task in sorted(tasks)]
 
     def sync(self, run: RunRef, changes: Sequence[TaskChange], **_: object) -> int:
-        self.tasks |= {change.task: applied(self.tasks[change.task], change) for change in changes}
+        self.tasks |= {change.task: applied(self.tasks[change.task], change, datetime.now(UTC)) for change in changes}
         return len(changes)
 
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], **_: object) -> int:
@@ -79,12 +87,14 @@ class Records:
 class Supervised:
     """`meanwhile`: the cluster goes on before a step is taken again."""
 
-    def __init__(self, line: Line, folder: Path, tasks: int, *, meanwhile: bool = False) -> None:
+    def __init__(
+        self, line: Line, folder: Path, tasks: int, *, meanwhile: bool = False, retries: Retries = NO_RETRIES
+    ) -> None:
         self.line, self._folder, self._meanwhile = line, folder, meanwhile
         self.installation = str(uuid4())
         self.run = RunRef(run_id=7, run_uid=str(uuid4()), epoch=1)
         queued = [TaskRow(task=task, status=TaskStatus.QUEUED, attempt=1, version=1) for task in range(tasks)]
-        self.records = Records(self.run, {row.task: row for row in queued})
+        self.records = Records(self.run, {row.task: row for row in queued}, retries)
         self.nature = SmallCluster(line.server, self.installation)
         self._claimed_until = datetime.now(UTC) + CLAIM
         self._stopped_at: datetime | None = None
@@ -180,6 +190,9 @@ class Supervised:
     def inject(self, task: int, _code: int = 0) -> None:
         self.nature.inject_sidecar(task)
 
+    def drain(self, task: int, code: int = 0) -> None:
+        self.nature.drain(task, code)
+
     def lose_pod(self, task: int, _code: int = 0) -> None:
         self.nature.delete_pod(task)
 
@@ -213,7 +226,7 @@ class Supervised:
             run_uid=self.run.run_uid,
             task=task,
             tasks=len(self.records.tasks),
-            attempt=1,
+            attempt=self.records.tasks[task].attempt,
             crawler=CRAWLER,
             not_after=self._claimed_until,
         )

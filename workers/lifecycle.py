@@ -3,19 +3,22 @@
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.plugin import SimplePlugin
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.bootstrap.steps import activities
+from crawler_lifecycle.bootstrap.steps import Activity, activities, by_queue
 from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.domain.naming import archive_queue
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
 from crawler_lifecycle.services.background import in_background
@@ -35,17 +38,35 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     installation = parts.store.records.installation()  # raises NotReady for a database with an unknown schema
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
     steps = activities(parts, engine, search_attributes=await _has_search_attributes(engine))
-    with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
-        worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
-        async with (
-            health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
-            in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
-            in_background(_failing_workflows(parts, engine, health_server).run()),
-            worker,
-        ):
-            log.info("works for installation %s on task queue %s", installation, settings.task_queue)
-            await stopped.wait()
-            log.info("finishes what is under way")
+    client = await engine.client()
+    async with (
+        health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
+        in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
+        in_background(_failing_workflows(parts, engine, health_server).run()),
+        working(client, steps, settings),
+    ):
+        log.info("works for installation %s on task queue %s", installation, settings.task_queue)
+        await stopped.wait()
+        log.info("finishes what is under way")
+
+
+@asynccontextmanager
+async def working(client: Client, steps: Sequence[Activity], settings: WorkerSettings) -> AsyncIterator[None]:
+    """Work for Temporal during the block, and then finish what is under way.
+
+    Archives have a task queue and slots of their own: archives of any number delay no look and no stop.
+    """
+    general, archiving = by_queue(steps)
+    with (
+        ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads,
+        ThreadPoolExecutor(settings.archive_slots, thread_name_prefix="archive") as archive_threads,
+    ):
+        worker = make_worker(client, LifecyclePlugin(general), settings, threads)
+        archive_worker = _archive_worker(client, archiving, settings, archive_threads)
+        async with worker, archive_worker:
+            yield
+            # both at the same time, since each may take `drain_seconds`
+            await asyncio.gather(worker.shutdown(), archive_worker.shutdown())
 
 
 async def _audit_schedule_keeping(
@@ -69,7 +90,8 @@ def _failing_workflows(parts: Parts, engine: Engine, health_server: health.Healt
     return FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics)
 
 
-def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:
+def make_worker(client: Client, plugin: SimplePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:
+    """Return a worker with our options for the plugin's workflows and activities."""
     return Worker(
         client,
         task_queue=settings.task_queue,
@@ -82,6 +104,21 @@ def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, t
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+    )
+
+
+def _archive_worker(
+    client: Client, steps: Sequence[Activity], settings: WorkerSettings, threads: ThreadPoolExecutor
+) -> Worker:
+    """Return the worker for archives."""
+    return Worker(
+        client,
+        task_queue=archive_queue(settings.task_queue),
+        plugins=[LifecyclePlugin(steps, workflows=())],
+        activity_executor=threads,
+        max_concurrent_activities=settings.archive_slots,
+        graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
     )
 
 

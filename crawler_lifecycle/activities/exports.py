@@ -1,6 +1,7 @@
 """Activities for the export of an end: announce the end by an event, and archive the run's files."""
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from crawler_lifecycle.ports import Announcer, Archive, Archiver, Runs
 logger = logging.getLogger(__name__)
 
 ARCHIVE = "archive"  # key of the finished archive in the heartbeat's details
+BEAT = 1.0  # seconds; a heartbeat costs more than a small file
 NO_FILES = Archive(location=None, files=0, bytes=0)  # result for a run without files
 
 
@@ -85,7 +87,7 @@ class ExportActivities:
         """Write the archive, unless an earlier try has written the archive and only failed to announce the archive."""
         archive = _archive_of_earlier_try()
         if archive is None:
-            archive = self.archiver.archive(export.event.run_uid, export.event.end, _heartbeat) or NO_FILES
+            archive = self.archiver.archive(export.event.run_uid, export.event.end, Heartbeats()) or NO_FILES
             activity.heartbeat({"files": archive.files, "bytes": archive.bytes, ARCHIVE: asdict(archive)})
         self._note_missing_files(step, archive)
         if archive.location is None and export.location is not None:  # files removed since: the first archive counts
@@ -146,5 +148,14 @@ def _archive_of_earlier_try() -> Archive | None:
     return None
 
 
-def _heartbeat(files: int, bytes_done: int) -> None:
-    activity.heartbeat({"files": files, "bytes": bytes_done})
+class Heartbeats:
+    """The archive's progress as heartbeats, once in BEAT seconds: thousands of files a second are archived."""
+
+    def __init__(self) -> None:
+        self._sent_at = float("-inf")
+
+    def __call__(self, files: int, bytes_done: int) -> None:
+        now = time.monotonic()
+        if now - self._sent_at >= BEAT:
+            self._sent_at = now
+            activity.heartbeat({"files": files, "bytes": bytes_done})

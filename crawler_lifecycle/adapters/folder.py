@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from crawler_lifecycle.adapters.archive import archive_writer
+from crawler_lifecycle.adapters.archive_limits import DEFAULT_LIMITS, ArchiveLimits
 from crawler_lifecycle.adapters.json_lines import append_once, check_writable
 from crawler_lifecycle.adapters.regular_files import files_of
 from crawler_lifecycle.contract.notices import ExportEvent
@@ -23,9 +24,10 @@ FLUSH_BYTES = 256 << 20  # the zip is flushed to disk whenever so many bytes of 
 class FolderExporter:
     """Exporter that appends the events to `events.jsonl`, and writes the archives beside this file."""
 
-    def __init__(self, files: Path, exports: Path) -> None:
+    def __init__(self, files: Path, exports: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> None:
         self._files = files.absolute()
         self._exports = exports.absolute()
+        self._limits = limits
 
     def announce(self, event: ExportEvent) -> None:
         append_once(self._exports / "events.jsonl", event.model_dump_json(), event.event_id)
@@ -42,11 +44,11 @@ class FolderExporter:
         try:
             with self._draft(run_uid) as draft:
                 with draft.open("wb") as file:
-                    with archive_writer(file, _FlushingProgress(file, progress)) as archive:
+                    with archive_writer(file, _FlushingProgress(file, progress), self._limits) as archive:
                         archive.add_folder(folder)
                     file.flush()
                     os.fsync(file.fileno())
-                if not archive.files:
+                if archive.is_empty:
                     return None
                 draft.rename(destination)
         except OSError as error:

@@ -24,17 +24,28 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, folder: int | No
 
     `folder` is an open folder to which `path` is relative. Raise NotRegular for any other kind of file.
     """
+    descriptor, _ = _open(path, flags, folder)
+    os.set_blocking(descriptor, True)  # a program with this descriptor as its output expects blocking writes
+    return descriptor
+
+
+def open_to_read(name: str, folder: int) -> tuple[int, os.stat_result]:
+    """Open a regular file in an open folder, as `open_regular` does. Return the descriptor and the file's status."""
+    return _open(name, os.O_RDONLY, folder)
+
+
+def _open(path: str | Path, flags: int, folder: int | None) -> tuple[int, os.stat_result]:
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
     except OSError as error:
         if error.errno in OTHER_KINDS:
             raise _not_regular(error.errno, path) from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise _not_regular(errno.EOPNOTSUPP, path)
-    os.set_blocking(descriptor, True)  # a program with this descriptor as its output expects blocking writes
-    return descriptor
+    return descriptor, status
 
 
 def _not_regular(number: int, path: str | Path) -> NotRegular:

@@ -1,8 +1,4 @@
-"""Helpers of `archive` for zips: a list of entries in a file, names of files, and a sink that hashes the zip's bytes.
-
-`zipfile` keeps an object of half a kilobyte for every entry in a list, for the zip's directory at the end. `zipfile`
-only appends to this list, counts its items, and reads the list once from the beginning. So a file can stand in for the
-list, and memory does not grow with the number of files.
+"""Parts of an archive's zip: names of files, and a sink that hashes the zip's bytes.
 
 Names in the archive are texts that every unzip program accepts, and that readers can turn back into the original bytes.
 Three kinds of bytes become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with
@@ -11,45 +7,8 @@ a meaning for folders, drives or wildcards on Windows. A percent sign before two
 
 import hashlib
 import os
-import pickle
 import re
-import zipfile
-from collections.abc import Iterator
-from typing import IO, Any, Protocol
-
-
-def keep_entries_in(file: IO[bytes], archive: zipfile.ZipFile) -> None:
-    """Keep the entries of a new zip in a file, which has to stay open until the zip is closed."""
-    archive.filelist = _Entries(file)
-    archive.NameToInfo = _EmptyDict()
-
-
-class _Entries(list[zipfile.ZipInfo]):
-    """A list that keeps its items in a file, for the three uses that `zipfile` makes of the list."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._count = 0
-
-    def append(self, entry: zipfile.ZipInfo) -> None:
-        pickle.dump(entry, self._file)
-        self._count += 1
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[zipfile.ZipInfo]:
-        self._file.seek(0)
-        for _ in range(self._count):
-            yield pickle.load(self._file)  # noqa: S301 (only this process has the file)
-
-
-class _EmptyDict(dict[str, zipfile.ZipInfo]):
-    """A dict without content: `zipfile` uses names only to find entries again and to warn about duplicates."""
-
-    def __setitem__(self, name: str, entry: Any) -> None:
-        pass
-
+from typing import Protocol
 
 # the archive's manifest tells readers how names are escaped
 RULE = "a byte of a name that not every system takes is % and two hexadecimal digits; percent-decoding gives the name"

@@ -35,9 +35,10 @@ def archiver(settings: Settings) -> "Archiver":
 
 
 def _exports_folder(settings: Settings) -> "FolderExporter":
+    from crawler_lifecycle.adapters.archive_limits import ArchiveLimits
     from crawler_lifecycle.adapters.folder import FolderExporter
 
-    return FolderExporter(settings.files_folder, settings.exports_folder)
+    return FolderExporter(settings.files_folder, settings.exports_folder, ArchiveLimits.from_settings(settings.export))
 
 
 def pusher(settings: Settings) -> "Pusher":

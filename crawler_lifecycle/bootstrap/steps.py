@@ -19,8 +19,10 @@ from crawler_lifecycle.bootstrap.outside import limited_pusher
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.ports import Supervisors
 
+Activity = Callable[..., Any]
 
-def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Callable[..., Any]]:
+
+def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Activity]:
     """Return all activities. `search_attributes`: whether the Temporal server knows our search attributes."""
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     return activities_of(
@@ -35,6 +37,14 @@ def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: boo
     )
 
 
+def by_queue(steps: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]:
+    """Return the activities for the worker's task queue, and the activities for its queue of archives."""
+    archiving = ExportActivities.export_supporting_files.__name__
+    return [step for step in steps if step.__name__ != archiving], [
+        step for step in steps if step.__name__ == archiving
+    ]
+
+
 def _audit_activities(parts: Parts, supervisors: Supervisors) -> Sequence[object]:
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
     records, findings, tasks = store.records, store.findings, store.tasks
@@ -46,7 +56,7 @@ def _audit_activities(parts: Parts, supervisors: Supervisors) -> Sequence[object
     )
 
 
-def activities_of(*objects: object) -> list[Callable[..., Any]]:
+def activities_of(*objects: object) -> list[Activity]:
     """Return the activities among the objects' methods; Temporal's decorator has marked them."""
     methods = (getattr(instance, name) for instance in objects for name in vars(type(instance)))
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]

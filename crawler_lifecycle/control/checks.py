@@ -19,6 +19,7 @@ from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.domain.naming import archive_queue
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.ports import Cluster, Records
@@ -51,6 +52,7 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
         "temporal": lambda: _temporal(engine),
         "search attributes": lambda: _search_attributes(engine),
         "worker": lambda: _worker(engine),
+        "archive worker": lambda: _archive_worker(engine),
         "stack": in_thread(lambda _: _stack(settings.state)),
         "scheduler service": lambda: context.scheduler(lambda scheduler: scheduler.check()),
         "installation": lambda: _installation(context),
@@ -153,3 +155,10 @@ async def _worker(engine: Engine) -> str:
     if not pollers:
         raise NotReady(f"no worker asks task queue {engine.task_queue} for work: start `python -m workers.lifecycle`")
     return f"task queue {engine.task_queue}: {', '.join(sorted(pollers))}"
+
+
+async def _archive_worker(engine: Engine) -> str:
+    queue, pollers = archive_queue(engine.task_queue), await engine.archive_pollers()
+    if not pollers:
+        raise NotReady(f"no worker asks task queue {queue} for archives to make: start `python -m workers.lifecycle`")
+    return f"task queue {queue}: {', '.join(sorted(pollers))}"

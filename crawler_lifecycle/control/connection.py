@@ -21,6 +21,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from crawler_lifecycle.domain.naming import archive_queue
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
@@ -127,10 +128,15 @@ class TemporalConnection:
 
     async def pollers(self) -> dict[str, float]:
         """Return the task queue's workers, and when each worker last asked for work (seconds since 1970)."""
+        return await self._pollers(self.task_queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+
+    async def archive_pollers(self) -> dict[str, float]:
+        """Return the workers that make archives, and when each worker last asked for an archive to make."""
+        return await self._pollers(archive_queue(self.task_queue), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+
+    async def _pollers(self, task_queue: str, kind: TaskQueueType.ValueType) -> dict[str, float]:
         request = DescribeTaskQueueRequest(
-            namespace=self.namespace,
-            task_queue=TaskQueue(name=self.task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+            namespace=self.namespace, task_queue=TaskQueue(name=task_queue), task_queue_type=kind
         )
         async with self.calls() as client:
             answer = await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)

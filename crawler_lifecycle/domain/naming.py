@@ -9,6 +9,7 @@ from crawler_lifecycle.errors import BadInput
 if TYPE_CHECKING:  # a local job's runner imports this module and has to start fast, without pydantic
     from crawler_lifecycle.domain.looks import JobKey
 
+LABEL_DOMAIN = "crawler-lifecycle"  # prefix for the keys of our labels and annotations
 MAIN_TASK = 0  # number of the task whose job is the main job
 RUN_WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
@@ -46,6 +47,11 @@ def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:
 
 def export_workflow_id(run_uid: str) -> str:
     return f"export-{run_uid}"
+
+
+def archive_queue(task_queue: str) -> str:
+    """Return the task queue for archives beside this task queue: an archive takes no slot of a look or a stop."""
+    return f"{task_queue}-archives"
 
 
 def archive_name(run_uid: str, end: int) -> str:

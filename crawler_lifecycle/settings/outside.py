@@ -18,7 +18,16 @@ class ExportSettings(BaseModel):
         default=8,
         ge=5,
         le=1024,
-        description="size in MiB of the parts in which an archive is sent; a part is in memory",
+        description="size in MiB of the parts in which an archive is sent; two parts are in memory",
+    )
+    largest_gib: float = Field(
+        default=200,
+        gt=0,
+        description="largest size in GiB of an archive's files before compression; further files are left out. A file "
+        "counts by its bytes on disk, and all holes together have the same limit",
+    )
+    most_files: int = Field(
+        default=1_000_000, ge=1, description="largest number of files in an archive; further files are left out"
     )
     path_style: bool = Field(default=False, description="put the bucket in the path instead of the host name")
     s3_endpoint_url: str | None = Field(default=None, description="address of another S3 server")

@@ -7,10 +7,11 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.workflow import ActivityConfig
 
 from crawler_lifecycle.activities.exports import ExportActivities
 from crawler_lifecycle.contract.steps.run import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
-from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, archive_queue
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
@@ -22,7 +23,8 @@ async def announce(step: RunEnd) -> ExportSignal:
 
 
 async def archive(step: RunEnd) -> ExportedFiles:
-    return await workflow.execute_activity_method(ExportActivities.export_supporting_files, step, **LONG)
+    options = ActivityConfig(**LONG, task_queue=archive_queue(workflow.info().task_queue))
+    return await workflow.execute_activity_method(ExportActivities.export_supporting_files, step, **options)
 
 
 async def export_if_possible(step: RunEnd, owed: ExportsOwed | None = None) -> None:

@@ -54,6 +54,7 @@ ONCE = ActivityConfig(**_options(10, _up_to(1)), schedule_to_close_timeout=timed
 ANNOUNCE = _options(60, _up_to(240))  # an hour
 # four minutes in an outage, half an hour with slow tries; then the next audit goes through the part again
 AUDIT = ActivityConfig(**_options(900, _up_to(20)), schedule_to_close_timeout=timedelta(minutes=30))
+# An archive may wait for a slot as long as other archives take: there is no limit until a try begins.
 LONG = ActivityConfig(
     start_to_close_timeout=timedelta(hours=12),  # for a large archive
     heartbeat_timeout=timedelta(seconds=30),  # the archiving activity sends its own heartbeats

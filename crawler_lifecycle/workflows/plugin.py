@@ -29,7 +29,13 @@ WORKFLOW_MODULES = "crawler_lifecycle.workflows"
 
 
 class LifecyclePlugin(SimplePlugin):
-    def __init__(self, activities: Sequence[Callable[..., Any]] = (), *, isolated: bool = False) -> None:
+    def __init__(
+        self,
+        activities: Sequence[Callable[..., Any]] = (),
+        *,
+        workflows: Sequence[type] = WORKFLOWS,
+        isolated: bool = False,
+    ) -> None:
         """Make the plugin. `isolated`: the sandbox loads the workflows' modules anew for every execution.
 
         Only then does the sandbox notice a forbidden call in these modules, such as `datetime.now()`. The tests replay
@@ -42,7 +48,7 @@ class LifecyclePlugin(SimplePlugin):
             "crawler-lifecycle",
             data_converter=lifecycle_data_converter,
             interceptors=[Boundary()],
-            workflows=WORKFLOWS,
+            workflows=workflows,
             activities=activities,
             workflow_runner=lambda _: SandboxedWorkflowRunner(restrictions=restrictions),
         )

@@ -1,6 +1,6 @@
 """The names of the activities are a contract on the wire."""
 
-from crawler_lifecycle.bootstrap.steps import activities_of
+from crawler_lifecycle.bootstrap.steps import activities_of, by_queue
 from tests.house import House
 
 ON_THE_WIRE = [
@@ -33,3 +33,9 @@ def test_all_21_are_there_by_name(house: House) -> None:
     names = [activity.__temporal_activity_definition.name for activity in activities_of(*holders)]  # type: ignore[attr-defined]
     assert len(ON_THE_WIRE) == 21
     assert set(ON_THE_WIRE) <= set(names)
+
+
+def test_only_archives_wait_in_a_queue_of_their_own(house: House) -> None:
+    general, archiving = by_queue(activities_of(house.exports, house.stopping, house.notices))
+    assert [activity.__name__ for activity in archiving] == ["export_supporting_files"]
+    assert {"initiate_export_signal", "k8_stop_task", "signal_pusher_finished"} <= {step.__name__ for step in general}

@@ -36,6 +36,7 @@ from crawler_lifecycle.services.failing_workflows import FailingWorkflows
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
 from tests.databases import ref_to
+from tests.plays import working
 from tests.schedulers import TOKEN, a_catalogue, served
 from tests.waiting import eventually_async
 
@@ -62,12 +63,8 @@ async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempP
         migrate.upgrade(control.installation.settings.database_url)
         engine = control.engine
         steps = activities(control.parts, engine, search_attributes=False)
-        worker = Worker(
-            await engine.client(),
-            task_queue=engine.task_queue,
-            plugins=[LifecyclePlugin(steps)],
-            activity_executor=threads,
-        )
+        plugin = LifecyclePlugin(steps)
+        worker = working(await engine.client(), engine.task_queue, (), plugins=[plugin], activity_executor=threads)
         try:
             async with worker:
                 yield control

@@ -129,9 +129,11 @@ def _app(way: Way, cluster: Any, *given: Any, **options: Any) -> Any:
     return make_app(between(way, cluster, "cluster", OF_THE_CLUSTER), *given, **options)
 
 
-def _plugin(deaths: Deaths, way: Way | None, activities: Sequence[Callable[..., Any]]) -> "MortalPlugin":
+def _plugin(
+    deaths: Deaths, way: Way | None, activities: Sequence[Callable[..., Any]], **options: Any
+) -> "MortalPlugin":
     activities = _changed(partial(_with_cluster, partial(_shown, deaths.folder)), activities)
-    return MortalPlugin(deaths, _changed(partial(by_way_of, way), activities) if way else activities)
+    return MortalPlugin(deaths, _changed(partial(by_way_of, way), activities) if way else activities, **options)
 
 
 def _with_cluster(way: Way, holder: Any) -> Any:
@@ -150,8 +152,8 @@ def _changed(change: Callable[[Any], Any], activities: Sequence[Callable[..., An
 
 
 class MortalPlugin(LifecyclePlugin):
-    def __init__(self, deaths: Deaths, activities: Sequence[Callable[..., Any]]) -> None:
-        super().__init__(activities)
+    def __init__(self, deaths: Deaths, activities: Sequence[Callable[..., Any]], **options: Any) -> None:
+        super().__init__(activities, **options)
         self._deaths = deaths
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:

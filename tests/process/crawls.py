@@ -34,7 +34,7 @@ from crawler_lifecycle.errors import TemporaryError
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
 from tests.waiting import eventually, eventually_async
 
-BIG_FILE = 200_000_000
+BIG_FILE = 4_000_000_000  # of holes; its archive takes seconds
 PATIENCE = 75.0
 SCRIPT = """
 gate="$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK"

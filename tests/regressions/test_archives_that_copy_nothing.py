@@ -12,6 +12,8 @@ import pytest
 from crawler_lifecycle.adapters import folder as folders
 from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.folder import FolderExporter
+from crawler_lifecycle.contract.steps.run import RunEnd
+from tests.house import House
 
 MANY = 20
 RUN = "11111111-2222-4333-8444-555555555555"
@@ -55,3 +57,15 @@ def test_an_archive_is_written_down_piece_by_piece(tmp_path: Path, monkeypatch: 
     FolderExporter(tmp_path / "files", tmp_path / "exports").archive(RUN, 1, lambda *_: None)
     assert len(flushed) == 6
     assert flushed == sorted(flushed)
+
+
+def test_thousands_of_files_a_second_are_no_thousands_of_heartbeats(house: House) -> None:
+    """A heartbeat costs more than a small file."""
+    plan, beats = house.begin(), list[object]()
+    folder = house.folder / "files" / plan.run.run_uid
+    folder.mkdir(parents=True)
+    for number in range(MANY):
+        (folder / f"{number}").write_text("x")
+    house.environment.on_heartbeat = lambda *details: beats.append(details[0])
+    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    assert 2 <= len(beats) < MANY, "the first file, and the finished archive"

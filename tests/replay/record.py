@@ -19,8 +19,8 @@ from uuid import uuid4
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
+from tests.plays import working
 from tests.replay.paths import PATHS, Ask, commands
 from tests.servers import SHORT_HISTORIES, start_real_time, start_skipping
 
@@ -45,7 +45,7 @@ async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> 
     of_any_execution = environment.client.get_workflow_handle(workflow_id)
     for activity in {ask.before for ask in path.asks}:
         script.before[activity] = _once(of_any_execution, [ask for ask in path.asks if ask.before == activity])
-    async with Worker(environment.client, task_queue=queue, activities=script.activities()):
+    async with working(environment.client, queue, script.activities()):
         handle = await environment.client.start_workflow(
             path.workflow,
             path.request,

@@ -7,6 +7,7 @@ from pathlib import Path
 from botocore.exceptions import ClientError
 
 from crawler_lifecycle.adapters.archive import archive_writer
+from crawler_lifecycle.adapters.archive_limits import ArchiveLimits
 from crawler_lifecycle.adapters.aws.client import make_client, translated_errors
 from crawler_lifecycle.adapters.aws.upload import MEND_WRITING, Upload, wait_after_lost_answer
 from crawler_lifecycle.adapters.regular_files import files_of
@@ -31,6 +32,7 @@ class S3Archiver:
         self._bucket = bucket
         self._prefix = settings.prefix
         self._options = _options(settings)
+        self._limits = ArchiveLimits.from_settings(settings)
         self._first_part_bytes = settings.part_mib * MIB  # the later parts of a long upload are larger
         self._client = make_client(
             "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
@@ -52,9 +54,9 @@ class S3Archiver:
         repeated = _RepeatedProgress(progress)
         try:
             with Upload(self._client, target, self._options, self._first_part_bytes, repeated.report_again) as upload:
-                with archive_writer(upload, repeated) as archive:
+                with archive_writer(upload, repeated, self._limits) as archive:
                     archive.add_folder(folder)
-                if not archive.files:
+                if archive.is_empty:
                     return None  # an upload without `complete` leaves no object
                 upload.complete()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Multipart upload of an S3 object while its bytes are created, with at most one part in memory.
+"""Multipart upload of an S3 object while its bytes are created: a part is sent while the next part is filled.
 
 The object exists when `complete` has returned, and not before. An upload without `complete` is aborted. A try that
 crashes leaves its upload open; the next try finds and aborts this abandoned upload.
@@ -73,22 +73,21 @@ class Upload:
         self._first_part = first_part
         self._beat = beat
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upload")
-        self._buffer = bytearray()
+        self._part = bytearray()  # the part that is being filled
+        self._sending: Future[Any] | None = None  # the part before
         self._creation: Future[Any] | None = None  # the request that creates the upload, if an abort is still needed
         self._upload_id: dict[str, str] | None = None  # the id from the answer, as an argument for requests
-        self._parts: list[dict[str, Any]] = []
-        self._part_is_missing = False  # a part was sent and has not arrived
+        self._parts: list[dict[str, Any]] = []  # that have arrived
 
     def write(self, data: bytes, /) -> int:
-        """Buffer the bytes, and send every full part. Drop the bytes if an earlier part did not arrive."""
-        if self._part_is_missing:
-            return len(data)  # after the error, `zipfile` still writes the zip's end
-        self._buffer += data
-        while len(self._buffer) >= (size := part_size(len(self._parts) + 1, self._first_part)):
-            with memoryview(self._buffer) as view:
-                part = bytes(view[:size])
-            del self._buffer[:size]
-            self._send(part)
+        """Add the bytes to the part, and send every full part."""
+        rest = memoryview(data)
+        while len(self._part) + len(rest) >= (size := self._part_size):
+            missing = size - len(self._part)
+            self._part += rest[:missing]
+            rest = rest[missing:]
+            self._send_part()
+        self._part += rest
         return len(data)
 
     def flush(self) -> None:
@@ -100,8 +99,9 @@ class Upload:
         The abort comes last, because a living try's upload may be taken for abandoned: two tries that aborted each
         other before their own end would never complete.
         """
-        if self._buffer:  # a zip is never empty, but may end with a full part
-            self._send(bytes(self._buffer))
+        if self._part:  # a zip is never empty, but may end with a full part
+            self._send_part()
+        self._await_part()
         upload_id, abandoned = self._create_once(), self._abandoned()
         self._request("complete_multipart_upload", **self._target, **upload_id, MultipartUpload={"Parts": self._parts})
         self._upload_id = self._creation = None
@@ -128,18 +128,33 @@ class Upload:
             self._upload_id = {"UploadId": self._wait_for_answer(self._creation)["UploadId"]}
         return self._upload_id
 
-    def _send(self, part: bytes) -> None:
-        """Send the next part. Raise PermanentError if the object needs more than MOST_PARTS."""
-        number = len(self._parts) + 1
-        self._part_is_missing = True  # until the part has arrived
+    @property
+    def _part_size(self) -> int:
+        return part_size(self._number, self._first_part)
+
+    @property
+    def _number(self) -> int:
+        """The number of the part that is being filled."""
+        return len(self._parts) + (self._sending is not None) + 1
+
+    def _send_part(self) -> None:
+        """Send the part when the part before has arrived. Raise PermanentError if there are more than MOST_PARTS."""
+        number, part, self._part = self._number, self._part, bytearray()
         if number > MOST_PARTS:
             raise PermanentError(
                 f"the archive {self._target['Key']} is too big for {MOST_PARTS:,} parts: "
                 "set CRAWLER_EXPORT__PART_MIB higher"
             )
-        answer = self._request("upload_part", **self._target, **self._create_once(), PartNumber=number, Body=part)
-        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
-        self._part_is_missing = False
+        self._await_part()
+        given = {**self._target, **self._create_once(), "PartNumber": number, "Body": part}
+        self._sending = self._thread.submit(self._client.upload_part, **given)
+
+    def _await_part(self) -> None:
+        """Wait until the part before has arrived, if there is one."""
+        if self._sending is not None:
+            answer = self._wait_for_answer(self._sending)
+            self._parts.append({"PartNumber": len(self._parts) + 1, "ETag": answer["ETag"]})
+            self._sending = None
 
     def _abandoned(self) -> list[dict[str, str]]:
         """Return the ids of uploads to the same key that a crashed try left open.

@@ -216,6 +216,6 @@ async def _probe_api(url: str) -> None:
 
 async def _probe_worker(control: Control, since: float) -> None:
     """Raise NotReady until a worker has asked for work since that time: Temporal lists earlier workers, too."""
-    pollers = await control.engine.pollers()
-    if not any(last_poll >= since for last_poll in pollers.values()):
-        raise NotReady("it does not ask for work yet")
+    for pollers in (await control.engine.pollers(), await control.engine.archive_pollers()):
+        if not any(last_poll >= since for last_poll in pollers.values()):
+            raise NotReady("it does not ask for work yet")
