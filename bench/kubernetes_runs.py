@@ -1,4 +1,7 @@
-"""How many runs can change every half minute until looks fall behind, and the CPU time per look."""
+"""How many runs can change every half minute until looks fall behind, and the CPU time per look.
+
+The first row is the floor, measured in bare workflows on the same server.
+"""
 
 import asyncio
 import time
@@ -11,6 +14,7 @@ import psutil
 from sqlalchemy import Select, func, select
 
 from bench.control_plane import Spent, on_control_plane
+from bench.floor.looks import BareLooks, bare_looks
 from bench.measuring import cpu_seconds
 from bench.table import Scale, Table
 from bench.whole_service import PATIENCE, PAUSE, Rows, on_service, until_all
@@ -22,12 +26,15 @@ from tests.kubernetes.service import Service
 
 PARTIES = ("worker", "Temporal", "API server", "database", "others")
 COLUMNS = (
+    "",
     "runs",
     "s until all were looked at",
     "s at most",
     "looks/s",
     "falls behind",
     *(f"{party} CPU ms a look" for party in PARTIES),
+    "CPU ms a look in all",
+    "times the floor",
 )
 STARTED_AT_ONCE = 20
 WAVES = 3
@@ -40,8 +47,9 @@ def measure(scale: Scale) -> Table:
 
 async def _looks(service: Service, scale: Scale) -> Rows:
     runs: list[Started] = []
-    rows: Rows = []
     parties = _parties(service)
+    bare = await bare_looks(service.environment("lifecycle"), parties["temporal"], scale.supervised)
+    rows: Rows = [_floor_row(scale.supervised, bare)]
     behind = False
     while not behind and len(runs) < scale.most_supervised:
         runs += await _more(service, len(runs) or scale.supervised)
@@ -50,10 +58,17 @@ async def _looks(service: Service, scale: Scale) -> Rows:
         )
         seconds, longest, spent = await _waves(service, len(runs), parties)
         behind = longest > PACE
-        rows.append((len(runs), seconds, longest, len(runs) / seconds, "yes" if behind else "no", *spent))
+        figures = seconds, longest, len(runs) / seconds, "yes" if behind else "no", *spent
+        rows.append(("looks", len(runs), *figures, sum(spent), sum(spent) / bare.cpu_ms))
     await asyncio.gather(*(service.stop_run(run) for run in runs))
     await asyncio.gather(*(service.until_over(run, PATIENCE) for run in runs))
     return rows
+
+
+def _floor_row(workflows: int, bare: BareLooks) -> tuple[object, ...]:
+    """Return the floor's row: only worker and Temporal take part."""
+    seconds = bare.seconds, "-", workflows / bare.seconds, "-"
+    return "floor", workflows, *seconds, bare.worker_ms, bare.server_ms, "-", "-", "-", bare.cpu_ms, 1.0
 
 
 async def _more(service: Service, count: int) -> list[Started]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.lifecycles import refuse_trouble
+from bench.embedded import refuse_trouble
 from bench.table import Scale, Table
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.lifecycles import refuse_trouble
+from bench.embedded import refuse_trouble
 from bench.table import Scale, Table
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest

@@ -12,6 +12,8 @@ class Scale:
     tasks: tuple[int, ...] = (10, 1_000, 10_000)
     jobs: tuple[int, ...] = (100, 1_000, 10_000)
     runs: int = 60  # lifecycles at once
+    rounds: int = 3  # rounds of lifecycles and of their floor, in turn
+    latencies: int = 8  # runs of a job of one second, in turn
     stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a stopped run
     noticed: int = 20  # tasks that end one by one
     repeats: int = 10
@@ -31,6 +33,8 @@ QUICK = Scale(
     tasks=(10, 200),
     jobs=(10, 100),
     runs=4,
+    rounds=1,
+    latencies=2,
     stopped=(1, 8),
     noticed=3,
     archive_mb=20,

@@ -4,16 +4,28 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
+from temporalio.client import WorkflowHistory
 
 from bench import kubernetes_server
 from bench.__main__ import BENCHMARKS, main
+from bench.ended_cluster import EndedCluster
+from bench.faked_part import FAKED, faked_command, real_command
+from bench.floor.bare import Step
+from bench.floor.shape import activities_in, shape_of
 from bench.table import QUICK, Table, written_into
+from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.domain.verdict import verdicts
 from tests.kubernetes.programs import Unbuildable
 
+PLAIN_RUN = Path(__file__).parents[1] / "replay" / "histories" / "plain.json"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
@@ -69,3 +81,38 @@ def test_without_a_control_plane_the_table_says_what_is_missing(monkeypatch: pyt
 
     monkeypatch.setattr("tests.kubernetes.bed.programs.built", unbuildable)
     assert "| Go is needed |" in kubernetes_server.measure(QUICK).markdown
+
+
+def test_a_floor_has_the_activities_and_waits_of_a_run() -> None:
+    history = WorkflowHistory.from_json("plain", PLAIN_RUN.read_text())
+    steps = shape_of(history.events)
+    scheduled = [event for event in history.events if event.HasField("activity_task_scheduled_event_attributes")]
+    assert activities_in(steps) == len(scheduled)
+    assert [step.activities for step in steps[:8]] == [1, 1, 1, 1, 1, 1, 0, 1]
+    assert steps[6].seconds == pytest.approx(1.25, abs=0.01), "the gap between two looks"
+    assert steps[-1] == Step(activities=2), "event and archive are side by side"
+
+
+def test_a_stack_with_faked_jobs_fakes_the_parts_that_see_jobs() -> None:
+    assert {name for name in ("api", "dispatcher", *FAKED) if faked_command(name) != real_command(name)} == set(FAKED)
+
+
+def test_a_faked_job_has_ended_as_the_job_of_its_deployment(tmp_path: Path) -> None:
+    run_uid = str(uuid4())
+    request = DeploymentRequest(
+        installation=str(uuid4()),
+        run_id=1,
+        run_uid=run_uid,
+        task=0,
+        tasks=1,
+        attempt=1,
+        crawler=Crawler(name="nothing", command=["true"]),
+    )
+    scheduler, worker = (EndedCluster(tmp_path / "jobs", tmp_path / "files", None, 1) for _ in range(2))
+    deployment = scheduler.deploy(request)
+    look = worker.look(run_uid, [(0, 1)])
+    rows = [TaskRow(0, TaskStatus.PENDING, attempt=1, version=1, job_uid=deployment.job_uid)]
+    changes, doubt = verdicts(rows, look, Intent.RUN, datetime.now(UTC), None)
+    assert [change.status for change in changes] == [TaskStatus.SUCCEEDED]
+    assert doubt is None
+    assert [item.task for item in worker.evidence(run_uid, [(0, 1)])] == [0]

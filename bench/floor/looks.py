@@ -1,0 +1,31 @@
+"""Floor for a look without a difference: three no-op activities and a timer, repeated in bare workflows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from bench.floor.bare import Step
+from bench.floor.rounds import floor
+
+LOOK = (Step(1), Step(1), Step(1), Step(seconds=1.0))
+LOOKS = 20  # in a workflow, so that start and end hardly count
+
+
+@dataclass(frozen=True, slots=True)
+class BareLooks:
+    seconds: float  # for a look by every workflow
+    worker_ms: float  # CPU per look
+    server_ms: float  # CPU per look
+
+    @property
+    def cpu_ms(self) -> float:
+        return self.worker_ms + self.server_ms
+
+
+async def bare_looks(environment: Mapping[str, str], server: psutil.Process, workflows: int) -> BareLooks:
+    """Measure bare looks by so many workflows at once, on the same server as the service with this environment."""
+    async with floor(environment, server) as bare:
+        measured = await bare.round(LOOK * LOOKS, workflows)
+    worker, temporal = (1000 * measured.cpu[party] / LOOKS for party in ("worker", "server"))
+    return BareLooks(measured.seconds / LOOKS, worker, temporal)

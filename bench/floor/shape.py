@@ -1,0 +1,41 @@
+"""A workflow's shape: its steps, read from an execution's history."""
+
+from collections.abc import Iterable, Sequence
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+
+from bench.floor.bare import Step
+
+SECOND = 1e9  # nanoseconds
+
+
+def shape_of(events: Iterable[HistoryEvent]) -> list[Step]:
+    """Return a step for every workflow task with activities, and for every workflow task with a timer alone.
+
+    Activities scheduled by the same workflow task go side by side. A timer takes as long as in the history, also if
+    a signal ended the wait. A timer beside activities is left out, since such a timer is a limit and not a wait.
+    """
+    activities, timers, ends = dict[int, int](), dict[int, HistoryEvent](), dict[int, HistoryEvent]()
+    for event in events:
+        match event.event_type:
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
+                activities[task] = activities.get(task, 0) + 1
+            case EventType.EVENT_TYPE_TIMER_STARTED:
+                timers[event.timer_started_event_attributes.workflow_task_completed_event_id] = event
+            case EventType.EVENT_TYPE_TIMER_FIRED:
+                ends[event.timer_fired_event_attributes.started_event_id] = event
+            case EventType.EVENT_TYPE_TIMER_CANCELED:
+                ends[event.timer_canceled_event_attributes.started_event_id] = event
+    waits = {task: _seconds(timer, ends[timer.event_id]) for task, timer in timers.items() if timer.event_id in ends}
+    tasks = sorted(activities.keys() | waits.keys())
+    return [Step(activities[task]) if task in activities else Step(seconds=waits[task]) for task in tasks]
+
+
+def activities_in(steps: Sequence[Step]) -> int:
+    return sum(step.activities for step in steps)
+
+
+def _seconds(timer: HistoryEvent, end: HistoryEvent) -> float:
+    return (end.event_time.ToNanoseconds() - timer.event_time.ToNanoseconds()) / SECOND

@@ -1,0 +1,28 @@
+"""Worker process for bare workflows: `python -m bench.floor.worker`, with our own worker's settings."""
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from temporalio.client import Client
+from temporalio.plugin import SimplePlugin
+
+from bench.floor.bare import BareWorkflow, no_op
+from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.services import process
+from workers.lifecycle import make_worker
+
+TASK_QUEUE = "bench-floor"
+
+
+async def main(parts: Parts, stopped: asyncio.Event) -> None:
+    settings = parts.settings.worker.model_copy(update={"task_queue": TASK_QUEUE})
+    client = await Client.connect(os.environ["TEMPORAL_ADDRESS"])
+    plugin = SimplePlugin("bench-floor", workflows=[BareWorkflow], activities=[no_op])
+    with ThreadPoolExecutor(settings.activity_slots) as threads:
+        async with make_worker(client, plugin, settings, threads):
+            await stopped.wait()
+
+
+if __name__ == "__main__":
+    process.run(main)
