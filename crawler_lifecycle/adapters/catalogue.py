@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from crawler_lifecycle.contract.deployment import Crawler, Resources
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import refusals_as_bad_input
+from crawler_lifecycle.contract.retries import RequestedRetries
+from crawler_lifecycle.domain import pod_shape
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 
 logger = logging.getLogger(__name__)
@@ -34,18 +36,12 @@ ProcessText = Annotated[str, AfterValidator(_without_nul)]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class _Resources(Resources):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
 class _Entry(Crawler):
-    """An entry as written in the file: unknown fields and wrong types are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
+    """An entry as written in the file."""
 
     command: list[ProcessText] = Field(default_factory=list, max_length=256)
     environment: dict[VariableName, ProcessText] = Field(default_factory=dict)
-    resources: _Resources = _Resources()
+    retries: RequestedRetries | None = None
 
 
 class Catalogue:
@@ -170,9 +166,13 @@ def _validated(path: Path, name: str, table: Any) -> Crawler:
     if "name" in table:
         raise BadInput("name", "the name of the table is the crawler's name; leave this out")
     with refusals_as_bad_input():
-        entry = _Entry.model_validate({**table, "name": name})
+        # in the entry and in every model below, an unknown field or a wrong type is an error
+        entry = _Entry.model_validate({**table, "name": name}, extra="forbid", strict=True)
     if not (entry.image or (entry.command and entry.command[0])):
         raise BadInput("command", "expected the program to run, or an `image`")
+    if refusal := pod_shape.refusal(entry.pod):
+        field, reason = refusal
+        raise BadInput(f"pod.{field}", reason)
     return Crawler.model_validate(entry.model_dump() | {"command": [_expanded(path, part) for part in entry.command]})
 
 

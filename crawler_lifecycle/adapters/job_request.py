@@ -19,9 +19,11 @@ def request_hash(request: DeploymentRequest) -> str:
     """Return a hash that is equal for every try of a request.
 
     The excluded fields differ between tries: the claim's expiry, the number of tasks (people may add tasks), and the
-    namespace. Defaults are excluded, so that a later version's new fields do not change the hash.
+    namespace. Retries are no part of the job. Defaults are excluded, so that a later version's new fields do not change
+    the hash.
     """
     values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after", "tasks", "namespace"})
+    values["crawler"].pop("retries", None)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -6,7 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.pod_shape import PodShape, Quantity
 from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, Argument, ArgumentName, ClusterName, Name, Seconds
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.errors import NotReady
 
 
@@ -20,8 +22,11 @@ def checked_token(token: str) -> str:
 class Resources(Message):
     """Resources for a task. Kubernetes enforces the resources; the local cluster only records the resources."""
 
-    cpu: str | None = Field(default=None, description="as a quantity of Kubernetes, such as `500m`")
-    memory: str | None = Field(default=None, description="as a quantity of Kubernetes, such as `1Gi`")
+    cpu: Quantity | None = Field(default=None, description="as a quantity of Kubernetes, such as `500m`")
+    memory: Quantity | None = Field(default=None, description="as a quantity of Kubernetes, such as `1Gi`")
+    ephemeral_storage: Quantity | None = Field(
+        default=None, description="disk for files that go with the pod, as a quantity of Kubernetes, such as `10Gi`"
+    )
 
 
 class Crawler(Message):
@@ -35,6 +40,7 @@ class Crawler(Message):
     image: str | None = Field(default=None, max_length=512, description="container image, for Kubernetes")
     environment: dict[str, str] = Field(default_factory=dict)
     resources: Resources = Resources()
+    pod: PodShape = PodShape()
     processes: int = Field(default=1, ge=1, le=MOST_TASKS_EVER, description="default number of tasks")
     max_parallel: int | None = Field(
         default=None, ge=1, le=MOST_TASKS_EVER, description="most tasks of a run in the cluster at once"
@@ -42,6 +48,7 @@ class Crawler(Message):
     start_limit_seconds: Seconds | None = None
     max_duration_seconds: Seconds | None = None
     grace_seconds: Seconds | None = None
+    retries: Retries | None = None
 
 
 class CrawlerNames(Message):

@@ -27,6 +27,7 @@ from crawler_lifecycle.adapters.local.creation import new_spec
 from crawler_lifecycle.adapters.local.placing import RUNNER
 from crawler_lifecycle.adapters.local.records import JobFolder, Started
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
 from tests.clusters import LocalBench
@@ -431,6 +432,12 @@ def test_a_request_is_the_same_when_a_version_adds_a_field_with_a_default(local:
     request = local.request("exit 0")
     assert request_hash(Newer(**request.model_dump())) == request_hash(request)
     assert request_hash(Newer(**request.model_dump(), colour="blue")) != request_hash(request)
+
+
+def test_retries_are_no_part_of_a_request(local: LocalBench) -> None:
+    request = local.request("exit 0")
+    retried = request.crawler.model_copy(update={"retries": Retries(program=5)})
+    assert request_hash(request.model_copy(update={"crawler": retried})) == request_hash(request)
 
 
 # Capacity

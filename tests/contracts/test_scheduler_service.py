@@ -81,6 +81,13 @@ def test_no_key_is_a_bad_request(http: httpx.Client) -> None:
         ({"run_uid": "short"}, "run_uid"),
         ({"crawler": {"name": ""}}, "crawler.name"),
         ({"crawler": "bookshop"}, "crawler"),
+        ({"crawler": {"name": "a", "resources": {"memory": "much"}}}, "crawler.resources.memory"),
+        ({"crawler": {"name": "a", "pod": {"queue": "A"}}}, "crawler.pod.queue"),
+        ({"crawler": {"name": "a", "pod": {"labels": {"a b": "c"}}}}, "crawler.pod.labels.a b"),
+        (
+            {"crawler": {"name": "a", "pod": {"tolerations": [{"key": "a", "effect": "No"}]}}},
+            "crawler.pod.tolerations.0.effect",
+        ),
         ({"arguments": {"depth": 3}}, "arguments.depth"),
         ({"deadline_seconds": 0}, "deadline_seconds"),
         ({"cluster": "No Such"}, "cluster"),

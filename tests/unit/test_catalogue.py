@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.deployment import Crawler, Resources
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.errors import NotFound, NotReady
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -41,6 +42,7 @@ def test_an_entry_is_read_with_all_its_fields(path: Path) -> None:
         start_limit_seconds = 60
         max_duration_seconds = 3600
         grace_seconds = 10
+        retries = { infrastructure = 5, program = 1, pause_seconds = 60 }
         """,
     )
     assert catalogue.names() == ["books/2 100%"]
@@ -56,6 +58,7 @@ def test_an_entry_is_read_with_all_its_fields(path: Path) -> None:
         start_limit_seconds=60,
         max_duration_seconds=3600,
         grace_seconds=10,
+        retries=Retries(infrastructure=5, program=1, pause_seconds=60),
     )
 
 
@@ -92,6 +95,9 @@ def test_placeholders_are_expanded_and_other_braces_are_not(tmp_path: Path) -> N
         ("crawlers = " + "[" * 100_000, "not a TOML file"),
         ("[crawlers.shop]\nprocesses = " + "9" * 5000, "not a TOML file"),
         ("[crawlers]\nshop = 'true'", "crawlers.shop: entry: expected a table"),
+        (GOOD + "retries = { programme = 1 }", "crawlers.shop: retries.programme: "),
+        (GOOD + "retries = { program = true }", "crawlers.shop: retries.program: "),
+        (GOOD + "retries = { infrastructure = 101 }", "crawlers.shop: retries.infrastructure: "),
         ("[crawlers.shop]", "crawlers.shop: command: "),
         ("[crawlers.shop]\ncommand = ['']", "crawlers.shop: command: "),
         ("[crawlers.shop]\ncommand = 'true'", "crawlers.shop: command: "),

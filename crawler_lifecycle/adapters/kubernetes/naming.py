@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from crawler_lifecycle.adapters.kubernetes.objects import Labels
 from crawler_lifecycle.domain.looks import JobKey
-from crawler_lifecycle.domain.naming import checked_uid, task_and_attempt
+from crawler_lifecycle.domain.naming import LABEL_DOMAIN, checked_uid, task_and_attempt
 
-PREFIX = "crawler-lifecycle/"
+PREFIX = f"{LABEL_DOMAIN}/"
 INSTALLATION = PREFIX + "installation"
 RUN_UID = PREFIX + "run-uid"
 TASK = PREFIX + "task"
@@ -19,6 +19,8 @@ NOT_AFTER = PREFIX + "not-after"  # annotation with a time, until which a late c
 
 TASKS_IN_A_SELECTOR = 500  # a selector is part of the address, and the length of an address is limited
 LONGEST_NUMBER = 9  # digits of a task or attempt; longer numbers are not ours, and may exceed a database column
+
+QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue's label for a Job with the name of the LocalQueue
 
 # values of the header Accept, for an answer with only the objects' metadata: of a list, and of a single object
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

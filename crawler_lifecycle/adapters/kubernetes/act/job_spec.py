@@ -10,6 +10,7 @@ from typing import Any
 
 from crawler_lifecycle.adapters import job_request
 from crawler_lifecycle.adapters.kubernetes import naming
+from crawler_lifecycle.adapters.kubernetes.act import shaping
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import Refused
@@ -58,14 +59,15 @@ def labels_of(request: DeploymentRequest) -> dict[str, str]:
 
 
 def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
-    labels = labels_of(request)
+    shape = shaping.checked_shape(request)
+    labels = {**shape.labels, **labels_of(request)}
     not_after = request.not_after.isoformat() if request.not_after else ""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": job_name(request.run_uid, request.task, request.attempt),
-            "labels": labels,
+            "labels": {**labels, **shaping.queue_label(shape)},
             "annotations": {naming.NOT_AFTER: not_after},
         },
         "spec": {
@@ -76,7 +78,10 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
             "podFailurePolicy": {"rules": FAILURES_TO_REMEMBER},
             "activeDeadlineSeconds": request.deadline_seconds or int(pods.longest.total_seconds()),
             "ttlSecondsAfterFinished": int(pods.keep.total_seconds()),
-            "template": {"metadata": {"labels": labels}, "spec": _pod(request, pods)},
+            "template": {
+                "metadata": {"labels": labels, "annotations": shaping.annotations(shape)},
+                "spec": _pod(request, pods) | shaping.placement(shape),
+            },
         },
     }
 
@@ -110,7 +115,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     arguments = job_request.arguments_of(request)
     environment = job_request.environment_of(request, FILES, RESULT)
     job_request.refuse_unusable_texts(environment, [*(crawler.command or [crawler.image]), *arguments])
-    resources = crawler.resources.model_dump(exclude_none=True)
+    resources = shaping.quantities(crawler.resources)
     mount = {"name": "files", "mountPath": FILES}
     container = {
         "name": CONTAINER,

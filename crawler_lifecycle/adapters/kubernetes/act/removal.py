@@ -49,7 +49,7 @@ class Removing:
         self.listening.wait(run_uid, set(keys))  # a follower may still be writing the last lines of a job's log
         latest_attempts = dict(sorted(keys))  # by task: a later key of the same task replaces the earlier key
         listed = self.jobs.list_dated(run_uid, latest_attempts)
-        unlisted = {key: uid for key, uid in uids.items() if key not in listed}
+        unlisted = {key: uid for key, uid in uids.items() if key not in listed and key[0] in latest_attempts}
         if 0 < len(unlisted) <= MOST_BY_NAME:
             listed |= self.jobs.read_dated(run_uid, unlisted)
         jobs = {key: job for key, job in listed.items() if key[1] <= latest_attempts[key[0]] and _is_removable(job)}
