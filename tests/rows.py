@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from crawler_lifecycle.contract.retries import FailureKind
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.looks import Look, TaskRow
@@ -15,10 +16,12 @@ def row(status: TaskStatus = TaskStatus.RUNNING, job_uid: str | None = "job-uid"
     return TaskRow(task=task, status=status, attempt=1, version=5, job_uid=job_uid)
 
 
-def applied(old: TaskRow, change: TaskChange | None) -> TaskRow:
+def applied(old: TaskRow, change: TaskChange | None, now: datetime = NOW) -> TaskRow:
     """As `Tasks.sync` writes it: nothing, if the row is not what was read any more."""
     if change is None or change.version != old.version:
         return old
+    if change.next_attempt:
+        return _next_attempt(old, change.next_attempt.kind)
     return replace(
         old,
         status=change.status,
@@ -28,9 +31,22 @@ def applied(old: TaskRow, change: TaskChange | None) -> TaskRow:
         reason=change.reason,
         exit_code=change.exit_code,
         absent_count=change.absent_count,
+        absent_since=(old.absent_since or now) if change.absent_count else None,
         started_at=change.started_at,
         cause_since=_since(old, change.cause),
         facts=change.facts,
+    )
+
+
+def _next_attempt(old: TaskRow, kind: FailureKind) -> TaskRow:
+    is_infrastructure = kind is FailureKind.INFRASTRUCTURE
+    return TaskRow(
+        task=old.task,
+        status=TaskStatus.QUEUED,
+        attempt=old.attempt + 1,
+        version=old.version + 2,
+        infrastructure_failures=old.infrastructure_failures + is_infrastructure,
+        program_failures=old.program_failures + (not is_infrastructure),
     )
 
 

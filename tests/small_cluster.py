@@ -37,26 +37,32 @@ class SmallCluster:
         """Of each Job that has not ended."""
         return [_key(self._labels(job)) for job in self.jobs if not _has_ended(job)]
 
+    def attempts_alive(self, task: int) -> set[str]:
+        """Return the attempts of which a Job has not ended, or a pod runs."""
+        jobs = [self._labels(job) for job in self.jobs if not _has_ended(job)]
+        labels = [*jobs, *(self._labels(pod) for pod in self.running)]
+        return {known[ATTEMPT] for known in labels if known[TASK] == str(task)}
+
     def without_job(self) -> list[str]:
         """Running pods that nobody is responsible for, although no person wanted that."""
         jobs = {job["metadata"]["uid"] for job in self.jobs}
-        return [uid for pod in self.running if _owner(pod) not in jobs and (uid := _uid(pod)) not in self.orphaned]
+        return [uid for pod in self.running if owner_of(pod) not in jobs and (uid := _uid(pod)) not in self.orphaned]
 
     def move(self, task: int, code: int) -> None:
         """One thing happens to what there is of a task; what may end by itself ends with this exit code."""
         for job in self.jobs:
             if self._task(job) == str(task):
-                self._move(job, [pod for pod in self.pods if _owner(pod) == job["metadata"]["uid"]], code)
+                self._move(job, [pod for pod in self.pods if owner_of(pod) == job["metadata"]["uid"]], code)
         jobs = {job["metadata"]["uid"] for job in self.jobs}
         for pod in self.pods:
             is_told = "deletionTimestamp" in pod["metadata"]
-            if _owner(pod) not in jobs and (pod["metadata"]["ownerReferences"] or is_told):
+            if owner_of(pod) not in jobs and (pod["metadata"]["ownerReferences"] or is_told):
                 self._drop("pods", pod)
 
     def orphan(self, task: int) -> None:
         """A person deletes its Job, and wants its pods to stay."""
         for job in [job for job in self.jobs if self._task(job) == str(task)]:
-            left = [pod for pod in self.pods if _owner(pod) == job["metadata"]["uid"]]
+            left = [pod for pod in self.pods if owner_of(pod) == job["metadata"]["uid"]]
             self.orphaned |= {_uid(pod) for pod in left}
             self.own_ends.pop(job["metadata"]["uid"], None)  # another Job of that name may hide how it ended
             for pod in left:
@@ -82,6 +88,16 @@ class SmallCluster:
         """A person does, and it is gone at once."""
         for pod in [pod for pod in self.running if pod["metadata"]["labels"][TASK] == str(task)]:
             self._drop("pods", pod)
+
+    def drain(self, task: int, code: int) -> None:
+        """Its node is emptied: the pod is told to end, and does, in order if the code is 0."""
+        for job in [job for job in self.jobs if self._task(job) == str(task) and not _has_ended(job)]:
+            for pod in [pod for pod in self.running if owner_of(pod) == job["metadata"]["uid"]]:
+                target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+                pod["metadata"] |= {"deletionTimestamp": now(), "deletionGracePeriodSeconds": 30}
+                pod["status"]["conditions"].append(target | {"lastTransitionTime": now()})
+                self._end_pod(pod, SIGTERM if code else 0)
+                self._end(job, SIGTERM if code else 0)
 
     def _move(self, job: Json, pods: list[Json], code: int) -> None:
         status = job.setdefault("status", {})
@@ -172,7 +188,7 @@ def _has_ended(job: Json) -> bool:
     return any(each["type"] in ENDS for each in job.get("status", {}).get("conditions", []))
 
 
-def _owner(pod: Json) -> str:
+def owner_of(pod: Json) -> str:
     return next((owner["uid"] for owner in pod["metadata"]["ownerReferences"]), "")
 
 

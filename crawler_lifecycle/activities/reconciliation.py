@@ -17,6 +17,7 @@ from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue, removable
 from crawler_lifecycle.domain.looks import JobKey, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.retries import NO_RETRIES, recheck_pause
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
@@ -60,11 +61,13 @@ class ReconciliationActivities:
         look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
         measure_clocks(look.clock_ahead, run.cluster)
         # the doubt is a message, if too many jobs vanished at once to believe the look
-        changes, doubt = verdicts(rows, look, run.intent, now, step.stopped_at)
+        retries = run.request.retries or NO_RETRIES
+        changes, doubt = verdicts(rows, look, run.intent, now, step.stopped_at, retries)
         page = list(_limited_to_payload(changes[:CHANGES_IN_A_LOOK]))
-        now_over = {change.task for change in changes if change.status.is_over}
+        now_over = {change.task for change in changes if change.status.is_over and not change.next_attempt}
         open_rows = [row for row in rows if row.task not in now_over]
         unwanted = (*lingering(look, open_rows, run.intent), *overdue(look, rows))
+        recheck = recheck_pause(rows, changes, look, now)
         saturated = saturation(rows, look, now)
         count_saturated(saturated, run.cluster)
         return looks.Differences(
@@ -76,6 +79,7 @@ class ReconciliationActivities:
             removable=to_ranges(_tasks_with_removable_jobs(look, rows)),
             leaving=leaving(look),
             saturated=saturated,
+            recheck_seconds=recheck.total_seconds() if recheck else None,
             suspended=is_held(open_rows, look),
             problem=look.problem or doubt,
             seconds=time.monotonic() - began_at,

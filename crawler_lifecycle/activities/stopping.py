@@ -46,7 +46,7 @@ class StoppingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def cancel_queued_tasks(self, step: CloseRun) -> Counted:
-        """Cancel every child task not yet deployed."""
+        """Cancel every task not yet deployed."""
         return Counted(count=self.tasks.cancel_queued(step.run, step.reason or "stopped"))
 
     @activity.defn(no_thread_cancel_exception=True)

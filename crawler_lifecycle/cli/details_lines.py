@@ -11,7 +11,7 @@ from crawler_lifecycle.cli.list_lines import why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
 from crawler_lifecycle.cli.words import coloured, counts, crawled, facts, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
 from crawler_lifecycle.domain.crawl_results import FIRST_STATS, PROBLEM
@@ -56,6 +56,8 @@ def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
     exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
     attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
     yield f"  {task_line(task, now)}{exit_code}{attempt}"
+    for former in task.former_attempts:
+        yield f"      {_former_line(former)}"
     if task.crawl_result and (account := _account(task.crawl_result)):
         yield f"      said: {account}"
     elif problem := next((event for event in task.events if event.startswith(UNUSABLE)), None):
@@ -66,6 +68,12 @@ def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
         yield from (f"      | {line}" for line in tail[-LAST_LINES:])
         if task.log_tail or any(event.startswith(LOG_NOT_READ) for event in task.events):
             yield f"      all of it: crawlctl logs {run_id} --task {task.task}"
+
+
+def _former_line(former: FormerAttempt) -> str:
+    why_it_ended = f" ({former.reason})" if former.reason else ""
+    node = f" on {former.node}" if former.node else ""
+    return f"attempt {former.attempt}: {former.status}{why_it_ended}{node}  {rfc3339(former.finished_at)}"
 
 
 def _account(crawl_result: CrawlResult) -> str:

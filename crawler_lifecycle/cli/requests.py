@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Arguments = tuple[tuple[str, str], ...]
 DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
+KINDS_OF_RETRIES = ("infrastructure", "program")  # options with these names and `_retries`
 RULES = ("paused", "overlap", "time_zone")  # options with the names of the request's fields
 RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")  # the fields have these names with `_seconds`
 
@@ -26,6 +27,10 @@ def run_options(command: Command) -> Command:
         click.option("--start-limit", type=Duration(), help="Longest wait for the main job's start, e.g. 30s."),
         click.option("--max-duration", type=Duration(), help="Longest duration of a whole run, e.g. 2h."),
         click.option("--grace", type=Duration(), help="Time from a stop until the stop is forced, e.g. 30s."),
+        click.option(
+            "--infrastructure-retries", type=int, help="Further attempts of a task that a node or the cluster ended."
+        ),
+        click.option("--program-retries", type=int, help="Further attempts of a task whose program failed."),
         click.option("--allowed-failures", type=float, default=0.0, help="Share of tasks that may fail, 0 to 1."),
     )):  # fmt: skip
         command = option(command)
@@ -43,12 +48,22 @@ def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) ->
     from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
     from crawler_lifecycle.contract.states import Trigger
 
+    options, retries = _without_retries(options)
     fields = {
         name + ("_seconds" if name in DURATIONS else ""): value for name, value in options.items() if value is not None
     }
     fields["trigger"] = Trigger(fields.get("trigger", Trigger.MANUAL))
+    if retries:
+        fields["retries"] = retries
     with refusals_as_bad_input():
         return RunRequest(crawler=crawler, arguments=dict(arguments), **fields)
+
+
+def _without_retries(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the options without those for retries, and the given numbers of retries by kind."""
+    given = {kind: options.get(f"{kind}_retries") for kind in KINDS_OF_RETRIES}
+    others = {name: value for name, value in options.items() if not name.endswith("_retries")}
+    return others, {kind: number for kind, number in given.items() if number is not None}
 
 
 def make_schedule(schedule_id: str, crawler: str, arguments: Arguments, options: dict[str, Any]) -> "ScheduleRequest":

@@ -23,6 +23,7 @@ CAUSES = {
     reasons.CAPACITY: "room in the cluster",
     reasons.QUOTA: "quota in the cluster",
     reasons.UNSCHEDULABLE: "a node that fits",
+    reasons.RETRY_PAUSE: "the pause before its next attempt",
     reasons.RUN_LIMIT: "its turn (limit of the run)",
     reasons.INSTALLATION_LIMIT: "its turn (limit of the installation)",
 }

@@ -102,13 +102,33 @@ class TaskLine(Message):
     finished_at: datetime | None
 
 
+class FormerAttempt(Message):
+    """An attempt of a task before the present attempt, as it ended."""
+
+    attempt: int
+    status: TaskStatus
+    reason: str | None
+    exit_code: int | None
+    message: str | None
+    node: str | None
+    job_name: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    log_tail: str | None
+    events: list[str]
+
+
 class TaskRecord(TaskLine):
-    """A task with its job and its evidence."""
+    """A task with its job, its evidence and its former attempts."""
 
     job_name: str | None
     job_uid: str | None
     log_tail: str | None
     events: list[str]
+    deploy_after: datetime | None = Field(default=None, description="end of the pause before a retry")
+    infrastructure_failures: int = Field(default=0, description="retries after failures of the infrastructure")
+    program_failures: int = Field(default=0, description="retries after failures of the program")
+    former_attempts: list[FormerAttempt] = Field(default=[], description="the task's former attempts, oldest first")
     crawl_result: CrawlResult | None = Field(default=None, description="the crawl's own account")
 
 

@@ -11,12 +11,14 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, Validation
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.retries import RequestedRetries, Retries
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
 MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variable; Linux limits a variable to 128 KiB
 A_YEAR = 366 * 24 * 3600  # seconds
+RETRIES = "further attempts of failed tasks; default: the crawler's"  # description of a field
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -58,6 +60,7 @@ class RunParameters(Message):
     start_limit_seconds: Seconds | None = Field(default=None, description="longest wait for the start of the main job")
     max_duration_seconds: Seconds | None = Field(default=None, description="longest duration of the run")
     grace_seconds: Seconds | None = Field(default=None, description="time from a stop until the force")
+    retries: Retries | None = Field(default=None, description=RETRIES)
     cluster: ClusterName = Field(
         default="default", description="cluster of the installation; the only cluster at present is `default`"
     )
@@ -86,6 +89,8 @@ class RunRequest(AcceptedRequest):
     """Start a crawler's run, or, with a `run_id`, resume a run. An unknown field or a wrong type is an error."""
 
     model_config = Request.model_config
+
+    retries: RequestedRetries | None = Field(default=None, description=RETRIES)
 
     @field_validator("arguments")
     @classmethod

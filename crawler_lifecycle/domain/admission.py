@@ -1,4 +1,4 @@
-"""Rules for admitting child tasks: how many tasks the dispatcher may deploy in a pass, by run."""
+"""Rules for admitting tasks: how many tasks the dispatcher may deploy in a pass, by run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

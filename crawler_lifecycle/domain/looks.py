@@ -141,9 +141,12 @@ class TaskRow:
     reason: str | None = None
     exit_code: int | None = None
     absent_count: int = 0  # number of the last looks in a row without the job
+    absent_since: datetime | None = None  # time of the first of these looks
     started_at: datetime | None = None
     claim_expires_at: datetime | None = None
     facts: OutcomeFacts | None = None
+    infrastructure_failures: int = 0  # retries until now after failures of the infrastructure
+    program_failures: int = 0  # retries until now after failures of the program
 
 
 def uids_of(rows: Iterable[TaskRow]) -> dict[JobKey, str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, KeptRequest
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.steps.run import Clock, RunPlan, RunRef
 from crawler_lifecycle.errors import BadInput
 
@@ -58,6 +59,7 @@ def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> Kept
         or entry.max_duration_seconds
         or limits.max_duration_seconds,
         "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
+        "retries": request.retries or entry.retries or Retries(),
     }
     left_open = [name for name in filled if values[name] is None]
     return KeptRequest(**values | filled, left_open=left_open)

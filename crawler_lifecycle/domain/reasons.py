@@ -6,6 +6,7 @@ Runs, tasks, notices and events carry these words, so a word never changes.
 # causes: why a task or run waits
 MAIN_JOB = "main_job"  # until task 0 has started, no other task is deployed
 DISPATCHER = "dispatcher"  # the dispatcher has not reached the task yet
+RETRY_PAUSE = "retry_pause"  # the task's last attempt failed, and the pause before its next attempt is not over
 RUN_LIMIT = "run_limit"  # the run has as many jobs as its `max_parallel` allows
 INSTALLATION_LIMIT = "installation_limit"  # all runs together have as many jobs as a setting allows
 SCHEDULER_UNAVAILABLE = "scheduler_unavailable"  # the scheduler service does not answer, or answers with an error

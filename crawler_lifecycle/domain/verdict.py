@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.causes import cause_of, reason_while_alive
@@ -14,6 +15,7 @@ from crawler_lifecycle.domain.endings import Ending, ending, ending_of_absent, e
 from crawler_lifecycle.domain.facts import facts_after, facts_before_a_stop, facts_on_record
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import POD_TERMINATING, RESULT_UNKNOWN
+from crawler_lifecycle.domain.retries import NO_RETRIES, is_absent_for_sure, retry_kind, with_retries
 
 LOOKS_TO_CONFIRM_ABSENCE = 2  # a single wrong list must not make a task LOST
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1  # a stop must not wait, and an absent job has ended anyway
@@ -31,9 +33,17 @@ ONGOING = {
 
 
 def verdict(
-    row: TaskRow, look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
+    row: TaskRow,
+    look: Look,
+    intent: Intent,
+    now: datetime,
+    stopped_at: datetime | None = None,
+    retries: Retries = NO_RETRIES,
 ) -> TaskChange | None:
-    """Return how the row has to change. `stopped_at`: when the run's stop began, if known."""
+    """Return how the row has to change. `stopped_at`: when the run's stop began, if known.
+
+    The change has no next attempt: `verdicts` adds the next attempts.
+    """
     if row.status.is_over and row.status is not TaskStatus.LOST:
         return None  # only LOST may be corrected, if the job is found again
     job = look.jobs.get((row.task, row.attempt))
@@ -41,30 +51,38 @@ def verdict(
         # A later look may still read the result of a gone job. Two cases do not wait: only remains are left (an
         # orphan), or the run has to stop.
         is_lost = job.gone and (job.is_orphan or intent is not Intent.RUN)
-        return _absent(row, intent, now, RESULT_UNKNOWN) if is_lost else _not_absent(row)
+        return _absent(row, intent, now, retries, RESULT_UNKNOWN) if is_lost else _not_absent(row)
     if job is not None and intent is Intent.RUN and _holds_the_name(row, job):
         return None
     if job is not None and _belongs_to(row, job):
         return _present(row, job, intent, now, stopped_at)
     if job is None and not look.complete:
         return None
-    return _absent(row, intent, now)  # no job is shown, or a job with another uid
+    return _absent(row, intent, now, retries)  # no job is shown, or a job with another uid
 
 
 def verdicts(
-    rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
+    rows: Iterable[TaskRow],
+    look: Look,
+    intent: Intent,
+    now: datetime,
+    stopped_at: datetime | None = None,
+    retries: Retries = NO_RETRIES,
 ) -> tuple[list[TaskChange], str | None]:
     """Return the changes after a look, and a problem if too many jobs vanish at once: their absences are left out."""
     rows = list(rows)
-    all_verdicts = [verdict(row, look, intent, now, stopped_at) for row in rows]
+    all_verdicts = [verdict(row, look, intent, now, stopped_at, retries) for row in rows]
     changes = [change for change in all_verdicts if change is not None]
     in_cluster = sum(row.status.is_in_cluster for row in rows)
     vanishing = sum(change.absent_count == 1 for change in changes)
-    if intent is Intent.RUN and vanishing > max(MAX_VANISHED, MAX_VANISHED_SHARE * in_cluster):
+    if intent is not Intent.RUN:
+        return changes, None
+    problem = None
+    if vanishing > max(MAX_VANISHED, MAX_VANISHED_SHARE * in_cluster):
         # without the first absences on record, the next look finds the same first absences, and is not believed either
-        believed = [change for change in changes if not change.absent_count]
-        return believed, f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
-    return changes, None
+        changes = [change for change in changes if not change.absent_count]
+        problem = f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
+    return with_retries(rows, changes, look, retries, now), problem
 
 
 def with_facts(row: TaskRow, facts: OutcomeFacts) -> TaskChange | None:
@@ -144,11 +162,14 @@ def _not_absent(row: TaskRow) -> TaskChange | None:
     return _alive_as_before(row, 0, facts_on_record(row)) if row.absent_count else None
 
 
-def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str | None = None) -> TaskChange | None:
+def _absent(
+    row: TaskRow, intent: Intent, now: datetime, retries: Retries, lost_by: str | None = None
+) -> TaskChange | None:
     """Return the change for a row whose job is absent, or is treated as absent for the reason `lost_by`.
 
-    A job on record counts as absent after enough looks in a row. A task without a job on record waits for its
-    deployment; in a stop the task is over, unless a claim still allows a deployment at this moment.
+    A job on record counts as absent after enough looks in a row, and before a retry only after minutes. A task without
+    a job on record waits for its deployment; in a stop the task is over, unless a claim still allows a deployment at
+    this moment.
     """
     if row.status is TaskStatus.LOST:
         return None
@@ -159,10 +180,13 @@ def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str | None = N
         return _over(row, None, None, ending_of_absent(row, None, intent))
     facts = facts_on_record(row)
     absent_count = row.absent_count + 1
+    end = ending_of_absent(row, facts, intent, lost_by)
     needed = LOOKS_TO_CONFIRM_ABSENCE if intent is Intent.RUN else LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP
-    if absent_count < needed:
+    # a retry beside a job that is shown again would be a second crawl
+    is_retried = intent is Intent.RUN and retry_kind(row, end, retries) is not None
+    if absent_count < needed or (is_retried and not is_absent_for_sure(row, now)):
         return _alive_as_before(row, absent_count, facts)
-    return _over(row, None, facts, ending_of_absent(row, facts, intent, lost_by))
+    return _over(row, None, facts, end)
 
 
 def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None) -> TaskChange:

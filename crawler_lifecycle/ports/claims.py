@@ -22,7 +22,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A run with child tasks to deploy.
+    """A run with tasks to deploy: child tasks, or its main task at a further attempt.
 
     A task is to be deployed if the task is QUEUED, or DEPLOYING by an expired claim or the caller's own claim. The
     caller's own claim remains only after a failed request: the caller reads backlogs while no request is under way.
@@ -54,12 +54,12 @@ class Claims(Protocol):
         """
 
     def backlogs(self, token: str) -> list[Backlog]:
-        """Return the PROCESSING runs with intent RUN and child tasks to deploy, oldest first."""
+        """Return the PROCESSING runs with intent RUN and tasks to deploy, oldest first."""
 
     def in_cluster(self, token: str) -> int:
         """Return how many tasks in the installation have, or may have, a job, without the caller's claims."""
 
-    def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+    def claim_tasks(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
         """Claim up to `most` tasks to deploy (see `Backlog`): the tasks are DEPLOYING from now on.
 
         Claim no task unless the run is PROCESSING and its intent is RUN.

@@ -1,4 +1,6 @@
-"""Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy these tasks.
+"""Dispatcher: a loop that claims queued tasks and asks the scheduler service to deploy these tasks.
+
+The tasks are child tasks, and main tasks at a further attempt.
 
 A claim expires by itself, so another dispatcher claims a dead dispatcher's tasks. If such a task already has
 a job, the service answers with the existing job: the request's key is the same.
@@ -88,7 +90,7 @@ class Dispatcher:
         ]
         for run_id, share in admitted(demands_for_threads, self.threads).items():
             if share:
-                yield from self.claims.claim_children(run_id, self.token, self.claim_duration, share)
+                yield from self.claims.claim_tasks(run_id, self.token, self.claim_duration, share)
 
     def _deploy_all(self, claims: Sequence[Claim]) -> int:
         """Deploy all claims at the same time, wait for all answers, and return the number of deployed tasks.

@@ -8,6 +8,7 @@ as the run does not give up: then the tasks or a stop decide the end.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -153,18 +154,21 @@ class CrawlerLifecycleWorkflow:
     ) -> None:
         """Send the closing notice, remove the run's jobs, and export the end.
 
-        An absent receiver of notices delays the export by two minutes at most: the notice is sent again afterwards.
+        An absent receiver of notices delays the export by two minutes at most. Then the notice is sent again beside the
+        export, since an archive may wait for a slot behind hundreds of others.
         `owed`: the missing exports of all ends; None: only the present end is to be exported.
         """
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         is_notified = await watch.notify(closing, plan, options=OPTIONAL)
         staying_jobs = await remove_before_export(plan.run)
+        deliveries = list[Awaitable[object]]()
         if not is_exported:
             watch.show(Stage.COMPLETION, "the export", plan)
-            await export_if_possible(RunEnd(run=plan.run, end=plan.end), owed)
+            deliveries.append(export_if_possible(RunEnd(run=plan.run, end=plan.end), owed))
         if not is_notified:
-            await watch.notify(closing, plan, options=ANNOUNCE)
+            deliveries.append(watch.notify(closing, plan, options=ANNOUNCE))
+        await asyncio.gather(*deliveries)
         await remove_after_export(plan.run, staying_jobs)
         watch.show(Stage.COMPLETION, "nothing: the run is over", plan)
 

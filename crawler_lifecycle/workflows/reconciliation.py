@@ -1,6 +1,6 @@
 """Stage 3, reconciliation: look at the cluster, at paced times and after nudges, until no task is alive."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -30,17 +30,20 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
         await watch.notify_start(plan)  # the earlier supervisor may have died before sending
         number = next_look(anchor, number, workflow.now())  # skip the looks that fell due without a supervisor
     watch.wakeups.renew_owed_nudge()  # a nudge during stage 2 still needs a look at all jobs
+    recheck_at = carried.recheck_at
     while True:
-        due = look_time(anchor, number)
+        paced = look_time(anchor, number)
+        due = min(paced, recheck_at) if recheck_at else paced
         watch.show(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
         await watch.wakeups.wait_until_due_or_nudged(due)
         if watch.stop.is_asked:
             return
-        if workflow.now() >= due:
+        if workflow.now() >= paced:
             number = next_look(anchor, number + 1, workflow.now())
         watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
         result = await look(plan.run, look_time(anchor, number))
         await _follow_up(watch, plan, result)
+        recheck_at = _in_seconds(result.differences.recheck_seconds)
         nothing_is_alive = result.is_proof
         if nothing_is_alive and not watch.owes_start:
             return  # the run ends by its tasks: a stop on record would have no job to end
@@ -51,7 +54,11 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
             await watch.notify_start(plan, BRIEF if nothing_is_alive else ONCE)
         if nothing_is_alive:
             return
-        watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
+        watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number, recheck_at=recheck_at))
+
+
+def _in_seconds(seconds: float | None) -> datetime | None:
+    return None if seconds is None else workflow.now() + timedelta(seconds=seconds)
 
 
 async def _start_run(watch: Watch, plan: RunPlan, started_at: datetime | None) -> datetime:

@@ -51,7 +51,7 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
 
 
 async def cancel_queued(run: RunRef, reason: str) -> int:
-    """Cancel the child tasks that are not deployed yet. Return how many were cancelled."""
+    """Cancel the tasks that are not deployed yet. Return how many were cancelled."""
     cancelled = await workflow.execute_activity_method(
         StoppingActivities.cancel_queued_tasks, CloseRun(run=run, reason=reason), **WRITE
     )

@@ -13,15 +13,18 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.naming import job_name
 from tests.api_servers import ApiServer, Json, an_api_server
 from tests.mortals import Line, Trouble
+from tests.small_cluster import owner_of
 from tests.supervised import Step, Supervised
 
 TASKS = 3  # the name of the last one's Job is taken
+RETRIES = Retries(infrastructure=2, program=1, pause_seconds=0)
 ROUNDS = 12  # of a stop: what there is has gone after four moves of the cluster
-BY_ITSELF = ["move", "move", "move", "end", "orphan", "lose_pod", "strip", "edit", "inject"]
+BY_ITSELF = ["move", "move", "move", "end", "orphan", "lose_pod", "strip", "edit", "inject", "drain"]
 IN_A_RUN = ["deploy", "deploy", "send", "look", "look", "remove", *BY_ITSELF]
 IN_A_STOP = ["stop", "force", "look", "send", "remove", *BY_ITSELF]
 
@@ -65,7 +68,7 @@ class Lived:
 
     def __init__(self, ground: Ground, line: Line, sequence: list[Step], *, meanwhile: bool = False) -> None:
         self.line = line
-        self.run = Supervised(line, ground.folder, TASKS, meanwhile=meanwhile)
+        self.run = Supervised(line, ground.folder, TASKS, meanwhile=meanwhile, retries=RETRIES)
         self.rows, self.nature = self.run.records.tasks, self.run.nature
         self.made: set[str] = set()  # the uids of all Jobs there ever were
         self.stranger_uids: set[str] = set()
@@ -87,6 +90,7 @@ class Lived:
     def _check(self) -> None:
         self.made |= {job["metadata"]["uid"] for job in self.nature.jobs}
         assert all(count == 1 for count in Counter(self.nature.living()).values()), "one live Job for each attempt"
+        assert all(len(self.nature.attempts_alive(task)) < 2 for task in range(TASKS)), "no attempt beside another"
         assert not self.nature.without_job(), "what is deleted takes its pods with it"
         assert all(row.job_uid is None or row.job_uid in self.made for row in self.rows.values()), "theirs is not ours"
         assert self._strangers() == self.strangers, "what belongs to others is left alone"
@@ -110,13 +114,17 @@ class Lived:
 
     def _clean_up(self) -> None:
         """What has ended leaves the cluster once no copy of its request can come any more; but for pods that a person
-        wanted to stay."""
+        wanted to stay, and for a former attempt whose labels a person edited: that one goes by its time to live."""
         self.run.claims_run_out()
         for _ in range(4):
             self.run.take(("remove", 0, 0))
             self._move_all()
-        left = [pod for pod in self.nature.pods if pod["metadata"]["uid"] not in self.nature.orphaned]
-        assert (self.nature.jobs, left) == ([], [])
+        on_record = {row.job_uid for row in self.rows.values()}
+        edited = {uid for uid in self.nature.labels if uid not in on_record}
+        jobs = [job for job in self.nature.jobs if job["metadata"]["uid"] not in edited]
+        owned = [pod for pod in self.nature.pods if pod["metadata"]["uid"] not in self.nature.orphaned]
+        left = [pod for pod in owned if owner_of(pod) not in edited]
+        assert (jobs, left) == ([], [])
 
     def _move_all(self) -> None:
         for task in range(TASKS):

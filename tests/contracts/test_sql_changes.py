@@ -24,7 +24,7 @@ Write = Callable[[Database, RunRecord], object]
 
 def _claim(database: Database, run: RunRecord) -> Claim:
     claims = SqlStore(database).claims
-    claim = claims.claim_main(ref_to(run), "t", MINUTE) or claims.claim_children(run.run_id, "t", MINUTE, 1)[0]
+    claim = claims.claim_main(ref_to(run), "t", MINUTE) or claims.claim_tasks(run.run_id, "t", MINUTE, 1)[0]
     assert isinstance(claim, Claim)
     return claim
 

@@ -245,7 +245,9 @@ def test_what_did_not_succeed_begins_afresh(supervision: Runs, make_run: MakeRun
     assert tasks[1] == before[1]
     for number in (0, 2, 3):
         waits = {"cause_since": reopened.begun_at} if number else {}  # a child for its main job, as at first
-        expected = {"attempt": 2, "queued_at": reopened.begun_at, **waits}
+        former = tasks[number].former_attempts
+        assert [(attempt.attempt, attempt.status) for attempt in former] == [(1, before[number].status)]
+        expected = {"attempt": 2, "queued_at": reopened.begun_at, "former_attempts": former, **waits}
         assert tasks[number] == fresh[number].model_copy(update=expected), "nothing is left of its earlier attempt"
         assert tasks[number].queued_at > before[number].queued_at
     assert reopened.tasks == {TaskStatus.QUEUED: 3, TaskStatus.SUCCEEDED: 1}
@@ -285,8 +287,10 @@ def test_it_goes_on_where_its_main_job_stands(
     assert (reopened.created_at, reopened.request, reopened.run_uid) == (run.created_at, run.request, run.run_uid)
     assert (reopened.started_at is not None) == (status is RunStatus.PROCESSING)
     started = SqlStore(database).runs.mark_started(ref_to(reopened))
-    children = SqlStore(database).claims.claim_children(run.run_id, "dispatcher", MINUTE, 9)
-    assert (started.status, [claim.request.attempt for claim in children]) == (RunStatus.PROCESSING, [2])
+    claims = SqlStore(database).claims.claim_tasks(run.run_id, "dispatcher", MINUTE, 9)
+    assert started.status is RunStatus.PROCESSING
+    without_job = [1] if main is TaskStatus.SUCCEEDED else [0, 1]
+    assert [(claim.task, claim.request.attempt) for claim in claims] == [(task, 2) for task in without_job]
 
 
 def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(

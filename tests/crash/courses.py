@@ -31,6 +31,7 @@ GRACE = 10
 TOLD_OF = 8
 CHILDREN = 5
 REFUSED = 3
+PAUSE_BEFORE_RETRY = 15  # seconds; the second attempt reads how it is to end
 AN_ANSWER = timedelta(seconds=20)
 
 
@@ -202,6 +203,23 @@ async def reopened(case: Case) -> Started:
     return run
 
 
+async def retried(case: Case) -> Started:
+    """Its program fails, and gets another attempt while the run goes on: once, whoever dies."""
+    case.deaths.arm()
+    run = await case.begin(retries={"program": 1, "pause_seconds": PAUSE_BEFORE_RETRY})
+    case.site.release(run, 0, codes={0: 3})
+    await until(lambda: case.site.details(run).tasks[0].attempt == 2)
+    case.site.release(run, 0)
+    details = await case.until_handed_over(run)
+    (task,) = details.tasks
+    assert (details.run.status, task.attempt, task.program_failures) == (RunStatus.COMPLETED, 2, 1)
+    assert [(former.attempt, former.exit_code) for former in task.former_attempts] == [(1, 3)]
+    jobs = {key: (job.began, job.ends) for key, job in case.site.jobs(run).items()}
+    assert jobs == {(0, 1): (1, (3,)), (0, 2): (1, (0,))}
+    assert events(details).count("next attempt") == 1
+    return run
+
+
 async def exported_again(case: Case) -> Started:
     run = await case.begin()
     case.site.release(run, 0)
@@ -312,6 +330,7 @@ COURSES = {
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
     "held": Course(held, only=frozenset(("hold_limits",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
+    "retried": Course(retried, also=frozenset(("sync_statuses", "count_alive_tasks"))),
     "exported_again": Course(
         exported_again,
         also=frozenset(("initiate_export_signal", "export_supporting_files")),

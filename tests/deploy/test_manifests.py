@@ -18,6 +18,7 @@ from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.settings import Settings
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
+from tests.pod_shapes import SHAPED
 
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
 API = Folder(KUBERNETES / "components" / "api")
@@ -55,6 +56,21 @@ def test_what_does_not_fit_is_found() -> None:
 
 def test_the_job_of_a_crawl_fits_the_schemas() -> None:
     crawler = Crawler(name="books", image="books:1", command=["crawl"], argument_flag="-a", environment={"A": "b"})
+    assert problems(job_for(crawler)) == []
+
+
+def test_the_job_of_a_shaped_crawl_fits_the_schemas(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.toml"
+    path.write_text(SHAPED)
+    job = job_for(Catalogue.load(path).entry("books"))
+    assert problems(job) == []
+    pod = job["spec"]["template"]["spec"]
+    assert {"nodeSelector", "tolerations", "priorityClassName"} <= pod.keys()
+    pod["tolerations"][0]["seconds"] = 60
+    assert len(problems(job)) == len(manifests.VERSIONS), "the schemas know each field of a toleration"
+
+
+def job_for(crawler: Crawler) -> Document:
     request = DeploymentRequest(
         installation=str(uuid4()),
         run_id=7,
@@ -66,7 +82,7 @@ def test_the_job_of_a_crawl_fits_the_schemas() -> None:
         arguments={"depth": "2"},
     )
     pods = Pods(service_account="crawler", image_pull_secrets=("registry",), files_claim="files")
-    assert problems(job_of(request, pods)) == []
+    return job_of(request, pods)
 
 
 def test_every_file_is_used(folder: Folder) -> None:

@@ -25,6 +25,7 @@ UNPREPARED = "fate/unprepared"  # an init container exits with 7
 MEMORY_BESIDE = "fate/memory-beside"  # succeeds; a sidecar ran out of memory and was started again
 OUT_OF_TIME = "fate/out-of-time"  # runs until the deadline of the pod itself
 LASTING = "fate/lasting"  # runs until asked; stays on a node that does not answer
+UNACCEPTABLE = "fate/unacceptable"  # has no pod: the API server refuses its Job
 DONE_UNSEEN = "fate/done-unseen"  # runs as far as anybody sees; asked to end, it had ended with 0 long before
 
 

@@ -33,17 +33,23 @@ IMAGES = {
     "memory-beside": fates.after(fates.MEMORY_BESIDE, "1s"),
     "out-of-time": fates.after(fates.OUT_OF_TIME, "1s"),
     "denied": "denied/books",
+    "unacceptable": fates.UNACCEPTABLE,
     "misspelt": " fate/succeeds",  # which a Job may say, and a pod may not
 }
 SIZED = {
     "huge": (fates.SUCCEEDS, 'memory = "100Ti"'),
     "small": (fates.RUNS, 'cpu = "1"'),
-    "unacceptable": (fates.SUCCEEDS, 'memory = "-1"'),
     # of which a node takes one
     "alone": (fates.RUNS, 'cpu = "40"'),
     "lasting": (fates.LASTING, 'cpu = "40"'),
     "done-unseen": (fates.DONE_UNSEEN, 'cpu = "40"'),
 }
+
+UNRANKED = f"""
+[crawlers.unranked]
+image = "{fates.SUCCEEDS}"
+pod = {{ priority_class = "nowhere" }}
+"""
 
 
 def _sized() -> str:
@@ -65,6 +71,8 @@ CHANGES = (
     Change(fates.UNPREPARED, "initContainers", [_container("prepare")]),
     Change(fates.MEMORY_BESIDE, "initContainers", [_container("proxy", restartPolicy="Always")]),
     Change(fates.OUT_OF_TIME, "activeDeadlineSeconds", 1),
+    # with the other rules of our Jobs the API server takes no other policy than ours
+    Change(fates.UNACCEPTABLE, "podReplacementPolicy", "TerminatingOrFailed", of_jobs=True),
     Change(fates.LASTING, "tolerations", [_tolerated("unreachable"), _tolerated("not-ready")]),
 )
 
@@ -91,7 +99,7 @@ async def faulty_service(bed: Bed, folder: Path, temporal: str, mariadb: int) ->
     with proxy_to(bed) as proxy, changing(bed, namespace, *CHANGES):
         url = create_database(mariadb, "faulty")
         service = Service(bed, namespace, folder, temporal, url, server=proxy.url, more=settings)
-        service.crawlers(IMAGES, _sized())
+        service.crawlers(IMAGES, _sized() + UNRANKED)
         async with served(service):
             yield Faulty(service, proxy, f"http://127.0.0.1:{port}/metrics")
             await service.assert_clean()

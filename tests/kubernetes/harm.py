@@ -54,6 +54,27 @@ def finish(bed: Bed, path: str) -> None:
     bed.admin.merge(f"{path}/status", {"status": {"phase": "Succeeded", "containerStatuses": statuses}})
 
 
+def shut_down(bed: Bed, path: str) -> None:
+    """Its spot node shuts down in order: the kubelet tells the program to end, and notes why."""
+    _end_by_kubelet(bed, path, "Terminated", "Pod was terminated in response to imminent node shutdown.")
+
+
+def lack_disk(bed: Bed, path: str) -> None:
+    """Its node runs out of disk: the kubelet evicts the pod, and forgets how its containers ended."""
+    _end_by_kubelet(bed, path, "Evicted", "The node was low on resource: ephemeral-storage.", exit_code=None)
+
+
+def _end_by_kubelet(bed: Bed, path: str, reason: str, message: str, exit_code: int | None = 143) -> None:
+    pod = bed.admin.get(path)
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
+    conditions = [*pod["status"].get("conditions", []), target]
+    ended = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+    statuses = [status | {"state": ended, "ready": False} for status in pod["status"]["containerStatuses"]]
+    status = {"phase": "Failed", "reason": reason, "message": message, "conditions": conditions}
+    status["containerStatuses"] = statuses if exit_code is not None else []
+    bed.admin.merge(f"{path}/status", {"status": status})
+
+
 def full_quota(bed: Bed, namespace: str, what: str) -> str:
     """Nothing more of that kind may be made from now on."""
     base, name = f"/api/v1/namespaces/{namespace}/resourcequotas", what.partition("/")[2] or what

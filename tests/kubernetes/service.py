@@ -118,6 +118,8 @@ class Service:
     # Runs
 
     async def run(self, crawler: str, **request: object) -> Started:
+        """Without retries, unless the request says otherwise: an end is to be seen as the cluster tells it."""
+        request = {"retries": {"infrastructure": 0}, **request}
         run = await self.control.runs.start(RunRequest.model_validate({"crawler": crawler, **request}))
         self.asked.append(run)
         return run

@@ -157,8 +157,8 @@ conditions:
 {{ end }}
 addresses: [{type: InternalIP, address: 127.0.0.1}, {type: Hostname, address: {{ NodeName | Quote }}}]
 daemonEndpoints: {kubeletEndpoint: {Port: {{ NodePort }}}}
-allocatable: {cpu: "64", memory: 256Gi, pods: "1000"}
-capacity: {cpu: "64", memory: 256Gi, pods: "1000"}
+allocatable: {cpu: "64", memory: 256Gi, ephemeral-storage: 1Ti, pods: "1000"}
+capacity: {cpu: "64", memory: 256Gi, ephemeral-storage: 1Ti, pods: "1000"}
 nodeInfo: {architecture: amd64, bootID: "", containerRuntimeVersion: kwok, kernelVersion: kwok, kubeProxyVersion: kwok,
   kubeletVersion: kwok, machineID: "", operatingSystem: linux, osImage: "", systemUUID: ""}
 phase: Running

@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, Log
 from crawler_lifecycle.adapters.kubernetes.http import connection
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.kubernetes.observe import changes
-from crawler_lifecycle.contract.deployment import DeploymentRequest
+from crawler_lifecycle.contract.deployment import DeploymentRequest, Resources
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from tests.behaviours import RUNS_UNTIL_ASKED, SUCCEEDS, Behaviour
@@ -109,10 +109,10 @@ def test_what_admission_denies_is_refused_with_its_words(bed: Bed, kubernetes: K
 
 def test_what_the_api_server_cannot_accept_is_refused_and_named(kubernetes: KubernetesBench) -> None:
     request = kubernetes.request(SUCCEEDS)
-    crawler = request.crawler.model_copy(update={"resources": {"memory": "-1"}})
-    values = request.model_dump() | {"crawler": crawler.model_dump(warnings=False)}
+    unchecked = Resources.model_construct(memory="-1")
+    crawler = request.crawler.model_copy(update={"resources": unchecked})
     with pytest.raises(Refused, match=r"resources.limits\[memory\]"):
-        kubernetes.cluster.deploy(DeploymentRequest.model_validate(values))
+        kubernetes.cluster.deploy(request.model_copy(update={"crawler": crawler}))
     assert names_of_jobs(kubernetes) == []
 
 

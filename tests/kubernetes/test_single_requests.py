@@ -80,7 +80,7 @@ async def test_what_the_cluster_does_not_take_is_refused_with_its_words(faulty: 
         assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "deployment_refused")
         assert [task.status for task in details.tasks] == [TaskStatus.FAILED, TaskStatus.STOPPED]
     assert (ends[0].tasks[0].reason, message in str(ends[0].tasks[0].message)) == ("admission_denied", True)
-    assert "resources.limits[memory]" in str(ends[1].tasks[0].message)
+    assert "spec.podReplacementPolicy" in str(ends[1].tasks[0].message)
     assert service.objects("jobs", denied) == service.objects("jobs", unacceptable) == []
 
 

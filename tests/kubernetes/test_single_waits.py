@@ -115,6 +115,17 @@ async def is_listed_as_full(temporal: WorkflowEnvironment, run: Started) -> bool
     return (await temporal.client.count_workflows(query)).count > 0
 
 
+async def test_a_priority_class_that_is_not_there_is_told_while_the_run_waits(faulty: Faulty) -> None:
+    service, words = faulty.service, "no PriorityClass with name nowhere was found"
+    run = await service.run("unranked")
+    waiting = await until(service, run, lambda details: words in str(details.run.waiting_message))
+    assert (waiting.run.status, waiting.run.waiting_cause) == (RunStatus.INITIALIZING, "pod_create_rejected")
+    assert words in service.crawlctl("show", str(run.run_id))
+    await service.stop_run(run)
+    details = await service.until_over(run)
+    assert (details.run.reason, details.tasks[0].status) == ("stopped", TaskStatus.STOPPED)
+
+
 async def test_quotas_of_pods_and_of_jobs_are_waited_for(faulty: Faulty) -> None:
     service, bed = faulty.service, faulty.service.bed
     address = await asyncio.to_thread(full_quota, bed, service.namespace, "pods")

@@ -21,14 +21,13 @@ from temporalio.client import (
 )
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from crawler_lifecycle.activities.boundary import Boundary
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from tests.house import House
-from tests.plays import Play, played
+from tests.plays import Play, played, working
 from tests.workflows.script import Script
 from tests.workflows.stops import Held, until_asked
 
@@ -108,9 +107,7 @@ async def test_a_reset_of_a_run_that_is_over_says_why_it_makes_no_run(
     script, queue, client = Script(), f"queue-{uuid4()}", real_time.client
     with ThreadPoolExecutor(2) as threads:
         steps = as_scripted(script, house)
-        worker = Worker(
-            client, task_queue=queue, activities=steps, activity_executor=threads, interceptors=[Boundary()]
-        )
+        worker = working(client, queue, steps, activity_executor=threads, interceptors=[Boundary()])
         async with worker, asyncio.timeout(PATIENCE):
             handle = await client.start_workflow(
                 "CrawlerLifecycleWorkflow", BOOKS, id=f"crawl-{uuid4()}", task_queue=queue, start_signal="nudge"

@@ -125,6 +125,8 @@ async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:
         ({"crawler": "gated", "taks": 3}, "taks"),
         ({"crawler": "gated", "trigger": "scheduled"}, "trigger"),
         ({"crawler": "gated", "run_id": 1}, "run_id"),
+        ({"crawler": "gated", "retries": {"infrastucture": 0}}, "retries.infrastucture"),
+        ({"crawler": "gated", "retries": {"program": "1"}}, "retries.program"),
         ({"crawler": "gated", "cluster": "moon"}, "cluster"),
         ({"crawler": "gated", "arguments": {"a": 1}}, "arguments.a"),
         ({"crawler": "gated", "arguments": {str(number): "x" * 4000 for number in range(20)}}, "arguments"),

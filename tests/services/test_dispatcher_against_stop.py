@@ -229,7 +229,7 @@ def _began(house: House, run_uid: str) -> set[str]:
 
 
 def claimed(house: House, plan: RunPlan, expires_in: timedelta) -> Claim:
-    (claim,) = house.claims.claim_children(plan.run.run_id, "dispatcher", expires_in, 1)
+    (claim,) = house.claims.claim_tasks(plan.run.run_id, "dispatcher", expires_in, 1)
     return claim
 
 

@@ -12,7 +12,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def a_task(number: int, status: TaskStatus, **more: Any) -> TaskRecord:
-    nothing = dict.fromkeys(TaskRecord.model_fields)
+    nothing = {name: None for name, field in TaskRecord.model_fields.items() if field.is_required()}
     known = {"task": number, "attempt": 1, "status": status, "queued_at": NOW, "restarts": 0, "events": []}
     return TaskRecord(**nothing | known | more)
 

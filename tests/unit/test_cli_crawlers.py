@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
+from crawler_lifecycle.domain.pod_shape import ALLOWED_LABELS
 from tests.commands import SECRET, Crawlctl
 from tests.schedulers import TOKEN, SmallCluster, served
 
@@ -17,6 +18,8 @@ max_parallel = 2
 start_limit_seconds = 90
 max_duration_seconds = 7200
 environment = {{ TOKEN = "{SECRET}" }}
+resources = {{ ephemeral_storage = "10Gi" }}
+pod = {{ queue = "crawls", labels = {{ "example.com/team" = "books" }} }}
 
 [crawlers.apples]
 command = ["true"]
@@ -39,6 +42,9 @@ def test_the_catalogue_is_listed_without_its_secrets(
     apples, bookshop = json.loads(told.output)
     assert (apples["name"], bookshop["max_duration_seconds"]) == ("apples", 7200)
     assert bookshop["environment"] == {"TOKEN": "***"}
+    assert bookshop["resources"]["ephemeral_storage"] == "10Gi"
+    assert (bookshop["pod"]["queue"], bookshop["pod"]["labels"]) == ("crawls", {"example.com/team": "books"})
+    assert apples["pod"]["queue"] is None
     assert SECRET not in text.output + told.output
 
 
@@ -70,18 +76,23 @@ def test_a_catalogue_is_checked_before_anything_runs(crawlctl: Crawlctl, tmp_pat
         '[crawlers.b]\ncommand = ["{python}", "{catalogue_folder}/nowhere.py"]\n'
         '[crawlers.c]\ncomand = ["true"]\n'
         '[crawlers.d]\ncommand = ["inside"]\nimage = "d:1"\n'
+        '[crawlers.e]\nimage = "e:1"\npod = { tolerations = [{ key = "a", effect = "NoRun" }] }\n'
+        '[crawlers.f]\nimage = "f:1"\npod = { labels = { "kubernetes.io/os" = "any" } }\n'
     )
     result = crawlctl("crawlers", "--check", str(good))
     assert (result.exit_code, result.stdout) == (0, f"{good} is a good catalogue: apples, bookshop\n")
     result = crawlctl("crawlers", "--check", str(broken))
     assert result.exit_code == 2
+    allowed = ", ".join(sorted(ALLOWED_LABELS))
     assert [line.removeprefix(f"{broken}: crawlers.") for line in result.stdout.splitlines()] == [
         "a: command: there is no program 'no-such-program' on this machine",
         f"b: command: there is no file {tmp_path / 'nowhere.py'}",
         "c: comand: Extra inputs are not permitted",
+        "e: pod.tolerations.0.effect: Input should be 'NoSchedule', 'PreferNoSchedule' or 'NoExecute'",
+        f"f: pod.labels.kubernetes.io/os: keys of kubernetes.io are reserved; a catalogue may set {allowed}",
     ]
     told = json.loads(crawlctl("crawlers", "--check", str(broken), "--json").stdout)
-    assert (len(told["problems"]), told["crawlers"]) == (3, [])
+    assert (len(told["problems"]), told["crawlers"]) == (5, [])
     assert "No such file" in crawlctl("crawlers", "--check", str(tmp_path / "none.toml")).stdout
 
 

@@ -13,6 +13,7 @@ from crawler_lifecycle.cli.common import Duration, KeyValue
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.cli.requests import make_request
 from crawler_lifecycle.contract.states import Trigger
+from crawler_lifecycle.errors import BadInput
 
 Crawlctl = Callable[..., Result]
 
@@ -74,6 +75,16 @@ def test_without_a_command_there_is_help() -> None:
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 2
         assert "Commands:" in result.output
+
+
+def test_numbers_of_retries_are_one_field_of_the_request() -> None:
+    none = {"infrastructure_retries": None, "program_retries": None}
+    assert make_request("shop", (), none).retries is None
+    retries = make_request("shop", (), none | {"program_retries": 1}).retries
+    assert retries is not None
+    assert (retries.infrastructure, retries.program) == (2, 1)
+    with pytest.raises(BadInput, match=r"retries\.infrastructure"):
+        make_request("shop", (), none | {"infrastructure_retries": -1})
 
 
 def test_a_request_keeps_what_was_typed() -> None:

@@ -150,5 +150,5 @@ def test_looking_twice_is_looking_once(seed: int) -> None:
     assert twice.status in ends
     assert twice.reason == (limit if is_given_up else JOB_DISAPPEARED)
     over = replace(once, status=twice.status, reason=twice.reason, version=once.version + 1, absent_count=0)
-    assert twice == replace(over, cause=None, cause_since=None)
+    assert twice == replace(over, cause=None, cause_since=None, absent_since=None)
     assert after(twice, seen, intent=intent) == twice

@@ -8,6 +8,7 @@ import pytest
 
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import AcceptedRequest
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.domain.plan import RunLimits, planned
 
 LIMITS = ("start_limit_seconds", "max_duration_seconds", "grace_seconds")
@@ -31,6 +32,23 @@ def test_the_request_goes_before_the_crawler_and_that_before_the_default(
     assert {name: getattr(plan, name) for name in LIMITS} == {name: BUILT_IN[name] for name in LIMITS} | {
         limit: nearest
     }
+
+
+@pytest.mark.parametrize(
+    ("by_request", "by_crawler", "expected"),
+    [
+        ({}, {}, Retries(infrastructure=2, program=0, pause_seconds=10)),
+        ({}, {"program": 3}, Retries(infrastructure=2, program=3)),
+        ({"infrastructure": 0}, {"program": 3}, Retries(infrastructure=0)),
+    ],
+)
+def test_retries_of_the_request_take_the_place_of_the_crawlers(
+    by_request: dict[str, int], by_crawler: dict[str, int], expected: Retries
+) -> None:
+    request = AcceptedRequest(crawler="books", **({"retries": Retries(**by_request)} if by_request else {}))
+    plan = planned(request, Crawler(name="books", retries=Retries(**by_crawler)), RunLimits())
+    assert plan.retries == expected
+    assert ("retries" in plan.left_open) is (not by_request)
 
 
 def test_each_limit_has_a_source_of_its_own() -> None:

@@ -91,6 +91,7 @@ class Script:
     unwanted: Callable[[int], str] = lambda look: ""
     saturated: Callable[[int], str | None] = lambda look: None
     suspended: Callable[[int], bool | None] = lambda look: False
+    recheck: Callable[[int], float | None] = lambda look: None  # seconds
     work: Callable[[int], float] = lambda look: 0.01  # seconds
     clock: Clock = field(default_factory=Clock)  # as the timeline tells it
     hold: Callable[[HoldLimits], Clock | None] = lambda step: None
@@ -200,6 +201,7 @@ class Script:
         return Differences(
             known=self.known(self.looks),
             more=self.more(self.looks),
+            recheck_seconds=self.recheck(self.looks),
             unwanted=self.unwanted(self.looks),
             removable=self.removable(self.looks),
             leaving=self.leaving(self.looks),

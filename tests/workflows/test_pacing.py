@@ -51,6 +51,15 @@ async def test_eight_hours_of_looks_at_exactly_the_right_minutes(play: Play) -> 
     assert len(history.events) < 2_000
 
 
+async def test_a_look_may_ask_for_an_earlier_next_one_and_moves_no_other(play: Play) -> None:
+    script = Script(alive=lambda look: 1 if look < 7 else 0, recheck={2: 60.0, 4: 300.0, 5: 3600.0}.get)
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+        await handle.result()
+        history = await handle.fetch_history()
+    assert_close(minutes_of_looks(history), [1, 3, 4, 6, 11, 11 + 8, 34])
+
+
 async def test_the_database_knows_when_the_next_look_is_due(play: Play) -> None:
     script = Script(alive=lambda look: 1 if look < 4 else 0)
     async with play(script) as stage:

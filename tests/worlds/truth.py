@@ -22,7 +22,7 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *
     if seen is None and not look.complete:
         assert current == before, "the unknown changes nothing"
     if seen is not None and seen.phase is JobPhase.UNCLEAR and not seen.gone:
-        interrupted = replace(before, version=current.version, absent_count=0)
+        interrupted = replace(before, version=current.version, absent_count=0, absent_since=None)
         assert current in (before, interrupted), "the unknown only interrupts an absence"
     check_facts(life, past, current)
     if current.status is not before.status:

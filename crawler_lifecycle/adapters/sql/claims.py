@@ -50,9 +50,9 @@ class TaskClaims(OnDatabase):
 
     @reading
     def backlogs(self, connection: Connection, token: str) -> list[Backlog]:
-        """Return the runs with child tasks to deploy, oldest first."""
+        """Return the runs with tasks to deploy, oldest first."""
         now = self._db.clock()
-        waiting_count = func.sum(case((_is_waiting_child(now, token), 1), else_=0))
+        waiting_count = func.sum(case((_is_claimable(now, token), 1), else_=0))
         in_cluster_count = func.sum(case((_takes_room(now, token), 1), else_=0))
         query = (
             select(histories.c.id, waiting_count, in_cluster_count, histories.c.max_parallel)
@@ -70,12 +70,13 @@ class TaskClaims(OnDatabase):
     @reading
     def in_cluster(self, connection: Connection, token: str) -> int:
         """Count the tasks that take room in the cluster."""
-        query = select(func.count()).select_from(task_histories).where(_takes_room(self._db.clock(), token))
+        tasks_of_runs = task_histories.join(histories, tasks.history_id == histories.c.id)
+        query = select(func.count()).select_from(tasks_of_runs).where(_takes_room(self._db.clock(), token))
         return connection.scalar(query) or 0
 
     @transaction
-    def claim_children(self, tx: Connection, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
-        """Claim up to `most` child tasks. Return no claims unless the run is PROCESSING, not stopping, and watched."""
+    def claim_tasks(self, tx: Connection, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        """Claim up to `most` tasks. Return no claims unless the run is PROCESSING, not stopping, and watched."""
         lock_run(tx, run_id)
         row = run_row(tx, run_id)
         if row.status is not RunStatus.PROCESSING or row.intent is not Intent.RUN:
@@ -83,7 +84,7 @@ class TaskClaims(OnDatabase):
         now = self._db.clock()
         if not tx.scalar(select(_is_watched(now)).where(histories.c.id == run_id)):
             return []
-        numbers = _children_to_claim(tx, row, most, now, token)
+        numbers = _tasks_to_claim(tx, row, most, now, token)
         return _take_claims(tx, row, numbers, _is_claimable(now, token), token, now + expires_in)
 
     @transaction
@@ -121,19 +122,21 @@ class TaskClaims(OnDatabase):
 
     @reading
     def _has_another_cause(self, connection: Connection, run_id: int, cause: str) -> bool:
-        return connection.scalar(select(tasks.task).where(_is_queued_without(cause, run_id)).limit(1)) is not None
+        other = _is_queued_without(cause, run_id, self._db.clock())
+        return connection.scalar(select(tasks.task).where(other).limit(1)) is not None
 
     @transaction
     def _write_cause(self, tx: Connection, run_id: int, cause: str) -> None:
         lock_run(tx, run_id)
-        assignments = (*_cause_assignments(cause, self._db.clock()), (tasks.version, tasks.version + 1))
-        tx.execute(update(task_histories).where(_is_queued_without(cause, run_id)).ordered_values(*assignments))
+        now = self._db.clock()
+        assignments = (*_cause_assignments(cause, now), (tasks.version, tasks.version + 1))
+        tx.execute(update(task_histories).where(_is_queued_without(cause, run_id, now)).ordered_values(*assignments))
 
 
-def _is_queued_without(cause: str, run_id: int) -> ColumnElement[bool]:
-    """Return the condition for the run's QUEUED tasks with another cause or no cause."""
+def _is_queued_without(cause: str, run_id: int, now: datetime) -> ColumnElement[bool]:
+    """Return the condition for the run's QUEUED tasks with another cause or no cause; tasks in a pause keep theirs."""
     has_another_cause = or_(tasks.cause.is_(None), tasks.cause != cause)
-    return and_(tasks.history_id == run_id, tasks.status == TaskStatus.QUEUED, has_another_cause)
+    return and_(tasks.history_id == run_id, _is_queued(now), has_another_cause)
 
 
 def _is_watched(now: datetime) -> ColumnElement[bool]:
@@ -158,20 +161,33 @@ def _claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
 
 def _is_claimable(now: datetime, token: str) -> ColumnElement[bool]:
     """Return the condition for tasks that the caller may claim."""
-    return or_(tasks.status == TaskStatus.QUEUED, _claim_is_free(now, token))
+    return or_(_is_queued(now), _claim_is_free(now, token))
 
 
-def _is_waiting_child(now: datetime, token: str) -> ColumnElement[bool]:
-    return and_(tasks.task != MAIN_TASK, _is_claimable(now, token))
+def _is_queued(now: datetime) -> ColumnElement[bool]:
+    """Return the condition for QUEUED tasks without a pause before a retry."""
+    has_no_pause = or_(tasks.deploy_after.is_(None), tasks.deploy_after <= now)
+    return and_(tasks.status == TaskStatus.QUEUED, has_no_pause)
 
 
 def _takes_room(now: datetime, token: str) -> ColumnElement[bool]:
     """Return the condition for tasks that have, or may have, a job, and so take room in the cluster.
 
-    A child task with a free claim does not count, because such a task waits: `_is_waiting_child` counts it.
+    A task with a free claim does not count in a PROCESSING run, because there the dispatcher deploys such a task:
+    `_is_claimable` counts it. Before, only the run's supervisor deploys the main task.
     """
-    has_free_claim = and_(tasks.task != MAIN_TASK, _claim_is_free(now, token))
-    return and_(tasks.status.in_(IN_CLUSTER), not_(has_free_claim))
+    is_processing = histories.c.status == RunStatus.PROCESSING
+    has_job = and_(tasks.status.in_(IN_CLUSTER), not_(and_(is_processing, _claim_is_free(now, token))))
+    return or_(has_job, and_(is_processing, _is_main_in_pause(now)))
+
+
+def _is_main_in_pause(now: datetime) -> ColumnElement[bool]:
+    """Return the condition for main tasks in the pause before a retry.
+
+    A main task keeps its place for its next attempt. Otherwise a child task could take the place, and wait there for
+    the main task.
+    """
+    return and_(tasks.task == MAIN_TASK, tasks.status == TaskStatus.QUEUED, tasks.deploy_after > now)
 
 
 def _claim_holds(claim: Claim) -> ColumnElement[bool]:
@@ -204,18 +220,18 @@ def _cause_assignments(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]
     return (tasks.cause_since, since), (tasks.cause, cause)
 
 
-def _children_to_claim(connection: Connection, run: Row[Any], most: int, now: datetime, token: str) -> Sequence[int]:
-    """Return at most `most` child tasks to claim, and not more than the run may have in the cluster.
+def _tasks_to_claim(connection: Connection, run: Row[Any], most: int, now: datetime, token: str) -> Sequence[int]:
+    """Return at most `most` tasks to claim, and not more than the run may have in the cluster.
 
     Expired claims come first, because their tasks may have a job already.
     """
     if run.max_parallel is not None:
-        count = select(func.count()).select_from(task_histories)
+        count = select(func.count()).select_from(task_histories.join(histories, tasks.history_id == histories.c.id))
         in_cluster = connection.scalar(count.where(tasks.history_id == run.id, _takes_room(now, token))) or 0
         most = min(most, run.max_parallel - in_cluster)
-    children = select(tasks.task).where(tasks.history_id == run.id, _is_waiting_child(now, token))
+    claimable = select(tasks.task).where(tasks.history_id == run.id, _is_claimable(now, token))
     # statuses are stored as text, so DEPLOYING comes before QUEUED
-    return connection.scalars(children.order_by(tasks.status, tasks.task).limit(max(most, 0))).all()
+    return connection.scalars(claimable.order_by(tasks.status, tasks.task).limit(max(most, 0))).all()
 
 
 def _take_claims(

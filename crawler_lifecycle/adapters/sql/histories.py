@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
+from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET
 from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE, pages
 from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
@@ -36,7 +37,15 @@ FIRST_EPOCH = 1
 # columns' values for a run without a wait, for a run's end, and for a new task
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
 ENDING = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
-NEW_TASK = {"attempt": 1, "version": 1, "status": TaskStatus.QUEUED, "absent_count": 0, "restarts": 0, "events": "[]"}
+NEW_TASK = {
+    "attempt": 1,
+    "version": 1,
+    "status": TaskStatus.QUEUED,
+    "absent_count": 0,
+    "restarts": 0,
+    "events": "[]",
+    **NO_RETRIES_YET,
+}
 
 
 class Histories(OnDatabase):

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, func, select
 
-from crawler_lifecycle.adapters.sql.schema import histories, history_logs, installation, task_histories
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs, installation, task_attempts, task_histories
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, LogRecord, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.explanation import FAILURES, STOPS, explanation
@@ -86,9 +87,30 @@ def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, Tas
     return counts
 
 
-def task_record(row: Row[Any]) -> TaskRecord:
-    translated = {"events": json.loads(row.events), "crawl_result": row.facts.result if row.facts else None}
+def task_record(row: Row[Any], former_attempts: Sequence[FormerAttempt] = ()) -> TaskRecord:
+    translated = {
+        "events": json.loads(row.events),
+        "crawl_result": row.facts.result if row.facts else None,
+        "former_attempts": list(former_attempts),
+    }
     return TaskRecord(**translated, **_fields(row, TaskRecord.model_fields.keys() - translated.keys()))
+
+
+def _former_attempt(row: Row[Any]) -> FormerAttempt:
+    fields = _fields(row, FormerAttempt.model_fields.keys() - {"events"})
+    return FormerAttempt(events=json.loads(row.events), **fields)
+
+
+def task_records(connection: Connection, query: Select[Any]) -> list[TaskRecord]:
+    """Return the tasks of one run, with their former attempts."""
+    rows = connection.execute(query).all()
+    former = defaultdict[int, list[FormerAttempt]](list)
+    for numbers in pages([row.task for row in rows if row.attempt > 1]):
+        column = task_attempts.c
+        is_retried = (column.history_id == rows[0].history_id, column.task.in_(numbers))
+        for row in connection.execute(select(task_attempts).where(*is_retried).order_by(column.task, column.attempt)):
+            former[row.task].append(_former_attempt(row))
+    return [task_record(row, former[row.task]) for row in rows]
 
 
 def log_record(row: Row[Any]) -> LogRecord:

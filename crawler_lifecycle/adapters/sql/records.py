@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.sql.reading import (
     run_record,
     run_summary,
     task_counts,
-    task_record,
+    task_records,
     with_explanations,
 )
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
@@ -74,8 +74,7 @@ class RunRecords(OnDatabase):
     def details(self, connection: Connection, run_id: int) -> RunDetails:
         overview = _overview(connection, run_id)
         tasks = select(task_histories).filter_by(history_id=run_id).order_by(task_histories.c.task)
-        rows = [task_record(row) for row in connection.execute(tasks)]
-        return RunDetails(tasks=rows, **dict(overview))
+        return RunDetails(tasks=task_records(connection, tasks), **dict(overview))
 
     @reading
     def overview(self, connection: Connection, run_id: int) -> RunOverview:
@@ -89,7 +88,7 @@ class RunRecords(OnDatabase):
         query = select(task_histories).where(task.history_id == run_id, task.task >= first)
         if status is not None:
             query = query.where(task.status == status)
-        return [task_record(row) for row in connection.execute(query.order_by(task.task).limit(limit))]
+        return task_records(connection, query.order_by(task.task).limit(limit))
 
     @reading
     def latest_of(self, connection: Connection, workflow_id: str) -> RunRecord | None:

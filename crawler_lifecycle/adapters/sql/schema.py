@@ -148,6 +148,11 @@ task_histories = sa.Table(
     sa.Column("exit_code", sa.Integer),
     sa.Column("facts", JsonModel(OutcomeFacts)),  # facts name the uid of their job
     sa.Column("absent_count", sa.Integer, nullable=False),
+    sa.Column("absent_since", UtcDateTime),
+    # how many of its attempts followed a failure of this kind
+    sa.Column("infrastructure_failures", sa.Integer, nullable=False),
+    sa.Column("program_failures", sa.Integer, nullable=False),
+    sa.Column("deploy_after", UtcDateTime),  # end of the pause before the attempt
     sa.Column("job_name", ShortText(255)),
     sa.Column("job_uid", ShortText(255)),
     sa.Column("claim_token", sa.String(64)),
@@ -165,6 +170,29 @@ task_histories = sa.Table(
     # the first index is for queries about a single run, the second for the dispatcher's queries about all runs
     sa.Index("ix_task_histories_run", "history_id", "status", "task"),
     sa.Index("ix_task_histories_status", "status", "history_id", "task", "claim_expires_at"),
+    **TABLE_OPTIONS,
+)
+
+# a task's attempts before its present attempt, each as its row was at the attempt's end
+task_attempts = sa.Table(
+    "task_attempts",
+    metadata,
+    sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_task_attempts_history"), nullable=False),
+    sa.Column("task", sa.Integer, nullable=False, autoincrement=False),
+    sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
+    sa.Column("status", stored_enum(TaskStatus), nullable=False),
+    sa.Column("reason", ShortText(128)),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("facts", JsonModel(OutcomeFacts)),
+    sa.Column("job_name", ShortText(255)),
+    sa.Column("job_uid", ShortText(255)),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("finished_at", UtcDateTime),
+    sa.Column("message", LongText(4000)),
+    sa.Column("node", ShortText(255)),
+    sa.Column("log_tail", LongText(16_000, keep_end=True)),
+    sa.Column("events", Document, nullable=False),
+    sa.PrimaryKeyConstraint("history_id", "task", "attempt", name="pk_task_attempts"),
     **TABLE_OPTIONS,
 )
 

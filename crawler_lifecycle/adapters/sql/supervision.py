@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, Select, func, select, update
+from sqlalchemy import Column, Connection, Row, Select, and_, func, select, update
 
+from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET, keep_former_attempts, next_attempt
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
@@ -29,15 +30,6 @@ HELD_MESSAGES = {  # messages of timeline lines, by whether the limit clock stan
     True: "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still",
     False: "no longer is all that is left suspended: the run's limits of time count again",
 }
-# columns about a task's former attempt, emptied for the next attempt
-NO_JOB_YET = dict.fromkeys(
-    (
-        "cause", "cause_since", "reason", "exit_code", "facts", "job_name", "job_uid", "claim_token",
-        "claim_expires_at", "deployed_at", "started_at", "finished_at", "message", "node", "log_tail",
-    )
-)  # fmt: skip
-
-
 # columns about a run's former end
 NO_END_YET = dict.fromkeys(("finished_at", "reason", "outcome", "stats", "result", "export_state"))
 
@@ -175,9 +167,9 @@ def _queue_next_attempts(connection: Connection, row: Row[Any], now: datetime) -
     times = {"begun_at": now, "started_at": now if is_started else None}
     values = {"status": status, "intent": Intent.RUN, **times, **NO_END_YET, **NOT_WAITING}
     connection.execute(update(histories).where(histories.c.id == row.id).values(values))
-    failed = update(task_histories).where(tasks.history_id == row.id, tasks.status != TaskStatus.SUCCEEDED)
-    next_attempt = {"attempt": tasks.attempt + 1, "version": tasks.version + 1, "status": TaskStatus.QUEUED}
-    reset = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NO_JOB_YET}
-    connection.execute(failed.values(**next_attempt, **reset))
+    without_success = and_(tasks.history_id == row.id, tasks.status != TaskStatus.SUCCEEDED)
+    keep_former_attempts(connection, without_success)
     cause = {"cause": DISPATCHER if is_started else MAIN_JOB, "cause_since": now}
+    failed = update(task_histories).where(without_success)
+    connection.execute(failed.values(**next_attempt(now), **NO_RETRIES_YET))
     connection.execute(failed.where(tasks.task != MAIN_TASK).values(cause))

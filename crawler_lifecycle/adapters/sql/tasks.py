@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, or_, select, update
 
+from crawler_lifecycle.adapters.sql.attempts import queue_retries
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, reading, transaction
@@ -69,7 +70,9 @@ class TaskRows(OnDatabase):
         def write(tx: Connection) -> int:
             fence(tx, run)
             now = self._db.clock()
-            return sum(tx.execute(_update_by_changes(tx, run.run_id, page, now)).rowcount for page in pages(changes))
+            written = sum(tx.execute(_update_by_changes(tx, run.run_id, page, now)).rowcount for page in pages(changes))
+            queue_retries(tx, run, changes, now)
+            return written
 
         return self._db.transact(write, hurried=hurried)
 
@@ -131,6 +134,7 @@ def _update_by_changes(connection: Connection, run_id: int, changes: Sequence[Ta
             (old.reason, new.reason),
             (old.exit_code, new.exit_code),
             (old.facts, new.facts),
+            (old.absent_since, case((new.absent_count == 0, None), else_=func.coalesce(old.absent_since, now))),
             (old.absent_count, new.absent_count),
             (old.claim_token, None),
             (old.claim_expires_at, None),

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
+from crawler_lifecycle.contract.retries import NextAttempt
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunInput
 
@@ -44,6 +45,9 @@ class TaskChange(Message):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     facts: OutcomeFacts | None = None
+    next_attempt: NextAttempt | None = Field(
+        default=None, description="attempt to queue after this end; none: no retry"
+    )
 
 
 class Differences(Message):
@@ -58,6 +62,9 @@ class Differences(Message):
     leaving: int = Field(default=0, description="number of leaving jobs")
     saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
     seconds: float = Field(default=0, description="duration of the step, without the wait for a free worker")
+    recheck_seconds: float | None = Field(
+        default=None, description="pause until a further look at jobs that are absent, but not for sure; none: no pause"
+    )
     suspended: bool | None = Field(default=None, description="whether all remaining jobs are suspended; none: unknown")
     problem: str | None = Field(default=None, description="why the cluster could not be observed or not be believed")
 

@@ -109,8 +109,9 @@ def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Fin
 
 def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Finding:
     """Return the finding for tasks still DEPLOYING by claims expired at `since`."""
-    # the workflow claims the main job, and the dispatcher claims child tasks; `tasks` are in order
-    claimant = "its workflow" if tasks[0] == MAIN_TASK else "the dispatcher"
+    # until the main job has started, its workflow claims the task; `tasks` are in order
+    is_begun = run.status is not RunStatus.INITIALIZING
+    claimant = "its workflow" if tasks[0] == MAIN_TASK and not is_begun else "the dispatcher"
     expired = f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {timestamp(since)}"
     message = f"{expired}: {claimant} should have taken them up"
     return run_finding(run, FindingKind.CLAIM_EXPIRED, message)

@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskLine
-from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, Moment, RunParameters
+from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RETRIES, Moment, RunParameters
+from crawler_lifecycle.contract.retries import RequestedRetries
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleRules, ScheduleSummary
 from crawler_lifecycle.contract.states import TaskStatus, Trigger
 from crawler_lifecycle.services.api.tokens import Scope
@@ -37,6 +38,7 @@ class StartRequest(RequestBody, RunParameters):
 
     model_config = Request.model_config  # otherwise the setting of RunParameters would win and ignore unknown fields
     trigger: Trigger = Field(default=Trigger.API, strict=False, description="`api`, or `manual` if a person asked")
+    retries: RequestedRetries | None = Field(default=None, description=RETRIES)
 
     @field_validator("trigger")
     @classmethod
@@ -76,6 +78,7 @@ class ScheduledRun(RequestBody, RunParameters):
 
     model_config = Request.model_config  # refuses unknown fields, as in StartRequest
     trigger: Trigger = Field(default=Trigger.SCHEDULED, strict=False, description="always `scheduled`")
+    retries: RequestedRetries | None = Field(default=None, description=RETRIES)
 
     @field_validator("trigger")
     @classmethod

@@ -10,7 +10,7 @@ const OVER = new Set(["COMPLETED", "FAILED"]);
 const CAUSES = {
   main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "room in the cluster",
   quota: "quota in the cluster", unschedulable: "a node that fits",
-  run_limit: "its turn (limit of the run)", installation_limit: "its turn (limit of the installation)",
+  retry_pause: "the pause before its next attempt", run_limit: "its turn (limit of the run)", installation_limit: "its turn (limit of the installation)",
 };
 
 export const isOver = (run) => OVER.has(run.status);
