@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "e68bc17b23a06f641f247f57f78eecd4d0eacfd8"
+COMMIT = "e1922c673dacb79f6460d869eafa93e648fa4ddf"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
