@@ -18,9 +18,10 @@ from crawler_lifecycle.contract.steps.run import RunEnd, RunRef
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW, EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
+from crawler_lifecycle.domain.reasons import IMAGE_PULL
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
-from tests.crash.hooks import TROUBLES, hold, suspend
+from tests.crash.hooks import TROUBLES, hold, prevent_starts, suspend
 from tests.crash.stack import DELISTED, HOSTILE, HOSTILE_FILE, PATIENCE, Case, until
 from tests.crash.steps import STEPS, TIMER
 from tests.process.stops import assert_stopped, events, notices, workflow_status
@@ -186,6 +187,18 @@ async def held(case: Case) -> Started:
     return run
 
 
+async def unstartable(case: Case) -> Started:
+    """Its main job waits for an image that never comes: it is given up before it has started."""
+    prevent_starts(case.deaths.folder).touch()
+    case.deaths.arm()
+    run = await case.begin()
+    details = await case.until_handed_over(run)
+    (task,) = details.tasks
+    assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "main_job_failed")
+    assert (task.status, task.reason) == (TaskStatus.FAILED, IMAGE_PULL)
+    return run
+
+
 async def reopened(case: Case) -> Started:
     """It fails, and gets another attempt, for which somebody asks another workflow."""
     run = await case.begin()
@@ -329,6 +342,7 @@ COURSES = {
     "unwanted": Course(unwanted, only=frozenset(("k8_stop_unwanted",))),
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
     "held": Course(held, only=frozenset(("hold_limits",))),
+    "unstartable": Course(unstartable, also=frozenset(("get_main_job_status",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "retried": Course(retried, also=frozenset(("sync_statuses", "count_alive_tasks"))),
     "exported_again": Course(

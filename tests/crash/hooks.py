@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ import workers.scheduler
 import workers.watcher
 from crawler_lifecycle.activities.boundary import Boundary  # noqa: F401 (loaded before the first fork)
 from crawler_lifecycle.domain.looks import JobPhase
-from crawler_lifecycle.domain.reasons import SUSPENDED
+from crawler_lifecycle.domain.reasons import IMAGE_PULL, SUSPENDED
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.placing import PlacesJobs
@@ -44,6 +45,7 @@ BEFORE, AFTER = "before", "after"
 MOMENTS = (BEFORE, AFTER, THEN)
 TROUBLES = (*OF_PORTS, BEFORE, AFTER)  # of the other parts, at each call
 PAUSE = 0.1
+UNSTARTABLE = {"phase": JobPhase.WAITING, "cause": IMAGE_PULL, "give_up_after": timedelta()}
 OF_THE_CLUSTER = [*methods_of(Cluster), *methods_of(PlacesJobs)]
 
 
@@ -85,11 +87,20 @@ def suspend(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.suspended")
 
 
+def prevent_starts(folder: Path) -> Path:
+    """While this file is there, the worker of this folder sees every living job wait for an image that never comes."""
+    return folder.with_name(f"{folder.name}.unstartable")
+
+
 def _shown(folder: Path, point: str, call: Callable[[], Any]) -> Any:
     answer = call()
-    if point != "cluster.look" or not suspend(folder).exists():
+    if point != "cluster.look":
         return answer
-    jobs = {key: replace(job, phase=JobPhase.WAITING, cause=SUSPENDED) for key, job in answer.jobs.items()}
+    jobs = answer.jobs
+    if suspend(folder).exists():
+        jobs = {key: replace(job, phase=JobPhase.WAITING, cause=SUSPENDED) for key, job in jobs.items()}
+    if prevent_starts(folder).exists():
+        jobs = {key: job if job.phase.has_ended else replace(job, **UNSTARTABLE) for key, job in jobs.items()}
     return replace(answer, jobs=jobs)
 
 
