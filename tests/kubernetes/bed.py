@@ -19,6 +19,7 @@ from tests.kubernetes.client import Client, Trust, until
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import Kubelet, serving
 from tests.kubernetes.living import LivingPods
+from tests.kubernetes.probing import until_jobs_complete
 from tests.kubernetes.program import Program
 
 NODES = 20
@@ -218,6 +219,7 @@ class Bed:
         self.programs["kube-apiserver"].kill()  # it would wait a minute for watchers to leave
         self.programs["kube-apiserver"] = self.plane.api_server(*options)
         self.start_program("kube-apiserver")
+        until_jobs_complete(self.admin)
 
     def compact(self) -> None:
         """What was before now cannot be read any more: lists that are continued answer 410."""
@@ -247,6 +249,7 @@ class Bed:
         yield
         for name in ORDER:
             self.start_program(name)
+        until_jobs_complete(self.admin)
 
     def withdraw(self, account: str, namespace: str) -> None:
         """Take an account's rights in a namespace; `rights.grant` gives them again."""
