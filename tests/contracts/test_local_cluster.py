@@ -318,6 +318,7 @@ def deploy_in_another_process(bench: LocalBench, request: DeploymentRequest) -> 
     bench.client().deploy(request)
 
 
+@pytest.mark.system
 def test_processes_that_deploy_at_once_make_one_job(local: LocalBench) -> None:
     request = local.request("echo x >> count; sleep 0.3")
     context = multiprocessing.get_context("spawn")
@@ -529,6 +530,7 @@ def test_a_whole_tree_that_is_killed_has_vanished(local: LocalBench) -> None:
     assert local.until_ended(request).phase is JobPhase.VANISHED
 
 
+@pytest.mark.system
 def test_a_runner_killed_at_any_moment_of_the_start_leaves_a_truth(local: LocalBench) -> None:
     for number in range(12):
         request = local.request("echo x >> count; exec sleep 1000")
@@ -676,6 +678,7 @@ def test_a_waiting_job_that_is_stopped_never_starts(local: LocalBench) -> None:
     assert not list(local.layout.waiting.iterdir())
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_stop_at_any_moment_of_the_start_ends_the_job_once_and_for_all(local: LocalBench, end: str) -> None:
     for number in range(12):

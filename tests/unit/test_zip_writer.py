@@ -57,6 +57,7 @@ def test_no_entry_is_a_zip_too() -> None:
     assert opened(zipped()).namelist() == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("count", [0xFFFE, 0xFFFF, 0x10001])
 def test_there_may_be_more_entries_than_a_plain_zip_has(count: int) -> None:
     content = zipped(*((f"{number}", b"") for number in range(count)))

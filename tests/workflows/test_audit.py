@@ -32,7 +32,7 @@ def paged(step: AuditStep) -> AuditPage:
     return AuditPage(examined=1000, found={finding.kind: 2}, acted=1, findings=[finding, finding], rest=rest)
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_every_part_in_its_turn(skipping: WorkflowEnvironment) -> None:
     script = Script(audited=paged)
     report = await audit(skipping, script, {"repair": True})
@@ -45,7 +45,7 @@ async def test_every_part_in_its_turn(skipping: WorkflowEnvironment) -> None:
     assert script.inputs("finish_audit") == [report]
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_long_one_continues_where_it_is(short_histories: WorkflowEnvironment) -> None:
     script = Script(audited=paged)
     report = await audit(short_histories, script, {})

@@ -41,7 +41,7 @@ async def test_a_main_job_that_is_suspended_for_longer_than_the_start_limit_may_
     assert [(step.held, step.number) for step in script.inputs("hold_limits")] == [(True, 1), (False, 2)]
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_the_start_limit_counts_again_once_it_is_not_suspended_any_more(play: Play) -> None:
     script, asked = for_an_hour(SUSPENDED, WAITS)
     stopped = list[datetime]()
@@ -82,7 +82,7 @@ async def test_a_cluster_that_cannot_be_seen_changes_nothing(play: Play) -> None
     assert looks == ["count_alive_tasks", "hold_limits", "count_alive_tasks", "count_alive_tasks", "hold_limits"]
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_who_continues_or_resumes_a_held_run_goes_on_with_its_clock(
     play: Play, short_histories: WorkflowEnvironment
 ) -> None:

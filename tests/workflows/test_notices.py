@@ -54,7 +54,7 @@ async def test_a_start_that_could_not_be_told_is_told_after_the_next_looks(play:
     assert len({step.model_dump_json() for step in script.inputs(STARTED)}) == 1, "it is one notice"
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_stop_waits_for_nobody_who_is_told_of_it_or_of_the_start(play: Play) -> None:
     script = Script(intent=lambda look: Intent.STOP)
     hang(script, STARTED, until="k8_stop_task")

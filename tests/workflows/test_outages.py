@@ -27,6 +27,8 @@ from tests.plays import Play, Stage, played
 from tests.workflows.script import Script
 from tests.workflows.stops import until_asked
 
+pytestmark = pytest.mark.system
+
 BOOKS = RunRequest(crawler="books")
 LONG = 50  # tries up to 15 seconds apart: ten minutes and more, longer than any time-out of a step
 HASTE, SILENT = timedelta(seconds=0.25), 2
@@ -48,7 +50,6 @@ def over(look: int) -> list[TaskChange]:
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.long
 async def test_ten_minutes_without_an_answer_in_every_step(play: Play, step: str) -> None:
     script = Script(changes=over, failures={step: LONG})
     async with play(script) as stage:
@@ -101,7 +102,6 @@ async def hanging(environment: WorkflowEnvironment, script: Script, step: str) -
 
 
 @pytest.mark.parametrize("step", [*STEPS, "initiate_export_signal", "export_supporting_files"])
-@pytest.mark.long
 async def test_a_step_that_never_answers_is_given_up_and_tried_again(skipping: WorkflowEnvironment, step: str) -> None:
     """Whoever is asked hangs, instead of saying that something is wrong."""
     script = Script(changes=over)
@@ -109,7 +109,6 @@ async def test_a_step_that_never_answers_is_given_up_and_tried_again(skipping: W
         assert (await (await stage.start(BOOKS)).result())["status"] == "COMPLETED"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("step", STOP_STEPS)
 async def test_a_step_of_a_stop_that_never_answers_is_given_up_and_tried_again(
     skipping: WorkflowEnvironment, step: str
@@ -132,7 +131,6 @@ async def test_a_take_over_that_never_answers_is_given_up_and_tried_again(
     assert script.names[-1] == "hand_over_run"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("step", STOP_STEPS)
 async def test_ten_minutes_without_an_answer_in_a_stop(play: Play, step: str) -> None:
     script = Script(failures={step: LONG})
@@ -145,7 +143,6 @@ async def test_ten_minutes_without_an_answer_in_a_stop(play: Play, step: str) ->
     assert script.failures[step] == 0 or step in WITHOUT
 
 
-@pytest.mark.long
 async def test_a_cluster_that_cannot_be_told_to_stop_is_looked_at_all_the_same(play: Play) -> None:
     script = Script(failures={"k8_stop_task": LONG})
     script.alive = lambda look: 0 if script.failures["k8_stop_task"] == 0 else 1
@@ -158,7 +155,6 @@ async def test_a_cluster_that_cannot_be_told_to_stop_is_looked_at_all_the_same(p
     assert closed[-1].known
 
 
-@pytest.mark.long
 async def test_a_day_in_which_the_cluster_cannot_be_seen(play: Play) -> None:
     script = Script(known=lambda look: look > 100, alive=lambda look: 1 if look <= 101 else 0)
     async with play(script) as stage:

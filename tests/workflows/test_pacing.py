@@ -40,7 +40,7 @@ def assert_close(found: Sequence[float], expected: Sequence[float]) -> None:
     assert all(abs(a - b) < EXACT / timedelta(minutes=1) for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_eight_hours_of_looks_at_exactly_the_right_minutes(play: Play) -> None:
     script = Script(alive=lambda look: 1 if look < 36 else 0)
     async with play(script) as stage:
@@ -101,7 +101,7 @@ async def test_a_nudge_is_an_extra_look_and_moves_none(play: Play, skipping: Wor
     assert [round(minute) for minute in minutes] == [1, 3, 4, 6, 11]
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_nudges_do_not_make_a_run_look_all_the_time(play: Play) -> None:
     """Ten thousand endings at once are a handful of looks, each at least a second after the last began."""
     script = Script(alive=lambda look: 1 if look < 5 else 0)
@@ -156,7 +156,7 @@ async def test_what_is_unknown_changes_nothing_and_the_next_look_comes(play: Pla
     assert "sync_statuses" not in script.names
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_long_run_continues_as_new_and_loses_nothing(short_histories: WorkflowEnvironment) -> None:
     change = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.RUNNING)
     script = Script(alive=lambda look: 1 if look < 15 else 0, changes=lambda look: [change])

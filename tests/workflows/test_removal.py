@@ -58,7 +58,7 @@ async def test_a_cluster_that_removes_nothing_changes_no_end(play: Play) -> None
     assert "export_supporting_files" in script.names
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_look_is_held_up_by_no_more_than_minutes_of_it(play: Play) -> None:
     """Each page succeeds at the fourth try. What is left is for the next look, or the end."""
     pages, tries = 60, iter(range(1000))

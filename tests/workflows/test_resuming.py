@@ -45,7 +45,7 @@ async def test_a_stop_that_is_gone_on_with_counts_from_when_it_was_asked_for(pla
     assert {step.stopped_at for step in script.inputs("get_history_statuses_to_sync")} == {asked_at}
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_the_grace_period_goes_on_over_a_resume(play: Play) -> None:
     script = resumed(RunStatus.STOPPING, Intent.STOP)
     asked_at, before, killed = datetime.now(UTC) - timedelta(seconds=590), script.taken, list[datetime]()
@@ -63,7 +63,7 @@ async def test_the_grace_period_goes_on_over_a_resume(play: Play) -> None:
     assert timedelta(seconds=600) <= killed[0] - asked_at < timedelta(seconds=660)
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_jobs_that_nobody_asked_before_a_resume_have_all_their_grace(play: Play) -> None:
     """The wish was on record, and nobody was there to act on it."""
     script = resumed(RunStatus.STOPPING, Intent.STOP)

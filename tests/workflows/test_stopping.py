@@ -123,7 +123,7 @@ async def test_jobs_that_do_not_listen_are_forced_after_the_grace_period(play: P
     assert 30 <= times["k8_stop_pod"] - asked_at < 90
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_after_a_force_the_looks_begin_anew(play: Play) -> None:
     """A stop's pauses grow to minutes; but killed jobs are gone within moments."""
     script, killed, looks = Script(), list[datetime](), list[datetime]()
@@ -164,7 +164,7 @@ async def test_a_force_that_only_the_database_knows_of_waits_for_no_pause(play: 
     assert killed[0] - looks[4] < timedelta(seconds=2), "the pause after the fifth look would be 16 s"
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_who_could_not_be_asked_at_first_is_noted_when_it_is(play: Play) -> None:
     script = Script(failures={"k8_stop_task": 50})
     script.alive = lambda look: 0 if script.failures["k8_stop_task"] == 0 else 1
@@ -250,7 +250,7 @@ async def test_a_stop_while_the_end_is_written_down_is_on_record_and_changes_not
     "data",
     [b"\xff\x00", b"[1, 2]", b'"stop!"', b'{"force": "perhaps", "actor": 7, "colour": "red"}', b"{" * 1000, b""],
 )
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_stop_that_does_not_decode_is_a_stop(play: Play, data: bytes) -> None:
     script = Script()
     script.alive = until_asked(script)
@@ -260,7 +260,7 @@ async def test_a_stop_that_does_not_decode_is_a_stop(play: Play, data: bytes) ->
         assert (await handle.result())["reason"] == "stopped"
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_megabyte_of_words_is_cut_by_the_signal_and_refused_by_the_update(play: Play) -> None:
     script = Script()
     script.alive = until_asked(script)
@@ -323,7 +323,7 @@ async def test_a_stop_that_only_the_database_knows_of(play: Play) -> None:
     assert "add_cancellation_log_to_db" not in script.names
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_over_is_not_gone(play: Play) -> None:
     """The row says over, processes still live: the stop is not proved until they are gone."""
     script = Script(unwanted=lambda look: "0" if look < 4 else "", alive=lambda look: 0)
@@ -367,7 +367,7 @@ async def test_a_cancel_in_a_stop_that_a_limit_began_closes_the_workflow_as_canc
     assert next(step.ends_as for step in script.inputs("add_cancellation_log_to_db")) == "max_duration"
 
 
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_long_stop_continues_as_new(short_histories: WorkflowEnvironment) -> None:
     script = Script(alive=lambda look: 1 if look < 30 else 0)
     async with played(short_histories, script) as stage, asyncio.timeout(60):
@@ -382,7 +382,7 @@ async def test_a_long_stop_continues_as_new(short_histories: WorkflowEnvironment
 
 
 @pytest.mark.parametrize("silent", [False, True])
-@pytest.mark.long
+@pytest.mark.system
 async def test_a_cancel_that_cannot_be_proved_for_long_continues_as_new(
     short_histories: WorkflowEnvironment, silent: bool
 ) -> None:
@@ -405,7 +405,7 @@ async def test_a_cancel_that_cannot_be_proved_for_long_continues_as_new(
     assert script.names[-1] == "cancel_execution"
 
 
-@pytest.mark.long
+@pytest.mark.system
 @pytest.mark.parametrize("door", ["signal", "update"])
 @pytest.mark.parametrize("pause", [0.2, 0.35, 0.5, 0.65, 0.8])
 async def test_a_stop_while_the_run_continues_as_new_is_not_lost(
