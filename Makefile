@@ -53,10 +53,10 @@ test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under
 test-system: $(VENV)/.installed-dev mariadb chromium unzips ## whole stacks and their outages, the page in a browser, the image (8 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
-test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eight minutes)
+test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eleven minutes)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q $(PART)
 
-test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (eight minutes)
+test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (thirteen minutes)
 	@CI=true $(BIN)/pytest tests/chaos -m outage -q $(PART)
 
 chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then the comparison (SEED=n MINUTES=m DATABASE=sqlite)

@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 from temporalio.client import WorkflowExecutionStatus
@@ -101,6 +102,16 @@ def frozen(*pids: int) -> Iterator[None]:
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def frozen_without_lock(site: Site, part: str) -> Iterator[None]:
+    """This part stands still, and not in a transaction: SQLite has one lock for all who write."""
+    with closing(sqlite3.connect(site.state / "crawler.db", timeout=PATIENCE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with frozen(site.pid(part)):
+            other.execute("ROLLBACK")
+            yield
 
 
 @asynccontextmanager

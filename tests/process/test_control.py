@@ -27,6 +27,7 @@ from tests.process.stops import (
     end_runs,
     events,
     frozen,
+    frozen_without_lock,
     missing,
     notices,
     temporal,
@@ -128,7 +129,7 @@ async def test_jobs_that_end_at_the_same_moment(stack: Site, runs: Runs, later: 
 async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
     """The requests are out and not answered: nothing is proved before it is known what becomes of them."""
     with ExitStack() as nothing_dispatched:
-        nothing_dispatched.enter_context(frozen(stack.pid("dispatcher")))
+        nothing_dispatched.enter_context(frozen_without_lock(stack, "dispatcher"))
         # a lost answer holds its claim for a minute: a shorter grace period would turn the stop into a force
         of_children = await stack.start("polite", tasks=3, grace_seconds=600)
         with held(stack.placing_lock):
