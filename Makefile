@@ -16,8 +16,8 @@ IMAGE  := deploy/image
 # Tests wait more than they compute, so more of them than there are cores.
 WORKERS ?= 4
 SPREAD := --dist loadfile --no-loadscope-reorder -n
-# The tests without servers compute more than they wait: one worker for each core.
-UNIT_WORKERS ?= 2
+# The tests without servers compute more than they wait, so fewer workers share the cores.
+UNIT_WORKERS ?= 3
 # so many control planes at once
 BEDS   ?= 1
 SYSTEM := 'system and not cluster'
