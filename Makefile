@@ -21,7 +21,7 @@ UNIT_WORKERS ?= 3
 # so many control planes at once
 BEDS   ?= 1
 SYSTEM := 'system and not cluster'
-UNIT   := 'not long and not system'
+UNIT   := 'not system'
 CLUSTER := 'cluster and not large'
 # files of the tests on a control plane
 FILES  ?= tests/kubernetes tests/contracts
@@ -44,7 +44,7 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (5 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (some 4 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)

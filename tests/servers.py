@@ -1,12 +1,10 @@
 """Temporal servers for tests: real ones, from the same program that the embedded stack runs."""
 
-import os
 import shutil
 import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest_asyncio
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
@@ -22,8 +20,6 @@ SKIPPING = (
     "--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true",
     "--dynamic-config-value", 'history.timerProcessorMaxTimeShift="1ms"',
 )  # fmt: skip
-# A server that spreads over all processors, and collects garbage often, takes a quarter more of them.
-THRIFTY = {"GOMAXPROCS": "1", "GOGC": "400"}
 SHORT_HISTORIES = ("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=150")
 
 
@@ -32,7 +28,6 @@ def temporal_program() -> str:
     return str(beside) if beside.exists() else shutil.which("temporal") or "temporal"
 
 
-@patch.dict(os.environ, THRIFTY)
 async def start_skipping(*more: str) -> WorkflowEnvironment:
     return await WorkflowEnvironment.start_time_skipping_v2(
         ts_config=TimeSkippingConfig(max_session_skip_count=10_000),
@@ -58,7 +53,6 @@ async def short_histories() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
-@patch.dict(os.environ, THRIFTY)
 async def start_real_time(*more: str) -> WorkflowEnvironment:
     return await WorkflowEnvironment.start_local(
         dev_server_existing_path=temporal_program(),

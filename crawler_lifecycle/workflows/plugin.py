@@ -39,7 +39,7 @@ class LifecyclePlugin(SimplePlugin):
         """Make the plugin. `isolated`: workflows run in a sandbox, which notices forbidden calls.
 
         Such a call is `datetime.now()`. The tests replay every recorded history in the sandbox. A worker has no
-        sandbox, because the sandbox runs code for every payload and every start, a fifth of the CPU of a short run.
+        sandbox, because the sandbox runs code for every payload and every start: up to a fifth of a short run's CPU.
         """
         super().__init__(
             "crawler-lifecycle",

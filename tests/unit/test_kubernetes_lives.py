@@ -46,14 +46,14 @@ SHRINKABLE = st.randoms(use_true_random=False)
 @settings(max_examples=1_500)
 @given(st.integers(0, 2**63))
 @example(16177)  # a pod in a phase that nobody knows, as its job was deleted a moment too late
-@pytest.mark.long
+@pytest.mark.system
 def test_no_look_makes_a_row_wrong_and_the_truth_is_its_end(seed: int) -> None:
     live(Random(seed))
 
 
 @settings(max_examples=50)
 @given(SHRINKABLE)
-@pytest.mark.long
+@pytest.mark.system
 def test_the_same_where_what_is_wrong_can_be_made_small(random: Random) -> None:
     live(random)
 
@@ -64,7 +64,7 @@ def look(shelf: Shelf) -> Look:
 
 @settings(max_examples=200)
 @given(SHRINKABLE)
-@pytest.mark.long
+@pytest.mark.system
 def test_nothing_depends_on_an_order_or_on_another_uid(random: Random) -> None:
     conditions = [condition(kind) for kind in random.sample(["Failed", "FailureTarget", "Banana", "Suspended"], 2)]
     containers = [ended(3), waiting("CrashLoopBackOff", "a"), running("b"), container("c")]
@@ -85,7 +85,7 @@ def test_nothing_depends_on_an_order_or_on_another_uid(random: Random) -> None:
 
 @settings(max_examples=200)
 @given(SHRINKABLE)
-@pytest.mark.long
+@pytest.mark.system
 def test_a_crash_at_any_call_changes_nothing_about_the_end(random: Random) -> None:
     life = a_life(random)
     moment, intent = life.moments[-1], life.intent(len(life.moments) - 1)
@@ -109,7 +109,7 @@ def _break_down(calls_before: Iterator[int], what: str) -> None:
                     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
                         ["metadata", "status", "spec", "name", "uid", "conditions", "type", "phase"]), inner),
                     max_leaves=12))  # fmt: skip
-@pytest.mark.long
+@pytest.mark.system
 def test_nonsense_never_raises_and_never_ends_a_task(nonsense: object) -> None:
     for there in (
         {"jobs": [nonsense]},

@@ -58,7 +58,7 @@ def test_jobs_that_have_ended_are_asked_for_their_pods_once() -> None:
 
 
 @pytest.mark.parametrize("status", [WAITS, {"succeeded": 1, "conditions": [COMPLETE]}, RUNS])
-@pytest.mark.long
+@pytest.mark.system
 def test_ten_thousand_jobs_cost_at_most_21_lists_whatever_they_do(status: Json) -> None:
     jobs = many(10_000, **status)
     shelf = Shelf().put(jobs=jobs, pods=their_pods(range(10_000)))
@@ -69,7 +69,7 @@ def test_ten_thousand_jobs_cost_at_most_21_lists_whatever_they_do(status: Json) 
     assert len(shelf.calls) <= 21
 
 
-@pytest.mark.long
+@pytest.mark.system
 def test_ten_thousand_jobs_cost_at_most_21_lists_also_where_events_would_say_more_or_many_are_missing() -> None:
     creating = being_created(10_000)
     events = [event("pod-of-uid-0-0", "FailedMount"), event("pod-of-uid-1-1", "FailedMount")]
@@ -85,7 +85,7 @@ def test_ten_thousand_jobs_cost_at_most_21_lists_also_where_events_would_say_mor
     assert calls(shelf) == {"jobs": 10, "namespace": 1, "names": 1, "pods": 10}
 
 
-@pytest.mark.long
+@pytest.mark.system
 def test_pods_of_a_few_of_many_jobs_cost_one_list() -> None:
     jobs = [*many(500, **WAITS), *many(10_000, **RUNS)[500:]]
     shelf = Shelf().put(jobs=jobs, pods=their_pods(range(10_000)))

@@ -158,7 +158,7 @@ INTENTS = st.sampled_from(Intent)
 
 
 @given(ROWS, st.lists(LOOKS, max_size=12), INTENTS)
-@pytest.mark.long
+@pytest.mark.system
 def test_an_end_is_an_end(row: TaskRow, looks: list[Look], intent: Intent) -> None:
     for look in looks:
         before, row = row, after(row, look, intent=intent)

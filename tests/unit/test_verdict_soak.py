@@ -24,6 +24,6 @@ def test_a_wrong_row_is_counted_with_its_seed_and_the_other_lives_go_on(
     assert "1 wrong rows\nWRONG: python -m tests.verdict_soak --seed 503\n" in capsys.readouterr().out
 
 
-@pytest.mark.long
+@pytest.mark.system
 def test_no_wrong_row_is_a_success() -> None:
     assert report(soak(0)) == 0
