@@ -34,7 +34,7 @@ def measure(scale: Scale) -> Table:
             plan = make_plan(state, Ports.free(), catalogue)
             most = str(2 * max(scale.stopped))  # a place for every job, so that no queue for places is measured
             plan.environment["CRAWLER_CLUSTER__CAPACITY"] = most
-            plan.environment["CRAWLER_DISPATCHER__MOST_IN_CLUSTER"] = most
+            plan.environment["CRAWLER_LIMITS__TASKS_IN_CLUSTER"] = most
             stack = Stack(plan, refuse_trouble, temporary=True)
             return Table(columns, asyncio.run(_rows(stack, scale.stopped)))
 

@@ -18,7 +18,7 @@ from tests.servers import start_real_time
 
 PATIENCE = 600.0
 PAUSE = 0.1
-SETTINGS = {"CRAWLER_DISPATCHER__MOST_IN_CLUSTER": "10000", "CRAWLER_DISPATCHER__THREADS": "32"}
+SETTINGS = {"CRAWLER_LIMITS__TASKS_IN_CLUSTER": "10000", "CRAWLER_DISPATCHER__THREADS": "32"}
 Rows = list[tuple[object, ...]]
 
 

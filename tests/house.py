@@ -26,6 +26,7 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.passes import claim_ready_tasks
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
@@ -170,7 +171,9 @@ class House:
         return plan
 
     def deploy_children(self, plan: RunPlan) -> None:
-        for claim in self.claims.claim_tasks(plan.run.run_id, "test", timedelta(seconds=60), 100):
+        with self.database.transaction() as tx:
+            claims = claim_ready_tasks(tx, plan.run.run_id, 100, "test", self.database.clock(), timedelta(seconds=60))
+        for claim in claims:
             self.claims.deployed(claim, self.deployer.deploy(claim.request))
 
     def details(self, plan: RunPlan) -> RunDetails:

@@ -17,7 +17,6 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         dispatcher = Dispatcher(
             parts.store.claims,
             parts.claim_deployer,
-            settings.most_in_cluster,
             parts.claim_for,
             settings.threads,
             pool,

@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.domain.admission import Hold
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
@@ -61,6 +62,8 @@ class DeploymentActivities:
         claim = self.claims.claim_main(run, f"supervisor:{run.epoch}", self.claim_for)
         if claim is None:
             return self._outcome_without_claim(run)
+        if isinstance(claim, Hold):
+            return DeploymentOutcome(cause=claim.cause, message=claim.message, held=True)
         outcome = self.claim_deployer.deploy(claim)
         _, saturated = self._mark_waiting(self.runs.current(run), run, outcome.cause, outcome.message)
         return outcome.model_copy(update={"saturated": saturated})

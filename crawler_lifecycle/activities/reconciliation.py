@@ -80,7 +80,7 @@ class ReconciliationActivities:
             leaving=leaving(look),
             saturated=saturated,
             recheck_seconds=recheck.total_seconds() if recheck else None,
-            suspended=is_held(open_rows, look),
+            suspended=is_held(open_rows, look) if run.admitted_at else True,
             problem=look.problem or doubt,
             seconds=time.monotonic() - began_at,
         )

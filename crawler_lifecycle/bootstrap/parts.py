@@ -48,7 +48,7 @@ class Parts:
     def store(self) -> "SqlStore":
         from crawler_lifecycle.adapters.sql.store import SqlStore
 
-        return SqlStore(self.database)
+        return SqlStore(self.database, self.settings.limits.tasks_in_cluster)
 
     # the cluster
 
@@ -93,7 +93,7 @@ class Parts:
     def limits(self) -> "RunLimits":
         from crawler_lifecycle.domain.plan import RunLimits
 
-        return RunLimits(**self.settings.limits.model_dump())
+        return RunLimits(**self.settings.limits.model_dump(exclude={"tasks_in_cluster"}))
 
     @cached_property
     def claim_for(self) -> timedelta:

@@ -25,7 +25,8 @@ CAUSES = {
     reasons.UNSCHEDULABLE: "a node that fits",
     reasons.RETRY_PAUSE: "the pause before its next attempt",
     reasons.RUN_LIMIT: "its turn (limit of the run)",
-    reasons.INSTALLATION_LIMIT: "its turn (limit of the installation)",
+    reasons.ADMISSION: "its permit",
+    reasons.PAUSED: "the end of a pause",
 }
 
 

@@ -7,7 +7,17 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.pod_shape import PodShape, Quantity
-from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, Argument, ArgumentName, ClusterName, Name, Seconds
+from crawler_lifecycle.contract.requests import (
+    MOST_LABELS,
+    MOST_TASKS_EVER,
+    Argument,
+    ArgumentName,
+    ClusterName,
+    Label,
+    Name,
+    Priority,
+    Seconds,
+)
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.errors import NotReady
 
@@ -45,6 +55,8 @@ class Crawler(Message):
     max_parallel: int | None = Field(
         default=None, ge=1, le=MOST_TASKS_EVER, description="most tasks of a run in the cluster at once"
     )
+    labels: list[Label] = Field(default_factory=list, max_length=MOST_LABELS, description="labels of each of its runs")
+    priority: Priority | None = Field(default=None, description="default priority of its runs")
     start_limit_seconds: Seconds | None = None
     max_duration_seconds: Seconds | None = None
     grace_seconds: Seconds | None = None

@@ -43,6 +43,11 @@ class RunSummary(Message):
     waiting_cause: str | None
     waiting_since: datetime | None
     waiting_message: str | None
+    priority: int = 0
+    admitted_at: datetime | None = Field(default=None, description="when the run got its permit to begin")
+    held_by: str | None = Field(
+        default=None, description="scope whose limit or pause holds the run or its child tasks, as `label:site:x.com`"
+    )
     changed_at: datetime
     outcome: str | None = Field(default=None, description="one word for the end, such as `finished`; null before")
     stats: Stats | None = Field(default=None, description="sums of the numbers in the tasks' crawl results, at the end")
@@ -155,10 +160,18 @@ class ExportRecord(Message):
     finished_at: datetime | None
 
 
+class Place(Message):
+    """A run's place in the line for a permit. Weights of labels may let later runs begin earlier."""
+
+    number: int = Field(description="place of the run, from 1")
+    length: int = Field(description="how many runs the same scope holds")
+
+
 class RunOverview(Message):
     """A run's records without the tasks, since a run may have thousands."""
 
     run: RunRecord
+    place: Place | None = Field(default=None, description="place in the line; null unless the run waits for its permit")
     log: list[LogRecord]
     exports: list[ExportRecord]
     findings: list[FindingRecord] = Field(default=[], description="findings about the run, oldest first")

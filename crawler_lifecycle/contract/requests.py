@@ -17,6 +17,7 @@ from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
 MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variable; Linux limits a variable to 128 KiB
+MOST_LABELS = 20
 A_YEAR = 366 * 24 * 3600  # seconds
 RETRIES = "further attempts of failed tasks; default: the crawler's"  # description of a field
 Model = TypeVar("Model", bound=BaseModel)
@@ -36,6 +37,12 @@ ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 ArgumentName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Argument = Annotated[str, Field(max_length=4096)]
 Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
+Label = Annotated[
+    str,
+    Field(max_length=128, pattern=r"^[a-z0-9][a-z0-9_.-]*:\S+$"),  # kind and value, such as `site:example.com`
+    AfterValidator(_printable),
+]
+Priority = Annotated[int, Field(ge=-100, le=100)]
 # a time with a time zone, within every database's range
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
@@ -61,6 +68,14 @@ class RunParameters(Message):
     max_duration_seconds: Seconds | None = Field(default=None, description="longest duration of the run")
     grace_seconds: Seconds | None = Field(default=None, description="time from a stop until the force")
     retries: Retries | None = Field(default=None, description=RETRIES)
+    labels: list[Label] = Field(
+        default_factory=list,
+        max_length=MOST_LABELS,
+        description="labels such as `site:example.com`, beside the crawler's: limits and pauses may be set for a label",
+    )
+    priority: Priority | None = Field(
+        default=None, description="runs with a higher priority are admitted first; default: the crawler's, else 0"
+    )
     cluster: ClusterName = Field(
         default="default", description="cluster of the installation; the only cluster at present is `default`"
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import AcceptedRequest, KeptRequest
+from crawler_lifecycle.contract.requests import MOST_LABELS, AcceptedRequest, KeptRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.steps.run import Clock, RunPlan, RunRef
 from crawler_lifecycle.errors import BadInput
@@ -50,7 +50,10 @@ def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> Kept
     tasks = request.tasks or entry.processes
     if tasks > limits.most_tasks:
         raise BadInput("tasks", f"{tasks} are asked for, this installation allows {limits.most_tasks} in a run")
-    values = request.model_dump()
+    labels = sorted({*entry.labels, *request.labels})
+    if len(labels) > MOST_LABELS:
+        raise BadInput("labels", f"{len(labels)} with the crawler's, a run has at most {MOST_LABELS}")
+    values = request.model_dump() | {"labels": labels}
     filled = {
         "tasks": tasks,
         "max_parallel": request.max_parallel or entry.max_parallel,
@@ -59,6 +62,7 @@ def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> Kept
         or entry.max_duration_seconds
         or limits.max_duration_seconds,
         "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
+        "priority": request.priority if request.priority is not None else entry.priority or 0,
         "retries": request.retries or entry.retries or Retries(),
     }
     left_open = [name for name in filled if values[name] is None]

@@ -6,7 +6,7 @@ A failure raises TemporaryError (try again; no change is known) or PermanentErro
 write to a run compares the epoch in its RunRef and raises Fenced when another supervisor has taken over.
 """
 
-from crawler_lifecycle.ports.claims import Backlog, Claim, Claims, Nudge
+from crawler_lifecycle.ports.claims import Claim, Claims, Nudge
 from crawler_lifecycle.ports.cluster import (
     NO_UIDS,
     Cluster,
@@ -20,6 +20,7 @@ from crawler_lifecycle.ports.cluster import (
     Uids,
     keep_no_facts,
 )
+from crawler_lifecycle.ports.limits import Limits
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Progress, Pusher, StoredArchive, Supervisors
 from crawler_lifecycle.ports.records import Acted, EndDeliveries, ExpiredClaims, Findings, Records, ScheduledRun
 from crawler_lifecycle.ports.runs import Execution, NewRun, Runs

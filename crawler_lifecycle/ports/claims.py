@@ -8,6 +8,7 @@ from typing import Protocol
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.domain.admission import Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +19,6 @@ class Claim:
     task: int
     token: str
     request: DeploymentRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """A run with tasks to deploy: child tasks, or its main task at a further attempt.
-
-    A task is to be deployed if the task is QUEUED, or DEPLOYING by an expired claim or the caller's own claim. The
-    caller's own claim remains only after a failed request: the caller reads backlogs while no request is under way.
-    """
-
-    run_id: int
-    waiting: int  # how many tasks to deploy
-    in_cluster: int  # how many further tasks have, or may have, a job
-    max_parallel: int | None  # the run's own limit for tasks with a job; None: no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +34,21 @@ class Nudge:
 class Claims(Protocol):
     """Claims for tasks and nudges. A claim is a conditional UPDATE: if two callers claim at once, one succeeds."""
 
-    def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
+    def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | Hold | None:
         """Claim task 0 if the task is QUEUED, or DEPLOYING by an expired claim or a claim with the same token.
 
-        Return None if another claim is valid, if the task has its job or is over, or if the run has to stop.
+        The run's first claim needs a permit: return a Hold if a limit or a pause is in the way. From then on the
+        dispatcher deploys the main task, as soon as the limits allow it. Return None if another claim is valid, if the
+        task has its job or is over, or if the run has to stop.
         """
 
-    def backlogs(self, token: str) -> list[Backlog]:
-        """Return the PROCESSING runs with intent RUN and tasks to deploy, oldest first."""
+    def claim_tasks(self, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        """Claim up to `most` tasks for the dispatcher: the tasks are DEPLOYING from now on.
 
-    def in_cluster(self, token: str) -> int:
-        """Return how many tasks in the installation have, or may have, a job, without the caller's claims."""
-
-    def claim_tasks(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
-        """Claim up to `most` tasks to deploy (see `Backlog`): the tasks are DEPLOYING from now on.
-
-        Claim no task unless the run is PROCESSING and its intent is RUN.
+        These are QUEUED tasks of PROCESSING runs, and main tasks of runs that wait for their permit, as far as the
+        limits allow; and DEPLOYING tasks by an expired claim or the caller's own claim, which have their places. The
+        caller's own claim remains only after a failed request: the caller claims while no request is under way. Write
+        what holds the other tasks.
         """
 
     def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
@@ -78,9 +64,6 @@ class Claims(Protocol):
         `refused`: the service will never make the job, so the task is FAILED with the reason `cause`. Otherwise the job
         may exist, and the claim stays until its expiry.
         """
-
-    def explain(self, run_id: int, cause: str) -> None:
-        """Write the cause for the run's QUEUED tasks. While the cause stays the same, its time stays, too."""
 
     def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
         """Claim the next nudge for every given open run, if the run has acknowledged its last nudge.

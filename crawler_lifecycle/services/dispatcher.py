@@ -1,6 +1,6 @@
 """Dispatcher: a loop that claims queued tasks and asks the scheduler service to deploy these tasks.
 
-The tasks are child tasks, and main tasks at a further attempt.
+The tasks are child tasks, main tasks at a further attempt, and main tasks of runs that waited for their permit.
 
 A claim expires by itself, so another dispatcher claims a dead dispatcher's tasks. If such a task already has
 a job, the service answers with the existing job: the request's key is the same.
@@ -8,18 +8,17 @@ a job, the service answers with the existing job: the request's key is the same.
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
 
 from crawler_lifecycle import logs
 from crawler_lifecycle.activities.deploying import ClaimDeployer
-from crawler_lifecycle.domain.admission import Demand, admitted, causes
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Backlog, Claim, Claims
+from crawler_lifecycle.ports import Claim, Claims
 from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
@@ -31,14 +30,12 @@ LONGEST_PAUSE = timedelta(seconds=5)  # after many failures in a row
 class Dispatcher:
     claims: Claims
     claim_deployer: ClaimDeployer
-    most_in_cluster: int  # limit for the tasks with a job, in all runs of the installation
     claim_duration: timedelta
     threads: int  # number of the pool's threads
     pool: ThreadPoolExecutor
     # marks our claims: the next pass may take back a claim whose request failed
     token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")
     pulses: Pulses = field(default_factory=Pulses)
-    _passes: int = 0
 
     def run(self, stopped: threading.Event, interval: timedelta) -> None:
         """Make passes until the event is set. A pass that deployed a task is followed by the next pass at once.
@@ -60,37 +57,12 @@ class Dispatcher:
                 stopped.wait(backoff.seconds(failures + 1))
 
     def dispatch(self) -> int:
-        """Make one pass: deploy the admitted tasks, record why the rest waits, and return the number deployed."""
-        # No request is under way now, so a claim with our token is left over from a failed request. The claimed task
-        # counts as waiting in `backlogs`, and not as a task with a job in `in_cluster`.
-        backlogs = self.claims.backlogs(self.token)
-        if not backlogs:
-            return 0
-        demands = [_demand(backlog) for backlog in self._rotate(backlogs)]
-        room = self.most_in_cluster - self.claims.in_cluster(self.token)
-        granted = admitted(demands, room)
-        for run_id, cause in causes(demands, granted).items():
-            self.claims.explain(run_id, cause)
-        return self._deploy_all(list(self._claim_granted(demands, granted)))
+        """Make one pass: deploy tasks as far as the limits allow, at most one for every thread. Return their number.
 
-    def _rotate(self, backlogs: Sequence[Backlog]) -> Sequence[Backlog]:
-        """Let every pass begin with another run, so that no run always comes last."""
-        self._passes += 1
-        first = self._passes % len(backlogs)
-        return [*backlogs[first:], *backlogs[:first]]
-
-    def _claim_granted(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
-        """Claim granted tasks, in one pass at most one task for every thread.
-
-        A claim that waits for a thread could expire before its request.
+        A claim that waits for a thread could expire before its request. No request is under way now, so a claim with
+        our token is left over from a failed request, and is taken again.
         """
-        # the granted numbers respect the limits of the runs already, so these demands have no limit
-        demands_for_threads = [
-            replace(demand, waiting=granted[demand.run_id], max_in_cluster=None) for demand in demands
-        ]
-        for run_id, share in admitted(demands_for_threads, self.threads).items():
-            if share:
-                yield from self.claims.claim_tasks(run_id, self.token, self.claim_duration, share)
+        return self._deploy_all(self.claims.claim_tasks(self.token, self.claim_duration, self.threads))
 
     def _deploy_all(self, claims: Sequence[Claim]) -> int:
         """Deploy all claims at the same time, wait for all answers, and return the number of deployed tasks.
@@ -118,12 +90,3 @@ class Dispatcher:
             if outcome.cause:
                 log.warning("%s: %s", outcome.cause, outcome.message)
             return outcome.job_id is not None
-
-
-def _demand(backlog: Backlog) -> Demand:
-    return Demand(
-        run_id=backlog.run_id,
-        waiting=backlog.waiting,
-        in_cluster=backlog.in_cluster,
-        max_in_cluster=backlog.max_parallel,
-    )

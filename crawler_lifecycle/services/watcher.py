@@ -6,7 +6,8 @@ an outage of Temporal or of the cluster the loop goes on, and keeps unsent nudge
 A nudge is claimed in the database, then sent. A run is not nudged again before a look has answered its last nudge. If a
 watcher dies between claim and send, or the answer to the claim is lost, the claimed nudge would block its run. So the
 watcher sends an unanswered nudge once more: at its start, and later if the run has changed and still does not answer. A
-watcher repeats a nudge only once, so that signals do not pile up while no worker runs.
+watcher repeats a nudge only once, so that signals do not pile up while no worker runs. The dispatcher claims a nudge,
+too, if the cluster will report no change; the watcher finds the nudge unanswered, and sends it.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ class Watcher:
     _changed: set[str] = field(default_factory=set)  # run_uids; a run whose last nudge is unanswered waits here
     # claimed nudges by RunID, until they are sent: a dropped nudge cannot be claimed again
     _unsent: dict[int, Nudge] = field(default_factory=dict)
+    _claimed: dict[int, int] = field(default_factory=dict)  # numbers of the watcher's last nudges by RunID
     _repeated: dict[int, int] = field(default_factory=dict)  # numbers of repeated nudges by RunID
     _last_search: float | None = None  # when nudges to repeat were searched last; None: never
 
@@ -96,29 +98,32 @@ class Watcher:
             raise errors[0]
 
     def _is_search_due(self) -> bool:
-        """Return whether to search for nudges to repeat: at the start, then at intervals while changed runs wait."""
-        if self._last_search is None:
-            return True
-        return bool(self._changed) and time.monotonic() - self._last_search >= REPEAT_SECONDS
+        """Return whether to search for nudges to repeat: at the start, then at intervals."""
+        return self._last_search is None or time.monotonic() - self._last_search >= REPEAT_SECONDS
 
     def _take_nudges_to_repeat(self) -> None:
-        """Take the unanswered nudges, except repeated nudges: at the start for all runs, later for changed runs."""
+        """Take the unanswered nudges, except repeated nudges: later than at the start, only those for changed runs.
+
+        A nudge that another process has claimed is always taken, because nobody may have sent that nudge.
+        """
         unanswered = self.claims.unanswered_nudges()
         is_start = self._last_search is None
         self._last_search = time.monotonic()
-        nudges = [nudge for nudge in unanswered if is_start or nudge.run_uid in self._changed]
+        others = [nudge for nudge in unanswered if self._claimed.get(nudge.run_id) != nudge.number]
+        nudges = unanswered if is_start else [*others, *(each for each in unanswered if each.run_uid in self._changed)]
         due = [nudge for nudge in nudges if self._repeated.get(nudge.run_id) != nudge.number]
         self._unsent |= {nudge.run_id: nudge for nudge in due}
         self._repeated |= {nudge.run_id: nudge.number for nudge in due}
-        self._repeated = {
-            nudge.run_id: self._repeated[nudge.run_id] for nudge in unanswered if nudge.run_id in self._repeated
-        }
+        open_ids = {nudge.run_id for nudge in unanswered}
+        self._repeated = {run_id: number for run_id, number in self._repeated.items() if run_id in open_ids}
+        self._claimed = {run_id: number for run_id, number in self._claimed.items() if run_id in open_ids}
 
     def _claim_nudges(self) -> None:
         """Claim a nudge for every changed run that has answered its last nudge, and forget runs that are over."""
         changed = frozenset(self._changed)
         claimed = self.claims.claim_nudges(changed)
         self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # first, so that a failure below loses no nudge
+        self._claimed |= {nudge.run_id: nudge.number for nudge in claimed}
         self._changed -= {nudge.run_uid for nudge in claimed}
         self._changed &= self.claims.open_among(changed)
 

@@ -77,8 +77,14 @@ class KubernetesSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """Limits for runs, where neither the request nor the crawler gives a limit."""
+    """Limits for runs, where neither the request nor the crawler gives a limit, and for all runs together."""
 
+    tasks_in_cluster: int = Field(
+        default=1000,
+        ge=2,
+        description="largest number of tasks in the cluster, of all runs and with main tasks, unless `crawlctl limits` "
+        "has set another one for the installation",
+    )
     most_tasks: int = Field(default=10_000, ge=1, description="largest number of tasks in a run")
     grace_seconds: int = Field(default=30, ge=1, description="default time from a stop until the force")
     start_limit_seconds: int | None = Field(

@@ -46,12 +46,6 @@ class ApiSettings(BaseModel):
 
 
 class DispatcherSettings(BaseModel):
-    most_in_cluster: int = Field(
-        default=1000,
-        ge=1,
-        description="number of tasks in the cluster, of all runs and with main jobs, from which on no child task is "
-        "deployed; main jobs are deployed without this limit",
-    )
     interval_seconds: float = Field(default=0.5, gt=0, description="pause between two passes of the dispatcher")
     claim_seconds: float = Field(
         default=60,
@@ -59,7 +53,7 @@ class DispatcherSettings(BaseModel):
         description="time limit for the deployment of a claimed task; on Kubernetes longer than the longest request to "
         "the API server",
     )
-    threads: int = Field(default=8, ge=1, description="number of deployments at once")
+    threads: int = Field(default=8, ge=2, description="number of deployments at once")
 
 
 class WorkerSettings(BaseModel):

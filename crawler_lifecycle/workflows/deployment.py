@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.domain.pacing import HELD_PAUSE, Backoff
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED, SUSPENDED
 from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
@@ -57,15 +57,29 @@ async def _deploy_main_job(watch: Watch, plan: RunPlan) -> DeploymentOutcome | N
         outcome = await workflow.execute_activity_method(activity, RunInput(run=plan.run), **DEPLOY)
         watch.apply_saturation(plan, outcome.saturated)
         if outcome.job_id or outcome.refused:
-            return outcome
+            return outcome  # a suspended job may hold the limit clock: the first look at the job sets the clock
         watch.stop.apply_intent(outcome.intent)
         if watch.stop.is_asked:
             break
-        watch.show(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
-        await _pause(watch, plan, tries)
+        await watch.limits.apply_suspension(plan.run, outcome.held)
+        if outcome.held:
+            await _wait_for_permit(watch, plan, outcome)
+        else:
+            watch.show(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
+            await _pause(watch, plan, tries)
         if watch.stop.is_asked or _is_start_limit_reached(watch, plan):
             break
     return None
+
+
+async def _wait_for_permit(watch: Watch, plan: RunPlan, outcome: DeploymentOutcome) -> None:
+    """Wait until the cluster reports the job that the dispatcher has deployed, or until a stop; the limits stand still.
+
+    The pause is for a lost nudge. Its end also shows that the run has a living supervisor.
+    """
+    watch.continue_if_long(Carried(plan=plan))
+    watch.show(Stage.DEPLOYMENT, f"its permit ({outcome.cause}: {outcome.message})", plan)
+    await watch.wakeups.wait_until_due_or_nudged(workflow.now() + HELD_PAUSE)
 
 
 async def _find_unnoticed_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:

@@ -13,6 +13,7 @@ from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain import saturation
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
+from crawler_lifecycle.ports import Claim
 from tests.house import DirectDeployer, House
 from tests.waiting import until
 
@@ -156,7 +157,7 @@ def test_a_main_job_that_waits_says_why_and_since_when(house: House) -> None:
     plan = house.begin("sleepy")
     small = house.bench.client(capacity=1)
     for claim in [house.claims.claim_main(plan.run, "test", house.deployment.claim_for)]:
-        assert claim is not None
+        assert isinstance(claim, Claim)
         house.claims.deployed(claim, small.deploy(claim.request))
     assert small.look(plan.run.run_uid).jobs[0, 1].phase is JobPhase.WAITING
     statuses = [house.do(house.deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]

@@ -22,7 +22,7 @@ AT_ONCE = {"infrastructure": 2, "program": 1, "pause_seconds": 0}
 @pytest.fixture
 def dispatcher(house: House) -> Iterator[Dispatcher]:
     with ThreadPoolExecutor(2) as pool:
-        yield Dispatcher(house.claims, house.claim_deployer, 100, timedelta(minutes=1), 2, pool)
+        yield Dispatcher(house.claims, house.claim_deployer, timedelta(minutes=1), 2, pool)
 
 
 def lose_last_job(house: House) -> None:

@@ -24,7 +24,7 @@ Write = Callable[[Database, RunRecord], object]
 
 def _claim(database: Database, run: RunRecord) -> Claim:
     claims = SqlStore(database).claims
-    claim = claims.claim_main(ref_to(run), "t", MINUTE) or claims.claim_tasks(run.run_id, "t", MINUTE, 1)[0]
+    claim = claims.claim_main(ref_to(run), "t", MINUTE) or claims.claim_tasks("t", MINUTE, 1)[0]
     assert isinstance(claim, Claim)
     return claim
 
@@ -58,7 +58,6 @@ WRITES: dict[str, Write] = {
     "claimed": _claim,
     "deployed": _deployed,
     "not deployed": lambda db, run: SqlStore(db).claims.failed(_claim(db, run), "down", "no answer", refused=False),
-    "explained": lambda db, run: SqlStore(db).claims.explain(run.run_id, "max_parallel"),
     "task ended": _ended,
     "evidence": lambda db, run: SqlStore(db).tasks.reconcile(
         ref_to(run), [TaskEvidence(task=0, attempt=1, message="m")]
@@ -97,10 +96,12 @@ def test_every_write_is_a_change(database: Database, make_run: MakeRun, write: W
 
 
 def test_what_is_said_again_is_no_change(database: Database, make_run: MakeRun) -> None:
-    run, claims, changes = make_run(3), SqlStore(database).claims, SqlStore(database).records
-    claims.explain(run.run_id, "max_parallel")
+    run, store, changes = make_run(3), SqlStore(database), SqlStore(database).records
+    store.limits.pause("installation", "a test", None)
+    store.claims.claim_main(ref_to(run), "t", MINUTE)
     before = changes.latest_change()
-    claims.explain(run.run_id, "max_parallel")
+    assert store.records.overview(run.run_id).run.waiting_cause == "paused"
+    assert store.claims.claim_tasks("d", MINUTE, 5) == []
     assert changes.latest_change() == before
 
 

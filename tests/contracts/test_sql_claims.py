@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Backlog, Claim, Claims, Execution
+from crawler_lifecycle.ports import Claim, Claims, Execution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)
@@ -37,6 +37,9 @@ def processing(database: Database, make_run: MakeRun) -> MakeRun:
 
     def make(tasks: int = 1, *, entry: Crawler | None = None, **request: object) -> RunRecord:
         run = make_run(tasks, entry=entry, **request)
+        claim = SqlStore(database).claims.claim_main(ref_to(run), "supervisor", MINUTE)
+        assert isinstance(claim, Claim)
+        SqlStore(database).claims.deployed(claim, job(claim).model_copy(update={"job_uid": "main"}))
         main = SqlStore(database).tasks.rows(run.run_id, [0])[0]
         change = TaskChange(task=0, attempt=1, version=main.version, status=TaskStatus.RUNNING, job_uid="main")
         SqlStore(database).tasks.sync(ref_to(run), [change])
@@ -78,7 +81,7 @@ def test_a_claim_says_all_that_a_deployment_needs(claims: Claims, make_run: Make
     entry = Crawler(name="books", command=["crawl"], max_duration_seconds=60)
     run = make_run(4, entry=entry, arguments={"a": "b"}, cluster="far")
     claim = claims.claim_main(ref_to(run), "token", MINUTE)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     request = claim.request
     assert (claim.run_id, claim.task, claim.token) == (run.run_id, 0, "token")
     assert request.key == f"{run.run_uid}:0:1"
@@ -89,13 +92,13 @@ def test_a_claim_says_all_that_a_deployment_needs(claims: Claims, make_run: Make
 def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: Claims, make_run: MakeRun) -> None:
     run = ref_to(make_run())
     first = claims.claim_main(run, "a", MINUTE)
-    assert first is not None
+    assert isinstance(first, Claim)
     assert claims.claim_main(run, "b", MINUTE) is None
     again = claims.claim_main(run, "a", EXPIRED)
-    assert again is not None
+    assert isinstance(again, Claim)
     assert same(again) == same(first)
     second = claims.claim_main(run, "b", MINUTE)
-    assert second is not None
+    assert isinstance(second, Claim)
     assert same(second) == same(first)
     assert claims.claim_main(run, "a", MINUTE) is None
 
@@ -103,7 +106,7 @@ def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: Claims,
 def test_a_main_job_that_is_there_is_not_claimed(claims: Claims, make_run: MakeRun, database: Database) -> None:
     run = make_run()
     claim = claims.claim_main(ref_to(run), "a", MINUTE)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     assert claims.deployed(claim, job(claim)) is Intent.RUN
     assert claims.claim_main(ref_to(run), "a", MINUTE) is None
     there = task(database, run, 0)
@@ -118,37 +121,43 @@ def test_no_main_job_for_a_run_that_is_to_stop(claims: Claims, make_run: MakeRun
 
 
 def test_children_in_order_each_once(claims: Claims, processing: MakeRun) -> None:
-    run = processing(6)
-    assert numbers(claims.claim_tasks(run.run_id, "a", MINUTE, 2)) == [1, 2]
-    assert numbers(claims.claim_tasks(run.run_id, "b", MINUTE, 9)) == [3, 4, 5]
-    assert claims.claim_tasks(run.run_id, "c", MINUTE, 9) == []
-    assert claims.claim_tasks(run.run_id, "c", MINUTE, 0) == []
+    processing(6)
+    assert numbers(claims.claim_tasks("a", MINUTE, 2)) == [1, 2]
+    assert numbers(claims.claim_tasks("b", MINUTE, 9)) == [3, 4, 5]
+    assert claims.claim_tasks("c", MINUTE, 9) == []
+    assert claims.claim_tasks("c", MINUTE, 0) == []
 
 
 def test_claims_that_ran_out_come_first_with_the_same_key(claims: Claims, processing: MakeRun) -> None:
-    run = processing(9)
-    claims.claim_tasks(run.run_id, "a", MINUTE, 3)
-    late = claims.claim_tasks(run.run_id, "b", EXPIRED, 2)
-    again = claims.claim_tasks(run.run_id, "c", MINUTE, 3)
+    processing(9)
+    claims.claim_tasks("a", MINUTE, 3)
+    late = claims.claim_tasks("b", EXPIRED, 2)
+    again = claims.claim_tasks("c", MINUTE, 3)
     assert numbers(again) == [4, 5, 6]
     assert [same(claim) for claim in again[:2]] == [same(claim) for claim in late]
 
 
 def test_whoever_asks_again_gets_its_own_claims_back(claims: Claims, processing: MakeRun) -> None:
-    run = processing(9)
-    mine = claims.claim_tasks(run.run_id, "a", MINUTE, 3)
-    claims.claim_tasks(run.run_id, "b", MINUTE, 3)
-    again = claims.claim_tasks(run.run_id, "a", MINUTE, 3)
-    assert [same(claim) for claim in again] == [same(claim) for claim in mine]
-    assert numbers(claims.claim_tasks(run.run_id, "a", MINUTE, 9)) == [1, 2, 3, 7, 8]
+    processing(9)
+    mine = claims.claim_tasks("a", MINUTE, 3)
+    claims.claim_tasks("b", MINUTE, 3)
+    again = claims.claim_tasks("a", MINUTE, 6)
+    assert [same(claim) for claim in again[:3]] == [same(claim) for claim in mine]
+    assert numbers(again) == [1, 2, 3, 7, 8]
+
+
+def test_claims_that_fail_again_and_again_leave_half_of_the_others_their_turn(
+    claims: Claims, processing: MakeRun
+) -> None:
+    processing(11)
+    assert numbers(claims.claim_tasks("a", MINUTE, 4)) == [1, 2, 3, 4]
+    assert numbers(claims.claim_tasks("a", MINUTE, 4)) == [1, 2, 5, 6]
+    assert numbers(claims.claim_tasks("a", MINUTE, 4)) == [3, 4, 7, 8]
 
 
 def test_children_wait_for_their_run(claims: Claims, make_run: MakeRun) -> None:
-    run = make_run(3)
-    assert claims.claim_tasks(run.run_id, "a", MINUTE, 9) == []
-    assert claims.backlogs("a") == []
-    with pytest.raises(NotFound):
-        claims.claim_tasks(run.run_id + 999, "a", MINUTE, 9)
+    make_run(3)
+    assert claims.claim_tasks("a", MINUTE, 9) == []
 
 
 def test_a_run_that_nobody_looks_at_gets_no_more_jobs(claims: Claims, processing: MakeRun, database: Database) -> None:
@@ -157,56 +166,41 @@ def test_a_run_that_nobody_looks_at_gets_no_more_jobs(claims: Claims, processing
     begun_long_ago = update(histories).values(started_at=now - timedelta(hours=9))
     with database.transaction() as connection:
         connection.execute(begun_long_ago)
-    assert (claims.backlogs("dispatcher"), claims.claim_tasks(run.run_id, "dispatcher", MINUTE, 9)) == ([], [])
+    assert claims.claim_tasks("dispatcher", MINUTE, 9) == []
     SqlStore(database).runs.take_over(run.run_id, Execution(run.workflow_id, "the next", now))
-    assert [each.run_id for each in claims.backlogs("dispatcher")] == [run.run_id]
+    assert numbers(claims.claim_tasks("dispatcher", MINUTE, 1)) == [1]
     for due, most in ((now - timedelta(hours=1), 0), (now + MINUTE, 2)):
         look = ref_to(run).model_copy(update={"epoch": run.epoch + 1})
         SqlStore(database).runs.mark_look(look, 0, known=True, problem=None, next_look_at=due)
-        assert len(claims.claim_tasks(run.run_id, "dispatcher", MINUTE, 9)) == most
+        assert len(claims.claim_tasks("dispatcher", MINUTE, 9)) == most
 
 
 def test_a_run_has_no_more_in_the_cluster_than_it_may(claims: Claims, processing: MakeRun, database: Database) -> None:
-    run = processing(9, max_parallel=3)
-    first = claims.claim_tasks(run.run_id, "a", MINUTE, 9)
+    processing(9, max_parallel=3)
+    first = claims.claim_tasks("a", MINUTE, 9)
     assert numbers(first) == [1, 2]  # the main job counts
-    assert claims.claim_tasks(run.run_id, "b", MINUTE, 9) == []
+    assert claims.claim_tasks("b", MINUTE, 9) == []
     claims.failed(first[0], "bad_image", "no such image", refused=True)
-    assert numbers(claims.claim_tasks(run.run_id, "b", MINUTE, 9)) == [3]
+    assert numbers(claims.claim_tasks("b", MINUTE, 9)) == [3]
 
 
 def test_a_claim_that_ran_out_does_not_block_its_own_place(claims: Claims, processing: MakeRun) -> None:
-    run = processing(3, max_parallel=2)
-    assert numbers(claims.claim_tasks(run.run_id, "a", EXPIRED, 9)) == [1]
-    assert claims.backlogs("b") == [Backlog(run.run_id, waiting=2, in_cluster=1, max_parallel=2)]
-    assert claims.in_cluster("b") == 1
-    assert numbers(claims.claim_tasks(run.run_id, "b", MINUTE, 9)) == [1]
-
-
-def test_backlogs_are_what_there_is_to_deploy(claims: Claims, processing: MakeRun, database: Database) -> None:
-    older, newer, stopped = processing(4), processing(3, max_parallel=2), processing(4)
-    processing(1)
-    stop(database, stopped)
-    claims.claim_tasks(older.run_id, "a", MINUTE, 1)
-    assert claims.backlogs("b") == [
-        Backlog(older.run_id, waiting=2, in_cluster=2, max_parallel=None),
-        Backlog(newer.run_id, waiting=2, in_cluster=1, max_parallel=2),
-    ]
-    assert claims.backlogs("a")[0] == Backlog(older.run_id, waiting=3, in_cluster=1, max_parallel=None)
-    assert (claims.in_cluster("b"), claims.in_cluster("a")) == (5, 4)
+    processing(3, max_parallel=2)
+    assert numbers(claims.claim_tasks("a", EXPIRED, 9)) == [1]
+    assert numbers(claims.claim_tasks("b", MINUTE, 9)) == [1]
 
 
 def test_runs_of_another_installation_are_not_deployed(claims: Claims, processing: MakeRun, database_url: str) -> None:
     processing(3)
     give_away(database_url)
     ours = processing(3)
-    assert [each.run_id for each in claims.backlogs("a")] == [ours.run_id]
+    assert {claim.run_id for claim in claims.claim_tasks("a", MINUTE, 9)} == {ours.run_id}
 
 
 def test_a_deployment_is_recorded_once_by_its_holder(claims: Claims, processing: MakeRun, database: Database) -> None:
     run = processing(2)
-    (late,) = claims.claim_tasks(run.run_id, "a", EXPIRED, 1)
-    (held,) = claims.claim_tasks(run.run_id, "b", MINUTE, 1)
+    (late,) = claims.claim_tasks("a", EXPIRED, 1)
+    (held,) = claims.claim_tasks("b", MINUTE, 1)
     claims.deployed(late, job(late))
     assert task(database, run, 1).status is TaskStatus.DEPLOYING
     claims.deployed(held, job(held))
@@ -221,8 +215,8 @@ def test_whoever_lost_its_claim_learns_whether_anybody_wants_its_job(
     claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     run = processing(4)
-    taken, adopted, ended = claims.claim_tasks(run.run_id, "a", EXPIRED, 3)
-    assert numbers(claims.claim_tasks(run.run_id, "b", MINUTE, 1)) == [taken.task]
+    taken, adopted, ended = claims.claim_tasks("a", EXPIRED, 3)
+    assert numbers(claims.claim_tasks("b", MINUTE, 1)) == [taken.task]
     over(database, run, adopted, TaskStatus.SUCCEEDED, job(adopted).job_uid)
     over(database, run, ended, TaskStatus.STOPPED)
     assert claims.deployed(taken, job(taken)) is Intent.RUN, "its next owner finds it"
@@ -236,14 +230,15 @@ def test_whoever_deployed_learns_that_the_run_is_to_stop(
     claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     run = processing(2)
-    (claim,) = claims.claim_tasks(run.run_id, "a", MINUTE, 1)
+    (claim,) = claims.claim_tasks("a", MINUTE, 1)
     stop(database, run)
     assert claims.deployed(claim, job(claim)) is Intent.STOP
     assert task(database, run, 1).job_uid == "uid-1"
 
 
 def test_a_deployment_of_a_run_that_is_gone(claims: Claims, processing: MakeRun) -> None:
-    (claim,) = claims.claim_tasks(processing(2).run_id, "a", MINUTE, 1)
+    processing(2)
+    (claim,) = claims.claim_tasks("a", MINUTE, 1)
     gone = Claim(run_id=claim.run_id + 999, task=1, token="a", request=claim.request)
     with pytest.raises(NotFound):
         claims.deployed(gone, job(gone))
@@ -251,7 +246,7 @@ def test_a_deployment_of_a_run_that_is_gone(claims: Claims, processing: MakeRun)
 
 def test_a_refusal_ends_the_task_and_doubt_does_not(claims: Claims, processing: MakeRun, database: Database) -> None:
     run = processing(3)
-    refused, unknown = claims.claim_tasks(run.run_id, "a", MINUTE, 2)
+    refused, unknown = claims.claim_tasks("a", MINUTE, 2)
     claims.failed(refused, "bad_image", "no such image", refused=True)
     ended = task(database, run, 1)
     assert (ended.status, ended.reason, ended.message) == (TaskStatus.FAILED, "bad_image", "no such image")
@@ -261,36 +256,30 @@ def test_a_refusal_ends_the_task_and_doubt_does_not(claims: Claims, processing: 
     claims.failed(unknown, "scheduler_down", "still no answer", refused=False)
     assert (waits.status, waits.cause, waits.message) == (TaskStatus.DEPLOYING, "scheduler_down", "no answer")
     assert task(database, run, 2).cause_since == waits.cause_since
-    assert claims.claim_tasks(run.run_id, "b", MINUTE, 9) == []
+    assert claims.claim_tasks("b", MINUTE, 9) == []
 
 
 def test_what_was_in_the_way_of_a_job_is_not_said_of_it_once_it_is_there(
     claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     run = processing(2)
-    (waiting,) = claims.claim_tasks(run.run_id, "a", EXPIRED, 1)
+    (waiting,) = claims.claim_tasks("a", EXPIRED, 1)
     claims.failed(waiting, "quota", "no room", refused=False)
     assert task(database, run, 1).message == "no room"
-    (held,) = claims.claim_tasks(run.run_id, "a", MINUTE, 1)
+    (held,) = claims.claim_tasks("a", MINUTE, 1)
     claims.deployed(held, job(held))
     deployed = task(database, run, 1)
     assert (deployed.status, deployed.cause, deployed.message) == (TaskStatus.PENDING, None, None)
 
 
 def test_why_tasks_are_still_queued(claims: Claims, processing: MakeRun, database: Database) -> None:
-    run = processing(3)
-    claims.explain(run.run_id, "run_limit")
-    since = task(database, run, 1).cause_since
-    claims.explain(run.run_id, "run_limit")
+    run = processing(4, max_parallel=2)
+    assert numbers(claims.claim_tasks("a", MINUTE, 9)) == [1]
+    since = task(database, run, 2).cause_since
     assert since
-    assert (task(database, run, 1).cause, task(database, run, 1).cause_since) == ("run_limit", since)
-    claims.explain(run.run_id, "installation_limit")
-    later = task(database, run, 2).cause_since
-    assert later
-    assert later > since
+    assert claims.claim_tasks("b", MINUTE, 9) == []
+    assert (task(database, run, 2).cause, task(database, run, 2).cause_since) == ("run_limit", since)
     assert task(database, run, 0).cause is None
-    claims.claim_tasks(run.run_id, "a", MINUTE, 1)
-    assert task(database, run, 1).cause is None
 
 
 def test_many_deployers_claim_each_task_once_and_no_more_than_the_run_may(
@@ -301,11 +290,11 @@ def test_many_deployers_claim_each_task_once_and_no_more_than_the_run_may(
     def deploy(token: str) -> list[int]:
         together.wait(timeout=30)
         mine: list[Claim] = []
-        while len(got := claims.claim_tasks(run.run_id, token, MINUTE, len(mine) + 3)) > len(mine):
-            assert len(got) <= len(mine) + 3
-            mine = got
-        for claim in mine:
-            claims.deployed(claim, job(claim))
+        while got := claims.claim_tasks(token, MINUTE, 3):
+            assert len(got) <= 3
+            for claim in got:
+                claims.deployed(claim, job(claim))
+            mine += got
         return numbers(mine)
 
     with ThreadPoolExecutor(8) as pool:
@@ -322,15 +311,14 @@ def test_nothing_is_claimed_once_a_stop_has_returned(
     run, stopped, underway = processing(400), threading.Event(), threading.Semaphore(0)
 
     def deploy(token: str) -> tuple[int, int]:
-        before = late = 0
-        while not late:
+        before = set[int]()
+        while True:
             was_stopped = stopped.is_set()
-            got = len(claims.claim_tasks(run.run_id, token, MINUTE, before + 1))
+            claimed = numbers(claims.claim_tasks(token, MINUTE, 2))
             if was_stopped:
-                return before, got
-            before = max(before, got)
+                return len(before), len(claimed)
+            before.update(claimed)
             underway.release()
-        return before, late
 
     with ThreadPoolExecutor(4) as pool:
         deployers = [pool.submit(deploy, f"token-{n}") for n in range(4)]
@@ -353,7 +341,7 @@ def test_a_stop_and_a_deployment_that_cross_miss_each_other_never(
     """Either the deployer learns of the stop, or the stop's first look at the tasks finds the job."""
     for _ in range(10):
         run, together = processing(2), threading.Barrier(2)
-        (claim,) = claims.claim_tasks(run.run_id, "a", MINUTE, 1)
+        (claim,) = claims.claim_tasks("a", MINUTE, 1)
 
         def deployed(claim: Claim = claim, together: threading.Barrier = together) -> Intent | None:
             together.wait(timeout=30)

@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import TaskRow
-from crawler_lifecycle.domain.reasons import RETRY_PAUSE, RUN_LIMIT
+from crawler_lifecycle.domain.reasons import RETRY_PAUSE
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.ports import Execution, Runs, Tasks
 from tests.contracts.statements import counted
@@ -135,12 +135,10 @@ def test_a_dispatcher_deploys_it_after_the_pause(store: SqlStore, tasks: Tasks, 
     rows = run_jobs(tasks, run, range(2))
     started(store, run)
     tasks.sync(run, [end(rows[0], after=FUTURE), end(rows[1], after=FUTURE)])
-    assert claims.backlogs("me") == []
-    assert claims.claim_tasks(run.run_id, "me", MINUTE, 10) == []
-    claims.explain(run.run_id, RUN_LIMIT)
+    assert claims.claim_tasks("me", MINUTE, 10) == []
     assert record(store, run).cause == RETRY_PAUSE, "the pause is why it waits, not a limit"
     store.runs.request_stop(run.run_id, StopRequest(), PAST)
-    assert claims.claim_tasks(run.run_id, "me", MINUTE, 10) == []
+    assert claims.claim_tasks("me", MINUTE, 10) == []
 
 
 def test_the_pause_is_over(store: SqlStore, tasks: Tasks, make_run: MakeRun) -> None:
@@ -148,12 +146,9 @@ def test_the_pause_is_over(store: SqlStore, tasks: Tasks, make_run: MakeRun) -> 
     rows = run_jobs(tasks, run, range(3))
     started(store, run)
     tasks.sync(run, [end(rows[0]), end(rows[1])])
-    (backlog,) = claims.backlogs("me")
-    assert (backlog.waiting, backlog.in_cluster) == (2, 1)
-    claimed = claims.claim_tasks(run.run_id, "me", MINUTE, 10)
+    claimed = claims.claim_tasks("me", MINUTE, 10)
     assert [(claim.task, claim.request.attempt) for claim in claimed] == [(0, 2), (1, 2)]
-    assert claims.in_cluster("another") == 3
-    assert claims.in_cluster("me") == 1, "a claim of our own, before any request, takes no room"
+    assert store.limits.all()[0].tasks_in_cluster == 3
 
 
 def test_a_main_task_whose_claim_ran_out_takes_no_room_of_its_own_next_claim(
@@ -164,10 +159,8 @@ def test_a_main_task_whose_claim_ran_out_takes_no_room_of_its_own_next_claim(
     (row,) = run_jobs(tasks, run, range(1))
     started(store, run)
     tasks.sync(run, [end(row)])
-    assert claims.claim_tasks(run.run_id, "dead", timedelta(seconds=-1), 10)
-    assert claims.in_cluster("me") == 0
-    (backlog,) = claims.backlogs("me")
-    assert (backlog.waiting, backlog.in_cluster) == (1, 0)
+    assert claims.claim_tasks("dead", timedelta(seconds=-1), 10)
+    assert [claim.task for claim in claims.claim_tasks("me", MINUTE, 10)] == [0]
 
 
 def test_a_main_task_keeps_its_place_in_its_pause(store: SqlStore, tasks: Tasks, make_run: MakeRun) -> None:
@@ -176,11 +169,10 @@ def test_a_main_task_keeps_its_place_in_its_pause(store: SqlStore, tasks: Tasks,
     rows = run_jobs(tasks, run, range(2))
     started(store, run)
     tasks.sync(run, [end(rows[0], after=FUTURE)])
-    assert claims.claim_tasks(run.run_id, "me", MINUTE, 10) == []
-    assert claims.in_cluster("me") == 2
+    assert claims.claim_tasks("me", MINUTE, 10) == []
     row = tasks.rows(run.run_id, [1])[0]
     tasks.sync(run, [end(row, after=FUTURE)])
-    assert [claim.task for claim in claims.claim_tasks(run.run_id, "me", MINUTE, 10)] == [2], "a child gives its place"
+    assert [claim.task for claim in claims.claim_tasks("me", MINUTE, 10)] == [2], "a child gives its place"
 
 
 def test_absent_since_is_the_time_of_the_first_absence(tasks: Tasks, make_run: MakeRun) -> None:

@@ -75,7 +75,7 @@ def events(database: Database, run: RunRecord) -> list[str]:
 
 def claimed(database: Database, run: RunRecord, token: str = "token") -> Claim:
     claim = SqlStore(database).claims.claim_main(ref_to(run), token, MINUTE)
-    assert claim
+    assert isinstance(claim, Claim)
     return claim
 
 
@@ -287,7 +287,7 @@ def test_it_goes_on_where_its_main_job_stands(
     assert (reopened.created_at, reopened.request, reopened.run_uid) == (run.created_at, run.request, run.run_uid)
     assert (reopened.started_at is not None) == (status is RunStatus.PROCESSING)
     started = SqlStore(database).runs.mark_started(ref_to(reopened))
-    claims = SqlStore(database).claims.claim_tasks(run.run_id, "dispatcher", MINUTE, 9)
+    claims = SqlStore(database).claims.claim_tasks("dispatcher", MINUTE, 9)
     assert started.status is RunStatus.PROCESSING
     without_job = [1] if main is TaskStatus.SUCCEEDED else [0, 1]
     assert [(claim.task, claim.request.attempt) for claim in claims] == [(task, 2) for task in without_job]

@@ -25,7 +25,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import ScheduleCommands
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.ports import Claim, NewRun
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 from tests.waiting import eventually_async
 
@@ -316,7 +316,7 @@ async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands
     )
     run = RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch)
     claim = control.parts.store.claims.claim_main(run, "a-worker", timedelta(minutes=1))
-    assert claim
+    assert isinstance(claim, Claim)
     control.parts.store.claims.failed(claim, "no_such_image", "there is no image", refused=True)
     runs.close(run, RunStatus.FAILED, "main_job_failed")
     (started,) = (item for item in await occurrences(schedules, "failing") if item.workflow_id == workflow_id)

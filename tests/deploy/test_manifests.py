@@ -318,11 +318,11 @@ def test_the_settings_that_manifests_set_by_themselves_are_ours() -> None:
 def test_jobs_of_the_limits_fit_the_quota() -> None:
     """No child waits for the quota that the dispatcher thought there was room for. Main jobs beyond the limit do."""
     quota = by_name("ResourceQuota", "crawls")["spec"]["hard"]
-    assert int(quota["pods"]) >= Settings().dispatcher.most_in_cluster
+    assert int(quota["pods"]) >= Settings().limits.tasks_in_cluster
     for size in ("small", "large"):
         overlay = Folder(KUBERNETES / "overlays" / size)
         (patch,) = (each for each in overlay.patches if each["kind"] == "ResourceQuota")
-        assert int(patch["spec"]["hard"]["pods"]) >= int(overlay.literals["CRAWLER_DISPATCHER__MOST_IN_CLUSTER"])
+        assert int(patch["spec"]["hard"]["pods"]) >= int(overlay.literals["CRAWLER_LIMITS__TASKS_IN_CLUSTER"])
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")

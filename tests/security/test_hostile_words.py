@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.requests import make_request
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.contract.requests import RunRequest, parse
+from crawler_lifecycle.ports import Claim
 from tests.databases import MakeRun, ref_to
 from tests.schedulers import a_request
 
@@ -66,7 +67,7 @@ def test_what_is_asked_is_what_a_job_is_deployed_with(
     kept = SqlStore(database).records.details(run.run_id)
     assert (kept.run.crawler, kept.log[0].actor) == (name, who.replace("\0", "\ufffd"))
     claim = SqlStore(database).claims.claim_main(ref_to(run), "token", timedelta(seconds=60))
-    assert claim
+    assert isinstance(claim, Claim)
     assert (claim.request.crawler, claim.request.arguments) == (entry, {name: value})
     assert DeploymentRequest.model_validate_json(claim.request.model_dump_json()) == claim.request
 

@@ -32,7 +32,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def dispatcher(
     house: House, pool: ThreadPoolExecutor, most: int = 100, claim_for: timedelta = timedelta(seconds=60)
 ) -> Dispatcher:
-    return Dispatcher(house.claims, house.claim_deployer, most, claim_for, THREADS, pool)
+    house.store.limits.change("installation", {"tasks": most}, None)
+    return Dispatcher(house.claims, house.claim_deployer, claim_for, THREADS, pool)
 
 
 def dispatch_all(dispatching: Dispatcher) -> int:
@@ -78,7 +79,7 @@ def test_the_installations_limit_is_shared_out(house: House, pool: ThreadPoolExe
     dispatch_all(dispatcher(house, pool, most=6))
     assert jobs(house, big) + jobs(house, small) == 6
     assert jobs(house, small) == 3
-    assert causes(house, big) == {"installation_limit"}
+    assert causes(house, big) == {"admission"}
 
 
 def test_a_service_that_is_down_is_the_cause_and_its_return_is_used_at_once(

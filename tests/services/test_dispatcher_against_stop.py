@@ -167,7 +167,7 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
         run = make_run(1 + CHILDREN)
         ref = ref_to(run)
         claim = claims.claim_main(ref, "supervisor", MINUTE)
-        assert claim
+        assert isinstance(claim, Claim)
         claims.deployed(claim, cluster.deploy(claim.request))
         store.runs.mark_started(ref)
         time.sleep(random.uniform(0, 0.03))
@@ -181,9 +181,7 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
     with (
         ThreadPoolExecutor(threads) as deployments,
         ThreadPoolExecutor(AT_ONCE) as races,
-        dispatching(
-            Dispatcher(claims, ClaimDeployer(claims, cluster, deployer), 1000, CLAIM_FOR, threads, deployments)
-        ),
+        dispatching(Dispatcher(claims, ClaimDeployer(claims, cluster, deployer), CLAIM_FOR, threads, deployments)),
     ):
         while len(deployer.raced) < enough and len(runs) < MOST_RUNS:
             runs += races.map(race, range(AT_ONCE))
@@ -214,7 +212,7 @@ def test_a_few_races_with_real_jobs(house: House) -> None:
 
     with (
         ThreadPoolExecutor(THREADS) as deployments,
-        dispatching(Dispatcher(house.claims, house.claim_deployer, 1000, MINUTE, THREADS, deployments)),
+        dispatching(Dispatcher(house.claims, house.claim_deployer, MINUTE, THREADS, deployments)),
     ):
         raced = [race(number) for number in range(8)]
     assert {run_uid: _began(house, run_uid) for run_uid in raced} == began
@@ -229,7 +227,7 @@ def _began(house: House, run_uid: str) -> set[str]:
 
 
 def claimed(house: House, plan: RunPlan, expires_in: timedelta) -> Claim:
-    (claim,) = house.claims.claim_tasks(plan.run.run_id, "dispatcher", expires_in, 1)
+    (claim,) = house.claims.claim_tasks("dispatcher", expires_in, 1)
     return claim
 
 

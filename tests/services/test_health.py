@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.kubernetes.observe import changes
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.ports import Backlog
+from crawler_lifecycle.ports import Claim
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.health import HealthServer, Pulses, served
 from crawler_lifecycle.services.watcher import Watcher
@@ -122,7 +122,7 @@ class Claims:
         self.error: TemporaryError | None = None
         self.answers = threading.Event()
 
-    def backlogs(self, _: str) -> list[Backlog]:
+    def claim_tasks(self, *_: object) -> list[Claim]:
         self.answers.wait(120)
         if self.error:
             raise self.error
@@ -143,7 +143,7 @@ def claims() -> Claims:
 @pytest.fixture
 async def dispatching(house: House, pool: ThreadPoolExecutor, claims: Claims) -> AsyncIterator[Pulses]:
     stopped = threading.Event()
-    dispatcher = Dispatcher(claims, house.claim_deployer, 1, timedelta(seconds=60), 1, pool)  # type: ignore[arg-type]
+    dispatcher = Dispatcher(claims, house.claim_deployer, timedelta(seconds=60), 1, pool)  # type: ignore[arg-type]
     claims.answers.set()
     running = asyncio.create_task(asyncio.to_thread(dispatcher.run, stopped, timedelta(seconds=0.01)))
     yield dispatcher.pulses

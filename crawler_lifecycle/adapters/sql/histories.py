@@ -9,7 +9,13 @@ from sqlalchemy import Connection, Update, and_, case, func, insert, select, upd
 from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET
 from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE, pages
 from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
-from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
+from crawler_lifecycle.adapters.sql.schema import (
+    LONGEST_WORKFLOW_ID,
+    histories,
+    history_labels,
+    installation,
+    task_histories,
+)
 from crawler_lifecycle.adapters.sql.transactions import (
     OPEN_STATUSES,
     OnDatabase,
@@ -35,7 +41,7 @@ from crawler_lifecycle.ports import NewRun
 
 FIRST_EPOCH = 1
 # columns' values for a run without a wait, for a run's end, and for a new task
-NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
+NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None, "held_by": None}
 ENDING = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
 NEW_TASK = {
     "attempt": 1,
@@ -161,6 +167,9 @@ class Histories(OnDatabase):
         run_id = tx.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
         run = RunRef(run_id=run_id, run_uid=values["run_uid"], epoch=FIRST_EPOCH)
         common = {"history_id": run_id, "queued_at": now, **NEW_TASK}
+        if new.request.labels:
+            labels = [{"history_id": run_id, "label": label} for label in new.request.labels]
+            tx.execute(insert(history_labels), labels)
         for numbers in pages(range(new.tasks)):
             rows = [{"task": number, **common, **_first_cause(number, now)} for number in numbers]
             tx.execute(insert(task_histories), rows)
@@ -208,6 +217,7 @@ def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
         "intent": Intent.RUN,
         "tasks": new.tasks,
         "max_parallel": new.request.max_parallel or new.entry.max_parallel,
+        "priority": new.request.priority or 0,
         "workflow_id": new.workflow_id,
         "first_execution_run_id": new.first_execution_run_id,
         "supervisor_workflow_id": new.workflow_id,

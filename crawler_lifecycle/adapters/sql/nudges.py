@@ -64,6 +64,12 @@ class NudgeClaims(OnDatabase):
         return open_uids
 
 
+def claim_nudge(connection: Connection, run_id: int) -> None:
+    """Claim the run's next nudge, which the watcher sends as an unanswered nudge. The caller holds the run's lock."""
+    nudged = update(histories).where(runs.id == run_id, _may_be_nudged())
+    connection.execute(nudged.values(nudge_sent=runs.nudge_sent + 1))
+
+
 def _may_be_nudged() -> ColumnElement[bool]:
     """Return the condition for runs that are not over and have acknowledged their last nudge."""
     return and_(runs.status.in_(OPEN_STATUSES), runs.nudge_sent <= runs.nudge_acknowledged)

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.exports import notices_of
 from crawler_lifecycle.adapters.sql.findings import findings_of
+from crawler_lifecycle.adapters.sql.line import place_in_line
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
     export_record,
@@ -119,6 +120,7 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
     (run,) = with_explanations(connection, [run_record(connection, run_id)])
     return RunOverview(
         run=run,
+        place=place_in_line(connection, run),
         log=[log_record(row) for row in connection.execute(log)],
         exports=sorted(run_exports, key=lambda export: (export.end, KIND_ORDER.index(export.kind))),
         findings=findings_of(connection, run.run_uid),

@@ -21,6 +21,7 @@ from crawler_lifecycle.adapters.sql.types import (
     stored_enum,
 )
 from crawler_lifecycle.contract.audits import FindingKind
+from crawler_lifecycle.contract.limits import LONGEST_SCOPE
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
@@ -66,6 +67,9 @@ histories = sa.Table(
     sa.Column("intent", stored_enum(Intent), nullable=False),
     sa.Column("tasks", sa.Integer, nullable=False),
     sa.Column("max_parallel", sa.Integer),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("admitted_at", UtcDateTime),  # null while the run waits for its permit; an open run's permit
+    sa.Column("held_by", ShortText(LONGEST_SCOPE)),  # the scope whose limit or pause holds the run or its child tasks
     # the run's first workflow execution; never changes
     sa.Column("workflow_id", sa.String(LONGEST_WORKFLOW_ID), nullable=False),
     sa.Column("first_execution_run_id", sa.String(36), nullable=False),
@@ -103,7 +107,35 @@ histories = sa.Table(
     sa.Index("ix_histories_crawler", "crawler"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
+    sa.Index("ix_histories_held", "held_by", "priority", "id"),
     sqlite_autoincrement=True,  # otherwise SQLite may give a deleted run's RunID again
+    **TABLE_OPTIONS,
+)
+
+# no index begins with the label: the runs with a label are found by the open runs, which are few
+history_labels = sa.Table(
+    "history_labels",
+    metadata,
+    sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_history_labels_history"), nullable=False),
+    sa.Column("label", sa.String(128), nullable=False),
+    sa.PrimaryKeyConstraint("history_id", "label", name="pk_history_labels"),
+    **TABLE_OPTIONS,
+)
+
+# a scope's limits; a scope without a row has no limits but the settings'
+scope_limits = sa.Table(
+    "scope_limits",
+    metadata,
+    sa.Column("scope", sa.String(LONGEST_SCOPE), nullable=False),
+    sa.Column("runs", sa.Integer),
+    sa.Column("tasks", sa.Integer),
+    sa.Column("weight", sa.Integer),
+    sa.Column("paused_at", UtcDateTime),
+    sa.Column("paused_by", ShortText(256)),
+    sa.Column("paused_reason", LongText(1024)),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.Column("changed_by", ShortText(256)),
+    sa.PrimaryKeyConstraint("scope", name="pk_scope_limits"),
     **TABLE_OPTIONS,
 )
 

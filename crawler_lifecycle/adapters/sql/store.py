@@ -1,19 +1,21 @@
 """The store: an object for every port to the database, put together from the classes in this folder."""
 
 from crawler_lifecycle.adapters.sql.additions import TaskAdditions
+from crawler_lifecycle.adapters.sql.admission import MOST_TASKS
 from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
-from crawler_lifecycle.adapters.sql.claims import TaskClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import Exports, Notices
 from crawler_lifecycle.adapters.sql.findings import SqlFindings
 from crawler_lifecycle.adapters.sql.histories import Histories
+from crawler_lifecycle.adapters.sql.limits import SqlLimits
 from crawler_lifecycle.adapters.sql.nudges import NudgeClaims
+from crawler_lifecycle.adapters.sql.passes import Passes
 from crawler_lifecycle.adapters.sql.places import SqlPlaces
 from crawler_lifecycle.adapters.sql.records import LiveChanges, RunRecords
 from crawler_lifecycle.adapters.sql.stops import Stops
 from crawler_lifecycle.adapters.sql.supervision import Supervision
 from crawler_lifecycle.adapters.sql.tasks import TaskRows
-from crawler_lifecycle.ports import Claims, Findings, Places, Records, Runs, Tasks
+from crawler_lifecycle.ports import Claims, Findings, Limits, Places, Records, Runs, Tasks
 
 
 class SqlRuns(Histories, Stops, Supervision, Exports, Notices):
@@ -24,7 +26,7 @@ class SqlTasks(TaskRows, TaskAdditions):
     """Task rows for looks, and additions of tasks."""
 
 
-class SqlClaims(TaskClaims, NudgeClaims):
+class SqlClaims(Passes, NudgeClaims):
     """Claims on tasks and nudges."""
 
 
@@ -35,10 +37,11 @@ class SqlRecords(RunRecords, LiveChanges, AuditedRuns):
 class SqlStore:
     """The ports to everything in the database."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, most_tasks: int = MOST_TASKS) -> None:
         self.runs: Runs = SqlRuns(db)
         self.tasks: Tasks = SqlTasks(db)
-        self.claims: Claims = SqlClaims(db)
+        self.claims: Claims = SqlClaims(db, most_tasks)
         self.records: Records = SqlRecords(db)
         self.findings: Findings = SqlFindings(db)
         self.places: Places = SqlPlaces(db)
+        self.limits: Limits = SqlLimits(db, most_tasks)

@@ -26,10 +26,10 @@ from crawler_lifecycle.ports import Execution
 
 tasks = task_histories.c
 REOPENED = "reopened"
-HELD_MESSAGES = {  # messages of timeline lines, by whether the limit clock stands still from now on
-    True: "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still",
-    False: "no longer is all that is left suspended: the run's limits of time count again",
-}
+# messages of timeline lines about the limit clock
+SUSPENDED = "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still"
+WITHOUT_PERMIT = "the run waits for its permit: until it has the permit, its limits of time stand still"
+GOES_ON = "the run's limits of time count again"
 # columns about a run's former end
 NO_END_YET = dict.fromkeys(("finished_at", "reason", "outcome", "stats", "result", "export_state"))
 
@@ -66,9 +66,10 @@ class Supervision(OnDatabase):
     def hold_limits(self, tx: Connection, run: RunRef, number: int, *, held: bool) -> Clock:
         """Log that the limit clock stops (`held`) or goes on, once for a change's number. Return the clock."""
         fence(tx, run)
-        end = run_row(tx, run.run_id).end_number
-        line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": HELD_MESSAGES[held]}
-        log(tx, run, f"limits:{end}:{number}", line)
+        row = run_row(tx, run.run_id)
+        cause = SUSPENDED if row.admitted_at else WITHOUT_PERMIT
+        line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": cause if held else GOES_ON}
+        log(tx, run, f"limits:{row.end_number}:{number}", line)
         return _limit_clock(tx, run.run_id)
 
     @transaction
@@ -164,7 +165,7 @@ def _queue_next_attempts(connection: Connection, row: Row[Any], now: datetime) -
     main_status = select(tasks.status).where(tasks.history_id == row.id, tasks.task == MAIN_TASK)
     is_started = connection.scalar(main_status) is TaskStatus.SUCCEEDED
     status = RunStatus.PROCESSING if is_started else RunStatus.INITIALIZING
-    times = {"begun_at": now, "started_at": now if is_started else None}
+    times = {"begun_at": now, "started_at": now if is_started else None, "admitted_at": None}
     values = {"status": status, "intent": Intent.RUN, **times, **NO_END_YET, **NOT_WAITING}
     connection.execute(update(histories).where(histories.c.id == row.id).values(values))
     without_success = and_(tasks.history_id == row.id, tasks.status != TaskStatus.SUCCEEDED)

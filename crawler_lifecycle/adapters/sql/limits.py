@@ -1,0 +1,74 @@
+"""Limits on record: caps, weights and pauses of scopes, and what the open runs use of them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from crawler_lifecycle.adapters.sql.admission import lock_admission, situation
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import scope_limits
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.contract.limits import LimitRecord, in_words
+from crawler_lifecycle.domain.admission import Rooms
+from crawler_lifecycle.errors import NotFound
+
+
+class SqlLimits(OnDatabase):
+    """The methods in `ports.Limits`. A change takes the lock of admission: who is admitted later knows the change."""
+
+    def __init__(self, db: Database, most_tasks: int) -> None:
+        super().__init__(db)
+        self._most_tasks = most_tasks
+
+    @reading
+    def all(self, connection: Connection) -> list[LimitRecord]:
+        present = situation(connection, self._most_tasks, self._db.clock())
+        used = Rooms(present.limits, present.runs).used
+        changes = {row.scope: row for row in connection.execute(select(scope_limits))}
+        held = [run.held_by for run in present.runs if run.is_in_line]
+        records = []
+        for scope, limits in present.limits.items():
+            use, change = used[scope], changes.get(scope)
+            records.append(
+                LimitRecord(
+                    **limits.model_dump(),
+                    changed_at=change.changed_at if change else None,
+                    changed_by=change.changed_by if change else None,
+                    runs_begun=use.runs,
+                    tasks_in_cluster=use.tasks,
+                    places_kept=max(0, use.places - use.tasks),
+                    runs_held=held.count(scope),
+                )
+            )
+        return records
+
+    @transaction
+    def change(self, tx: Connection, scope: str, values: Mapping[str, int | None], actor: str | None) -> None:
+        self._write(tx, scope, values, actor)
+
+    @transaction
+    def pause(self, tx: Connection, scope: str, reason: str, actor: str | None) -> None:
+        row = self._write(tx, scope, {"paused_reason": reason, "paused_by": actor}, actor)
+        if row is None or row.paused_at is None:
+            self._write(tx, scope, {"paused_at": self._db.clock()}, actor)
+
+    @transaction
+    def resume(self, tx: Connection, scope: str, actor: str | None) -> None:
+        row = self._write(tx, scope, dict.fromkeys(("paused_at", "paused_by", "paused_reason")), actor)
+        if row is None or row.paused_at is None:
+            raise NotFound(f"{in_words(scope)} is not paused")
+
+    def _write(
+        self, tx: Connection, scope: str, values: Mapping[str, datetime | str | int | None], actor: str | None
+    ) -> Row[Any] | None:
+        """Write the values of the scope. Return the row as it was; None without a row."""
+        lock_admission(tx)
+        former = tx.execute(select(scope_limits).where(scope_limits.c.scope == scope)).one_or_none()
+        new = {**values, "changed_at": self._db.clock(), "changed_by": actor}
+        if former is None:
+            tx.execute(insert(scope_limits).values(scope=scope, **new))
+        else:
+            tx.execute(update(scope_limits).where(scope_limits.c.scope == scope).values(new))
+        return former

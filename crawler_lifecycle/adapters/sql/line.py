@@ -1,0 +1,26 @@
+"""The line of runs that wait for a permit, for readers."""
+
+from sqlalchemy import Connection, and_, case, func, or_, select
+
+from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories
+from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
+from crawler_lifecycle.contract.records import Place, RunRecord
+from crawler_lifecycle.contract.states import Intent
+
+runs = histories.c
+
+
+def place_in_line(connection: Connection, run: RunRecord) -> Place | None:
+    """Return the run's place among the runs that the same scope holds; None unless the run waits for its permit."""
+    if run.held_by is None or run.admitted_at is not None or run.status.is_over:
+        return None
+    is_before = or_(runs.priority > run.priority, and_(runs.priority == run.priority, runs.id <= run.run_id))
+    query = select(func.sum(case((is_before, 1), else_=0)), func.count()).where(
+        runs.held_by == run.held_by,
+        runs.admitted_at.is_(None),
+        runs.status.in_(OPEN_STATUSES),
+        runs.intent == Intent.RUN,
+        runs.installation == OWN_INSTALLATION,
+    )
+    number, length = connection.execute(query).one()
+    return Place(number=int(number), length=length) if number else None

@@ -1,0 +1,135 @@
+"""The dispatcher's passes: claims on tasks of all runs, as the limits allow, and causes for the tasks that wait on."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter, itemgetter
+
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+
+from crawler_lifecycle.adapters.sql.admission import is_deployed_here, lock_admission, situation
+from crawler_lifecycle.adapters.sql.claiming import (
+    cause_assignments,
+    claim_is_free,
+    is_claimable,
+    is_queued,
+    take_claims,
+)
+from crawler_lifecycle.adapters.sql.claims import TaskClaims
+from crawler_lifecycle.adapters.sql.holds import admit, write_holds
+from crawler_lifecycle.adapters.sql.reading import run_row
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.transactions import lock_run, reading, transaction
+from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.domain.admission import plan
+from crawler_lifecycle.ports import Claim
+
+runs, tasks = histories.c, task_histories.c
+
+
+class Passes(TaskClaims):
+    """The methods in `ports.Claims` for the dispatcher."""
+
+    def claim_tasks(self, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        """Claim up to `most` tasks of all runs, as the limits allow, and write what holds the other tasks."""
+        if not self._has_something_to_deploy(token):
+            return []
+        claims, causes = self._claim_tasks(token, expires_in, most)
+        for run_id, cause in causes.items():
+            self._explain(run_id, cause)
+        return claims
+
+    @reading
+    def _has_something_to_deploy(self, connection: Connection, token: str) -> bool:
+        waiting = select(tasks.task).join_from(histories, task_histories, tasks.history_id == runs.id)
+        now = self._db.clock()
+        is_waiting = and_(is_deployed_here(now), runs.intent == Intent.RUN, is_claimable(now, token))
+        return connection.scalar(waiting.where(is_waiting).limit(1)) is not None
+
+    @transaction
+    def _claim_tasks(
+        self, tx: Connection, token: str, expires_in: timedelta, most: int
+    ) -> tuple[list[Claim], dict[int, str]]:
+        """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
+        now = self._db.clock()
+        lock_admission(tx)
+        free = _free_claims(tx, now, token, most)
+        now_open = situation(tx, self._most_tasks, now)
+        new = plan(now_open.runs, now_open.limits, most - min(len(free), (most + 1) // 2))
+        claims = list[Claim]()
+        for run_id, count in sorted(new.granted.items()):
+            claims += claim_ready_tasks(tx, run_id, count, token, now, expires_in)
+        for run_id, numbers in _by_run(free[: most - len(claims)]):
+            claims += _claim_again(tx, run_id, numbers, token, now, expires_in)
+        claims.sort(key=attrgetter("run_id", "task"))
+        return claims, write_holds(tx, now_open, new, now)
+
+    def _explain(self, run_id: int, cause: str) -> None:
+        """Write why the run's QUEUED tasks are still queued."""
+        # the dispatcher explains at every pass: without the check every pass would change the run's row
+        if self._has_another_cause(run_id, cause):
+            self._write_cause(run_id, cause)
+
+    @reading
+    def _has_another_cause(self, connection: Connection, run_id: int, cause: str) -> bool:
+        other = _is_queued_without(cause, run_id, self._db.clock())
+        return connection.scalar(select(tasks.task).where(other).limit(1)) is not None
+
+    @transaction
+    def _write_cause(self, tx: Connection, run_id: int, cause: str) -> None:
+        lock_run(tx, run_id)
+        now = self._db.clock()
+        assignments = (*cause_assignments(cause, now), (tasks.version, tasks.version + 1))
+        tx.execute(update(task_histories).where(_is_queued_without(cause, run_id, now)).ordered_values(*assignments))
+
+
+def _is_queued_without(cause: str, run_id: int, now: datetime) -> ColumnElement[bool]:
+    """Return the condition for the run's QUEUED tasks with another cause or no cause; tasks in a pause keep theirs."""
+    has_another_cause = or_(tasks.cause.is_(None), tasks.cause != cause)
+    return and_(tasks.history_id == run_id, is_queued(now), has_another_cause)
+
+
+def _free_claims(connection: Connection, now: datetime, token: str, most: int) -> list[tuple[int, int]]:
+    """Return the run and number of at most `most` tasks with a free claim: their jobs may exist already.
+
+    These tasks have their places. The claims that expire first come first: a claim that is taken again comes last, so
+    a task whose deployment fails again and again keeps no other task waiting.
+    """
+    query = select(tasks.history_id, tasks.task).join_from(histories, task_histories, tasks.history_id == runs.id)
+    oldest = (tasks.history_id, tasks.task)
+    free = query.where(is_deployed_here(now), runs.intent == Intent.RUN, claim_is_free(now, token))
+    return [
+        (run_id, task)
+        for run_id, task in connection.execute(free.order_by(tasks.claim_expires_at, *oldest).limit(most))
+    ]
+
+
+def _by_run(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the RunIDs with their task numbers, in the order of all locks on runs' rows."""
+    for run_id, group in groupby(sorted(numbered), key=itemgetter(0)):
+        yield run_id, [task for _, task in group]
+
+
+def claim_ready_tasks(
+    connection: Connection, run_id: int, count: int, token: str, now: datetime, expires_in: timedelta
+) -> list[Claim]:
+    """Admit the run, if it waits for its permit, and claim its next QUEUED tasks. The main task comes first."""
+    lock_run(connection, run_id)
+    row = run_row(connection, run_id)
+    if row.status.is_over or row.intent is not Intent.RUN:
+        return []
+    if row.admitted_at is None:
+        admit(connection, run_id, now)
+    ready = select(tasks.task).where(tasks.history_id == run_id, is_queued(now))
+    numbers = connection.scalars(ready.order_by(tasks.task).limit(count)).all()
+    return take_claims(connection, row, numbers, is_queued(now), token, now + expires_in)
+
+
+def _claim_again(
+    connection: Connection, run_id: int, numbers: Sequence[int], token: str, now: datetime, expires_in: timedelta
+) -> list[Claim]:
+    lock_run(connection, run_id)
+    row = run_row(connection, run_id)
+    if row.status.is_over or row.intent is not Intent.RUN:
+        return []
+    return take_claims(connection, row, numbers, claim_is_free(now, token), token, now + expires_in)

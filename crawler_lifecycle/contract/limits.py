@@ -1,0 +1,101 @@
+"""Models for limits: caps on open runs and on tasks, weights and pauses, each for a scope.
+
+A scope is the installation, a crawler, or a label such as `site:example.com`. The scope's text is its key everywhere:
+`installation`, `crawler:books`, `label:site:example.com`.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.requests import Label, Name
+from crawler_lifecycle.errors import BadInput
+
+INSTALLATION = "installation"
+CRAWLER, LABEL = "crawler:", "label:"  # a scope's text begins so, and the name follows
+LONGEST_SCOPE = 140
+LEAST_TASKS = 2  # a main job and one of its child tasks; a lower cap would keep a run with child tasks waiting for ever
+MOST = 1_000_000
+VALUES = ("runs", "tasks", "weight")
+
+
+def scope(*, crawler: str | None = None, label: str | None = None) -> str:
+    """Return the text of the scope: the crawler's, the label's, or the installation's if neither is given."""
+    if crawler is not None and label is not None:
+        raise BadInput("label", "not together with a crawler: a limit is for the one or the other")
+    if crawler is not None:
+        return CRAWLER + crawler
+    return INSTALLATION if label is None else LABEL + label
+
+
+def in_words(scope_text: str) -> str:
+    """Return the scope as a noun in a sentence: `the installation`, `crawler books`, `label site:example.com`."""
+    return "the installation" if scope_text == INSTALLATION else scope_text.replace(":", " ", 1)
+
+
+class ScopeName(Request):
+    """Scope of a limit or of a pause: a crawler, a label, or the installation if neither is given."""
+
+    crawler: Name | None = Field(default=None, description="only runs of this crawler")
+    label: Label | None = Field(default=None, description="only runs with this label")
+
+    @property
+    def scope(self) -> str:
+        return scope(crawler=self.crawler, label=self.label)
+
+
+Cap = Annotated[int, Field(ge=1, le=MOST)]
+TaskCap = Annotated[int, Field(ge=LEAST_TASKS, le=MOST)]
+
+
+class LimitChange(ScopeName):
+    """New values for a scope's limits. A value that is left out stays, and null takes the value away."""
+
+    runs: Cap | None = Field(default=None, description="most runs that have begun and are not over")
+    tasks: TaskCap | None = Field(default=None, description="most tasks in the cluster, with main tasks")
+    weight: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="share of the cluster in comparison with the other labels' weights; only for a label"
+    )
+
+    @property
+    def values(self) -> dict[str, int | None]:
+        """The values that the request names. BadInput without a value, and for a weight of anything but a label."""
+        named: dict[str, int | None] = {name: getattr(self, name) for name in VALUES if name in self.model_fields_set}
+        if not named:
+            raise BadInput("runs", "expected at least one of runs, tasks and weight")
+        if "weight" in named and self.label is None:
+            raise BadInput("weight", "only a label has a weight")
+        return named
+
+
+class PauseRequest(ScopeName):
+    """Pause a scope: new runs are accepted and wait, nothing new is deployed, running work goes on."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(str.strip)] = Field(
+        description="reason of the pause, for everybody who looks at a waiting run"
+    )
+
+
+class ScopeLimits(Message):
+    """A scope's limits on record."""
+
+    scope: str
+    runs: int | None = None
+    tasks: int | None = None
+    weight: int | None = None
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_reason: str | None = None
+
+
+class LimitRecord(ScopeLimits):
+    """A scope's limits, with the present use."""
+
+    changed_at: datetime | None = None
+    changed_by: str | None = None
+    runs_begun: int = Field(default=0, description="runs that have begun and are not over")
+    tasks_in_cluster: int = 0
+    places_kept: int = Field(default=0, description="places kept for child tasks of runs that have begun")
+    runs_held: int = Field(default=0, description="runs that wait because of this scope")

@@ -1,0 +1,10 @@
+"""Rules for admission: which runs may begin, and which tasks may be deployed, under the limits of their scopes.
+
+A run's permit is its row: a run that was admitted and is not over. So no permit can be lost or counted twice.
+"""
+
+from crawler_lifecycle.domain.admission.open_runs import OpenRun
+from crawler_lifecycle.domain.admission.planning import Plan, plan
+from crawler_lifecycle.domain.admission.rooms import Hold, Rooms, comes_before
+
+__all__ = ["Hold", "OpenRun", "Plan", "Rooms", "comes_before", "plan"]

@@ -1,0 +1,83 @@
+"""The plan for a pass of the dispatcher: how many tasks of each run are deployed, and what holds the others.
+
+Higher priorities come first. Within a priority the next place goes to the share with the fewest tasks for its weight,
+and in the share to the run with the fewest tasks: a big run starves no small run, and a new run comes before the
+further tasks of the runs that have begun.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from crawler_lifecycle.contract.limits import ScopeLimits
+from crawler_lifecycle.domain.admission.open_runs import OpenRun
+from crawler_lifecycle.domain.admission.rooms import Hold, Rooms
+
+Line = list[tuple[int, int, OpenRun]]  # a heap of runs: those with the fewest tasks first, then the oldest
+
+
+@dataclass
+class Plan:
+    granted: dict[int, int] = field(default_factory=dict)  # tasks to deploy, by RunID
+    holds: dict[int, Hold] = field(default_factory=dict)  # by RunID
+    undecided: set[int] = field(default_factory=set)  # runs that the pass has not reached
+
+
+def plan(runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> Plan:
+    """Return the plan for at most `most` tasks."""
+    planning = _Planning(runs, limits, most)
+    waiting = [run for run in runs if run.is_deployable and run.is_wanted and run.has_ready_task]
+    for priority in sorted({run.priority for run in waiting}, reverse=True):
+        planning.serve([run for run in waiting if run.priority == priority])
+    return planning.plan
+
+
+class _Planning:
+    """A plan while it is made."""
+
+    def __init__(self, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> None:
+        self.plan = Plan()
+        self._rooms = Rooms(limits, runs)
+        self._limits = limits
+        self._left = most
+        self._tasks_of_share = defaultdict[str, int](int)
+        for run in runs:
+            self._tasks_of_share[run.share] += run.in_cluster
+
+    def serve(self, runs: Sequence[OpenRun]) -> None:
+        """Decide about runs with the same priority, place by place."""
+        lines = defaultdict[str, Line](list)
+        for run in runs:
+            lines[run.share].append((run.in_cluster, run.run_id, run))
+        for line in lines.values():
+            heapify(line)
+        shares = [(self._use(share), line[0][1], share) for share, line in lines.items()]
+        heapify(shares)
+        while shares:
+            share = heappop(shares)[-1]
+            line = lines[share]
+            later = self._decide(heappop(line)[-1])
+            if later and later.has_ready_task:
+                heappush(line, (later.in_cluster, later.run_id, later))
+            if line:
+                heappush(shares, (self._use(share), line[0][1], share))
+
+    def _decide(self, run: OpenRun) -> OpenRun | None:
+        """Grant the run's next task if the limits allow it. Return the run with the job; None without a grant."""
+        if not self._left:
+            self.plan.undecided.add(run.run_id)
+            return None
+        if hold := self._rooms.obstacle(run):
+            self._rooms.keep_places(run, hold)
+            self.plan.holds[run.run_id] = hold
+            return None
+        self.plan.granted[run.run_id] = self.plan.granted.get(run.run_id, 0) + 1
+        self._tasks_of_share[run.share] += 1
+        self._left -= 1
+        return self._rooms.deploy(run)
+
+    def _use(self, share: str) -> float:
+        """Return the share's tasks in the cluster for each unit of its weight."""
+        limits = self._limits.get(share)
+        return self._tasks_of_share[share] / (limits.weight if limits and limits.weight else 1)

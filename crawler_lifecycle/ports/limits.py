@@ -1,0 +1,22 @@
+"""Port for limits: caps and weights for the installation, for crawlers and for labels, and pauses."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from crawler_lifecycle.contract.limits import LimitRecord
+
+
+class Limits(Protocol):
+    """Limits on record. A scope is a text as in `contract.limits`."""
+
+    def all(self) -> list[LimitRecord]:
+        """Return the limits of every scope that has limits or a pause, with their use; the installation comes first."""
+
+    def change(self, scope: str, values: Mapping[str, int | None], actor: str | None) -> None:
+        """Write the named values (runs, tasks, weight) of the scope; None takes a value away."""
+
+    def pause(self, scope: str, reason: str, actor: str | None) -> None:
+        """Pause the scope. A paused scope gets the new reason, and stays paused since its first pause."""
+
+    def resume(self, scope: str, actor: str | None) -> None:
+        """End the scope's pause. NotFound if the scope is not paused."""
