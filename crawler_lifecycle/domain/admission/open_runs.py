@@ -73,7 +73,7 @@ class OpenRun:
     @property
     def has_all_its_jobs(self) -> bool:
         """Whether the run's own limit allows no further job; a main task between two attempts keeps its place."""
-        if self.max_parallel is None or not self.is_admitted:
+        if self.max_parallel is None:
             return False
         with_main = self.in_cluster if self.main_is_ready else self.main_is_alive + self.children_in_cluster
         return with_main >= self.max_parallel
