@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
-from crawler_lifecycle.contract.limits import CRAWLER, INSTALLATION, LABEL, ScopeLimits
+from crawler_lifecycle.contract.limits import CRAWLER, INSTALLATION, LABEL, VALUES, ScopeLimits
 from crawler_lifecycle.contract.states import ALIVE, IN_CLUSTER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.admission import OpenRun
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -38,7 +38,9 @@ def lock_admission(connection: Connection) -> None:
 
 def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
     """Return the limits by scope. `most_tasks`: the installation's limit for tasks if no row has another one."""
-    on_record = {row.scope: ScopeLimits(**row._mapping) for row in connection.execute(select(*LIMIT_COLUMNS))}
+    has_value = or_(*(limits[name].is_not(None) for name in (*VALUES, "paused_at")))
+    rows = connection.execute(select(*LIMIT_COLUMNS).where(has_value))
+    on_record = {row.scope: ScopeLimits(**row._mapping) for row in rows}
     own = on_record.get(INSTALLATION, ScopeLimits(scope=INSTALLATION))
     if own.tasks is None:
         own = own.model_copy(update={"tasks": most_tasks})
@@ -126,7 +128,8 @@ def _limited_labels(connection: Connection, by_scope: dict[str, ScopeLimits]) ->
         query = select(label.history_id, label.label).join_from(histories, history_labels, label.history_id == runs.id)
         is_limited = (LABEL + label.label).in_(select(limits.scope))
         for run_id, name in connection.execute(query.where(runs.status.in_(OPEN_STATUSES), is_limited)):
-            found[run_id].append(LABEL + name)
+            if LABEL + name in by_scope:  # a row of limits may have no value left
+                found[run_id].append(LABEL + name)
     return found
 
 

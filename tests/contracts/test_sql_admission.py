@@ -1,0 +1,258 @@
+"""Does a run get its permit in its turn, and does no crash leak a permit or exceed a limit?"""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.deployment import Deployment
+from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
+from crawler_lifecycle.contract.records import Place, RunOverview, RunRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.domain.admission import Hold
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.ports import Claim, Execution
+from tests.databases import MakeRun, give_away, ref_to
+
+MINUTE, EXPIRED = timedelta(minutes=1), timedelta(seconds=-1)
+SITE, TENANT = "label:site:a", "label:tenant:acme"
+LABELS = ["site:a", "tenant:acme"]
+DISPATCHER = "dispatcher"
+
+
+@pytest.fixture
+def store(database: Database) -> SqlStore:
+    return SqlStore(database)
+
+
+def begin(store: SqlStore, run: RunRecord) -> Claim | Hold | None:
+    """As the activity of the run's workflow does."""
+    return store.claims.claim_main(ref_to(run), f"supervisor:{run.epoch}", MINUTE)
+
+
+def deployed(store: SqlStore, claim: Claim | Hold | None) -> Claim:
+    assert isinstance(claim, Claim)
+    job = Deployment(key=claim.request.key, job_name="job", job_uid=claim.request.key, created=True)
+    store.claims.deployed(claim, job)
+    return claim
+
+
+def finish(store: SqlStore, run: RunRef, task: int, status: TaskStatus = TaskStatus.SUCCEEDED) -> None:
+    (row,) = store.tasks.rows(run.run_id, [task])
+    change = TaskChange(task=task, attempt=row.attempt, version=row.version, status=status, job_uid=row.job_uid)
+    assert store.tasks.sync(run, [change]) == 1
+
+
+def close(store: SqlStore, run: RunRef, status: RunStatus = RunStatus.COMPLETED) -> None:
+    store.runs.close(run, status, "a test")
+
+
+def look(store: SqlStore, run: RunRecord) -> RunOverview:
+    return store.records.overview(run.run_id)
+
+
+def limits(store: SqlStore, scope: str = INSTALLATION) -> LimitRecord:
+    return next(each for each in store.limits.all() if each.scope == scope)
+
+
+def pass_on(store: SqlStore, most: int = 8) -> list[tuple[int, int]]:
+    return [(claim.run_id, claim.task) for claim in store.claims.claim_tasks(DISPATCHER, MINUTE, most)]
+
+
+def test_a_run_in_the_line_says_what_holds_it_and_begins_in_its_turn(store: SqlStore, make_run: MakeRun) -> None:
+    store.limits.change(SITE, {"runs": 1}, "ann")
+    first, second, third, other = (make_run(labels=labels) for labels in (LABELS, LABELS, LABELS, []))
+    deployed(store, begin(store, first))
+    hold = Hold("admission", SITE, "label site:a has as many runs as its limit allows")
+    assert (begin(store, second), begin(store, third)) == (hold, hold)
+    assert isinstance(begin(store, other), Claim), "it has no label"
+    held = look(store, third)
+    assert (held.run.waiting_cause, held.run.waiting_message) == (hold.cause, hold.message)
+    assert (held.run.held_by, held.place, held.run.admitted_at) == (SITE, Place(number=2, length=2), None)
+    assert (limits(store, SITE).runs_begun, limits(store, SITE).runs_held) == (1, 2)
+    assert pass_on(store) == []
+    finish(store, ref_to(first), 0)
+    close(store, ref_to(first))
+    assert pass_on(store) == [(second.run_id, 0)]
+    admitted = look(store, second)
+    assert (admitted.run.waiting_cause, admitted.place) == (None, None)
+    assert admitted.run.admitted_at
+    assert look(store, third).place == Place(number=1, length=1)
+
+
+def test_a_hold_that_stays_keeps_its_time_and_changes_no_row(store: SqlStore, make_run: MakeRun) -> None:
+    store.limits.change(SITE, {"runs": 1}, None)
+    first, second = make_run(labels=LABELS), make_run(labels=LABELS)
+    deployed(store, begin(store, first))
+    begin(store, second)
+    before = look(store, second).run
+    assert pass_on(store) == []
+    assert look(store, second).run == before
+    store.limits.pause(SITE, "too slow", "ann")
+    assert pass_on(store) == []
+    paused = look(store, second).run
+    assert (paused.waiting_cause, paused.waiting_message) == ("paused", "label site:a is paused: too slow")
+    assert paused.waiting_since
+    assert before.waiting_since
+    assert paused.waiting_since > before.waiting_since
+
+
+def test_nobody_overtakes_the_line(store: SqlStore, make_run: MakeRun) -> None:
+    """Also while no dispatcher lives: the first run of the line begins at its own next try."""
+    store.limits.change(SITE, {"runs": 1}, None)
+    first, second, third = (make_run(labels=LABELS) for _ in range(3))
+    deployed(store, begin(store, first))
+    assert isinstance(begin(store, second), Hold)
+    finish(store, ref_to(first), 0)
+    close(store, ref_to(first))
+    assert begin(store, third) == Hold("admission", SITE, "other runs are before this run in the line")
+    assert isinstance(begin(store, second), Claim)
+
+
+def test_a_higher_priority_is_admitted_first(store: SqlStore, make_run: MakeRun) -> None:
+    store.limits.pause(INSTALLATION, "maintenance", None)
+    low, high = make_run(), make_run(priority=7)
+    assert isinstance(begin(store, low), Hold)
+    assert isinstance(begin(store, high), Hold)
+    assert look(store, high).place == Place(number=1, length=2)
+    store.limits.change(INSTALLATION, {"runs": 1}, None)
+    store.limits.resume(INSTALLATION, None)
+    assert pass_on(store) == [(high.run_id, 0)]
+
+
+def test_a_pause_deploys_nothing_new_and_running_work_goes_on(store: SqlStore, make_run: MakeRun) -> None:
+    run = make_run(3)
+    deployed(store, begin(store, run))
+    store.runs.mark_started(ref_to(run))
+    store.limits.pause("crawler:books", "the shop has asked for it", "ann")
+    assert pass_on(store) == []
+    details = store.records.details(run.run_id)
+    assert ([task.cause for task in details.tasks], details.run.held_by) == (
+        [None, "paused", "paused"],
+        "crawler:books",
+    )
+    paused = limits(store, "crawler:books")
+    assert (paused.paused_by, paused.paused_reason) == ("ann", "the shop has asked for it")
+    store.limits.pause("crawler:books", "for a week", "bob")
+    assert limits(store, "crawler:books").paused_at == paused.paused_at
+    store.limits.resume("crawler:books", "bob")
+    assert pass_on(store) == [(run.run_id, 1), (run.run_id, 2)]
+    assert look(store, run).run.held_by is None
+    with pytest.raises(NotFound, match="crawler books is not paused"):
+        store.limits.resume("crawler:books", "bob")
+    with pytest.raises(NotFound, match="label site:nowhere is not paused"):
+        store.limits.resume("label:site:nowhere", "bob")
+    assert "label:site:nowhere" not in [each.scope for each in store.limits.all()]
+
+
+def test_a_claim_that_is_left_over_is_taken_again_in_a_pause_and_in_a_full_cluster(
+    store: SqlStore, make_run: MakeRun
+) -> None:
+    """Its job may exist already: it has its place."""
+    store.limits.change(INSTALLATION, {"tasks": 2}, None)
+    run = make_run(2)
+    deployed(store, begin(store, run))
+    store.runs.mark_started(ref_to(run))
+    assert [claim.task for claim in store.claims.claim_tasks("dead", EXPIRED, 8)] == [1]
+    store.limits.pause(INSTALLATION, "a test", None)
+    assert pass_on(store) == [(run.run_id, 1)]
+    assert limits(store).tasks_in_cluster == 2
+
+
+def test_a_claim_counts_whoever_has_it_and_however_late(store: SqlStore, make_run: MakeRun) -> None:
+    """A cap of 6 was exceeded where a caller's own claims, or those that ran out, did not count."""
+    store.limits.change(INSTALLATION, {"tasks": 6}, None)
+    run = make_run(50)
+    deployed(store, begin(store, run))
+    store.runs.mark_started(ref_to(run))
+    for token, expires_in in (("a", EXPIRED), ("b", MINUTE), ("a", MINUTE), ("c", EXPIRED), ("c", MINUTE)):
+        store.claims.claim_tasks(token, expires_in, 4)
+        assert limits(store).tasks_in_cluster <= 6
+    assert limits(store).tasks_in_cluster == 6
+
+
+def test_a_refused_main_job_of_a_run_in_the_line_nudges_its_workflow(store: SqlStore, make_run: MakeRun) -> None:
+    store.limits.pause(SITE, "a test", None)
+    run = make_run(labels=LABELS)
+    begin(store, run)
+    store.limits.resume(SITE, None)
+    (claim,) = store.claims.claim_tasks(DISPATCHER, MINUTE, 8)
+    store.claims.failed(claim, "bad_image", "no such image", refused=True)
+    assert [nudge.run_id for nudge in store.claims.unanswered_nudges()] == [run.run_id]
+    assert begin(store, run) is None
+
+
+def test_a_reopened_run_waits_for_a_permit_again(store: SqlStore, make_run: MakeRun) -> None:
+    store.limits.change(SITE, {"runs": 1}, None)
+    run, other = make_run(2, labels=LABELS), make_run(labels=LABELS)
+    deployed(store, begin(store, run))
+    store.runs.mark_started(ref_to(run))
+    assert pass_on(store) == [(run.run_id, 1)]
+    finish(store, ref_to(run), 0)
+    finish(store, ref_to(run), 1, TaskStatus.FAILED)
+    close(store, ref_to(run), RunStatus.FAILED)
+    deployed(store, begin(store, other))
+    again = store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
+    assert (again.status, again.admitted_at) == (RunStatus.PROCESSING, None)
+    assert pass_on(store) == []
+    assert look(store, run).place == Place(number=1, length=1)
+    assert store.records.details(run.run_id).tasks[1].cause == "admission"
+    finish(store, ref_to(other), 0)
+    close(store, ref_to(other))
+    assert pass_on(store) == [(run.run_id, 1)]
+
+
+def test_a_stopped_run_leaves_the_line(store: SqlStore, make_run: MakeRun) -> None:
+    store.limits.pause(INSTALLATION, "a test", None)
+    first, second = make_run(), make_run()
+    begin(store, first)
+    begin(store, second)
+    store.runs.request_stop(first.run_id, StopRequest(), datetime.now(UTC))
+    assert look(store, second).place == Place(number=1, length=1)
+    store.tasks.cancel_queued(ref_to(first), "stopped")
+    store.runs.close(ref_to(first), RunStatus.FAILED, "stopped")
+    closed = look(store, first).run
+    assert (closed.held_by, closed.waiting_cause, closed.admitted_at) == (None, None, None)
+
+
+def test_a_value_is_set_and_taken_away_and_the_setting_holds_without_one(database: Database) -> None:
+    store = SqlStore(database, 77)
+    assert (limits(store).tasks, limits(store).changed_at) == (77, None)
+    store.limits.change(INSTALLATION, {"tasks": 5, "runs": 3}, "ann")
+    changed = limits(store)
+    assert (changed.tasks, changed.runs, changed.changed_by) == (5, 3, "ann")
+    store.limits.change(INSTALLATION, {"tasks": None}, "bob")
+    assert (limits(store).tasks, limits(store).runs, limits(store).changed_by) == (77, 3, "bob")
+    store.limits.change(SITE, {"weight": 3}, None)
+    store.limits.change(SITE, {"weight": None}, None)
+    assert [each.scope for each in store.limits.all()] == [INSTALLATION]
+
+
+def test_runs_of_another_installation_use_no_limit(store: SqlStore, make_run: MakeRun, database_url: str) -> None:
+    store.limits.change(INSTALLATION, {"runs": 1}, None)
+    deployed(store, begin(store, make_run()))
+    give_away(database_url)
+    assert limits(store).runs_begun == 0
+    assert isinstance(begin(store, make_run()), Claim)
+
+
+def test_many_supervisors_and_dispatchers_at_once_exceed_no_limit(store: SqlStore, make_run: MakeRun) -> None:
+    store.limits.change(SITE, {"runs": 5}, None)
+    store.limits.change(INSTALLATION, {"tasks": 12}, None)
+    runs = [make_run(3, labels=LABELS if number % 2 else []) for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        begun = list(pool.map(lambda run: begin(store, run), runs))
+    for run, claim in zip(runs, begun, strict=True):
+        if isinstance(claim, Claim):
+            deployed(store, claim)
+            store.runs.mark_started(ref_to(run))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: store.claims.claim_tasks(f"dispatcher {n}", MINUTE, 3), range(8)))
+    assert limits(store, SITE).runs_begun <= 5
+    assert limits(store).tasks_in_cluster == 12
+    assert sum(isinstance(claim, Claim) for claim in begun) == 6, "each with the place for a child task"
