@@ -171,8 +171,9 @@ class House:
         return plan
 
     def deploy_children(self, plan: RunPlan) -> None:
+        most = (self.details(plan).run.request.max_parallel or 101) - 1
         with self.database.transaction() as tx:
-            claims = claim_ready_tasks(tx, plan.run.run_id, 100, "test", self.database.clock(), timedelta(seconds=60))
+            claims = claim_ready_tasks(tx, plan.run.run_id, most, "test", self.database.clock(), timedelta(seconds=60))
         for claim in claims:
             self.claims.deployed(claim, self.deployer.deploy(claim.request))
 

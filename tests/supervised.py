@@ -54,6 +54,7 @@ class Records:
             run_uid=run.run_uid,
             intent=self.intent,
             cluster="default",
+            admitted_at=datetime(2026, 1, 1, tzinfo=UTC),
             nudge_sent=0,
             request=SimpleNamespace(retries=self.retries),
         )

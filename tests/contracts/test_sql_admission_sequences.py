@@ -89,12 +89,12 @@ class Life:
     def _deploy(self, claim: Claim) -> None:
         """The process may die before the job is made or before the job is on record; the service may refuse the job."""
         luck = self.random.random()
-        if luck < 0.75:
+        if luck < 0.55:
             job = Deployment(key=claim.request.key, job_name="job", job_uid=claim.request.key, created=True)
             self.store.claims.deployed(claim, job)
-        elif luck < 0.8:
+        elif luck < 0.6:
             self.store.claims.failed(claim, "bad_image", "no such image", refused=True)
-        elif luck < 0.9:
+        elif luck < 0.75:
             self.store.claims.failed(claim, "scheduler_unavailable", "no answer", refused=False)
 
     def end_a_job(self) -> None:

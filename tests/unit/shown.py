@@ -22,7 +22,7 @@ def a_run(status: RunStatus, *tasks: TaskStatus, exports: list[ExportRecord] | N
     known = {
         "run_id": 7, "run_uid": "u", "crawler": "shop", "trigger": Trigger.API, "cluster": "default", "status": status,
         "intent": Intent.RUN, "tasks": {each: tasks.count(each) for each in tasks}, "created_at": NOW, "begun_at": NOW,
-        "changed_at": NOW,
+        "changed_at": NOW, "priority": 0,
         "end_number": 0,
         "installation": "i", "epoch": 1, "workflow_id": "w", "first_execution_run_id": "f", "nudge_sent": 0,
         "nudge_acknowledged": 0, "request": KeptRequest(crawler="shop"), "entry": Crawler(name="shop"),
