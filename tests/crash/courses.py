@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.steps.run import RunEnd, RunRef
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW, EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
-from crawler_lifecycle.domain.reasons import IMAGE_PULL
+from crawler_lifecycle.domain.reasons import ADMISSION, IMAGE_PULL
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
 from tests.crash.hooks import TROUBLES, hold, prevent_starts, suspend
@@ -187,6 +187,29 @@ async def held(case: Case) -> Started:
     return run
 
 
+async def admitted(case: Case) -> Started:
+    """Its label allows a single run: the run waits for its permit, and so do its child tasks for their place."""
+    label = f"case:{case.plan.name.lower()}"
+    limits = case.site.control.parts.store.limits
+    limits.change(f"label:{label}", {"runs": 1}, "a test")
+    first = await case.begin(labels=[label])
+    await _until_running(case, first)
+    case.deaths.arm()
+    run = await case.begin(name="waits", labels=[label], tasks=2)
+    await until(lambda: case.site.details(run).run.waiting_cause == ADMISSION)
+    case.site.release(first, 0)
+    ended = await case.until_handed_over(first)
+    for task in range(2):
+        case.site.release(run, task)
+    details = await case.until_handed_over(run)
+    await case.site.assert_true(run, {0: 0, 1: 0})
+    assert details.run.admitted_at
+    assert ended.run.finished_at
+    assert details.run.admitted_at > ended.run.finished_at, "the limit was exceeded"
+    assert next(each for each in limits.all() if each.scope == f"label:{label}").runs_begun == 0, "a permit has leaked"
+    return run
+
+
 async def unstartable(case: Case) -> Started:
     """Its main job waits for an image that never comes: it is given up before it has started."""
     prevent_starts(case.deaths.folder).touch()
@@ -342,6 +365,7 @@ COURSES = {
     "unwanted": Course(unwanted, only=frozenset(("k8_stop_unwanted",))),
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
     "held": Course(held, only=frozenset(("hold_limits",))),
+    "admitted": Course(admitted, also=frozenset(("run_onetime_crawler", "hold_limits", "update_run_status"))),
     "unstartable": Course(unstartable, also=frozenset(("get_main_job_status",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "retried": Course(retried, also=frozenset(("sync_statuses", "count_alive_tasks"))),
