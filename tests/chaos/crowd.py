@@ -13,13 +13,15 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.ports import Limits
 from tests.chaos.comparison import divergences
 from tests.chaos.faults import Fault, faults
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
 from tests.waiting import InVain, eventually_async
 
-RUNNING, STOPPING, WAITING = 24, 10, 10
+RUNNING, STOPPING, WAITING, HELD = 24, 10, 10, 6
+HELD_LABEL = "crowd:held"
 PLACES = RUNNING + STOPPING
 END, STOP = 4, 1  # at each outage so many end, half of them a moment before, and are stopped
 BEGIN = END + STOP  # and are asked for
@@ -32,13 +34,14 @@ CODES = (0, 0, 5, 0)
 
 @dataclass
 class Crowd:
-    """`running` and `stopping` have a place each, `waiting` have none yet."""
+    """`running` and `stopping` have a place each, `waiting` have none yet. A pause keeps `held` from their permits."""
 
     ground: Ground
     people: People
     running: list[Started] = field(default_factory=list)
     stopping: list[Started] = field(default_factory=list)
     waiting: list[Started] = field(default_factory=list)
+    held: list[Started] = field(default_factory=list)
     over: list[Started] = field(default_factory=list)
     _number: "count[int]" = field(default_factory=count)
 
@@ -49,8 +52,11 @@ class Crowd:
         self.stopping, self.running = found[:STOPPING], found[STOPPING:]
         await self._until_all(found, TaskStatus.RUNNING)
         self.waiting = await asyncio.gather(*(self._ask() for _ in range(WAITING)))
+        self.limits.pause(f"label:{HELD_LABEL}", "chaos", None)
+        self.held = await asyncio.gather(*(self._ask(labels=[HELD_LABEL]) for _ in range(HELD)))
         for run in self.stopping:
             await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor="chaos"))
+        await self._until_all(self.held, TaskStatus.QUEUED)
         await self._until_all(self.stopping, TaskStatus.STOPPING)
         await self._until_all(self.waiting, TaskStatus.PENDING)
 
@@ -98,18 +104,23 @@ class Crowd:
 
     async def end(self) -> list[str]:
         """The gates are opened, and those that do not listen to their stop are forced; what is wrong then."""
-        for run in [*self.running, *self.waiting]:
+        self.limits.resume(f"label:{HELD_LABEL}", None)
+        for run in [*self.running, *self.waiting, *self.held]:
             self._release(run, 0)
         for run in self.stopping:
             await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor="chaos", force=True))
-        for run in [*self.running, *self.waiting, *self.stopping]:
+        for run in [*self.running, *self.waiting, *self.stopping, *self.held]:
             await self._until_right(run)
         return self.people.refused
 
     # One run
 
-    async def _ask(self, crawler: str = "polite") -> Started:
-        request = RunRequest(crawler=crawler, grace_seconds=FOR_LONG)
+    @property
+    def limits(self) -> Limits:
+        return self.ground.site.control.parts.store.limits
+
+    async def _ask(self, crawler: str = "polite", labels: Sequence[str] = ()) -> Started:
+        request = RunRequest(crawler=crawler, grace_seconds=FOR_LONG, labels=list(labels))
         run = await self.people.ask_for(f"crowd-{next(self._number)}", request)
         assert run, self.people.refused
         return run
@@ -175,7 +186,9 @@ class Crowd:
     def _assert_the_others_wait(self) -> None:
         """None of them was ended, lost or forgotten by what happened."""
         listed = {run.run_id: run for run in self.ground.site.control.runs.list(limit=1000)}
-        alive = {run.run_id for run in [*self.running, *self.stopping, *self.waiting]}
+        alive = {run.run_id for run in [*self.running, *self.stopping, *self.waiting, *self.held]}
         assert listed.keys() == alive | {run.run_id for run in self.over}
         assert {run_id for run_id, run in listed.items() if not run.status.is_over} == alive
         assert all(listed[run.run_id].status is RunStatus.STOPPING for run in self.stopping)
+        assert {listed[run.run_id].waiting_cause for run in self.held} == {"paused"}
+        assert not any(self.ground.site.jobs(run) for run in self.held)

@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 
 CRAWLERS = ("plain", "plain", "plain", "polite", "obliging", "stubborn", "stubborn", "parent")
 CODES = (0, 0, 0, 0, 0, 1, 3, 137)
+NARROW = "soak:narrow"  # a label with a limit
 SECONDS_BETWEEN = (1.5, 5.5)
 LONG_LIFE = (30.0, 120.0)
 SHORT_LIFE = (1.0, 25.0)
@@ -70,6 +71,8 @@ def _life(chance: Random, number: int, at: float) -> Life:
             crawler=chance.choice(CRAWLERS),
             tasks=tasks,
             max_parallel=chance.choice((None, None, 2)),
+            labels=chance.choice(([], [NARROW])),
+            priority=chance.choice((None, None, 3)),
             grace_seconds=chance.choice((2, 10, 30)),
         ),
         codes=tuple(chance.choice(CODES) for _ in range(tasks)),

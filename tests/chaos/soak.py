@@ -28,6 +28,7 @@ from tests.chaos.ground import Ground, ground
 from tests.chaos.healing import OPEN, Healing
 from tests.chaos.lives import lives
 from tests.chaos.people import People
+from tests.chaos.permits import Permits
 from tests.chaos.weather import Weather
 from tests.databases import mariadb_is_installed
 from tests.process.stops import command
@@ -51,11 +52,14 @@ class Soak:
         self.began = time.monotonic()
         self.people, self.weather = People(self.ground), Weather(self.ground)
         self.healing = Healing(self.ground, self.people)
+        self.permits = Permits(self.ground)
         self.calm_took = 0.0
 
     async def run(self) -> dict[str, list[str]]:
         """What diverges, by what it is about."""
-        watching = [asyncio.create_task(each) for each in (self.healing.watch(), self._progress())]
+        watching = [
+            asyncio.create_task(each) for each in (self.healing.watch(), self.permits.watch(), self._progress())
+        ]
         try:
             await self._storm()
             problems = await self._calm()
@@ -99,6 +103,7 @@ class Soak:
         for run in self.people.runs.values():
             found[f"run {run.run_id}"] = await asyncio.to_thread(self._of, run)
         found["requests"] = self.people.refused
+        found["permits"] = await asyncio.to_thread(self.permits.problems)
         found["everything"] = await left_over(self.ground, list(self.people.runs))
         return {what: problems for what, problems in found.items() if problems}
 
@@ -131,7 +136,8 @@ class Soak:
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(faults.items()))
         return (
             f"seed {self.seed}: {len(runs)} runs, {ends} ends, {faults.total()} faults ({kinds}), {found} divergences, "
-            f"time to heal median {median:.1f} s, {worst}, calm after {self.calm_took:.0f} s"
+            f"at most {self.permits.held} runs held, time to heal median {median:.1f} s, {worst}, "
+            f"calm after {self.calm_took:.0f} s"
         )
 
 

@@ -129,6 +129,7 @@ def _in_pages(number: int) -> Callable[[AuditStep], AuditPage]:
 
 SUSPENDED = MainJobStatus(cause="suspended")
 WAITS = MainJobStatus(cause="unschedulable")
+HELD = DeploymentOutcome(cause="admission", message="the installation has as many runs as its limit allows", held=True)
 REFUSED = DeploymentOutcome(cause="deployment_refused", refused=True)
 EXPORT: dict[str, object] = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
 
@@ -136,6 +137,10 @@ PATHS = {
     "plain": Path(lambda: Script(alive=lambda look: 1 if look < 3 else 0, changes=_changing, search_attributes=True)),
     "scheduled": Path(Script, RunRequest(crawler="books", trigger=Trigger.SCHEDULED)),
     "deployed_at_the_third_try": Path(lambda: Script(deployments=in_turn(UNAVAILABLE, UNAVAILABLE, DEPLOYED))),
+    "held_until_its_permit": Path(lambda: Script(deployments=in_turn(HELD, HELD, UNAVAILABLE, DEPLOYED))),
+    "stopped_while_it_waited_for_its_permit": Path(
+        lambda: Script(deployments=in_turn(HELD)), asks=[Ask("signal", {"actor": "ann"}, "hold_limits")]
+    ),
     "refused": Path(lambda: Script(deployments=in_turn(REFUSED))),
     "waited": Path(lambda: Script(statuses=in_turn(WAITS, WAITS, STARTED))),
     "vanished": Path(lambda: Script(statuses=in_turn(MainJobStatus(vanished=True)))),

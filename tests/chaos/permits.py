@@ -1,0 +1,42 @@
+"""Permits in a soak: some runs share a label with a limit, which is never exceeded, and of which nothing is left."""
+
+import asyncio
+from contextlib import suppress
+
+from crawler_lifecycle.contract.limits import LimitRecord
+from crawler_lifecycle.errors import LifecycleError
+from tests.chaos.ground import Ground
+from tests.chaos.lives import NARROW
+
+SCOPE = f"label:{NARROW}"
+RUNS, TASKS = 3, 5
+PAUSE = 0.5
+
+
+class Permits:
+    def __init__(self, ground: Ground) -> None:
+        self._limits = ground.site.control.parts.store.limits
+        self._limits.change(SCOPE, {"runs": RUNS, "tasks": TASKS}, "chaos")
+        self._exceeded = set[str]()
+        self.held = 0  # most runs that waited for a permit at once
+
+    async def watch(self) -> None:
+        while True:
+            with suppress(LifecycleError):
+                self._note(await asyncio.to_thread(self._read))
+            await asyncio.sleep(PAUSE)
+
+    def problems(self) -> list[str]:
+        """What was wrong, and what is left once every run is over."""
+        left = self._read()
+        if left.runs_begun or left.tasks_in_cluster or left.runs_held:
+            self._exceeded.add(f"a permit has leaked: {left}")
+        return sorted(self._exceeded)
+
+    def _read(self) -> LimitRecord:
+        return next(each for each in self._limits.all() if each.scope == SCOPE)
+
+    def _note(self, record: LimitRecord) -> None:
+        self.held = max(self.held, record.runs_held)
+        if record.runs_begun > RUNS or record.tasks_in_cluster > TASKS:
+            self._exceeded.add(f"a limit was exceeded: {record}")
