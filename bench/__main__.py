@@ -24,6 +24,7 @@ from bench import (
     long_run,
     looks,
     noticed,
+    permits,
     stop_to_proof,
     worker_start,
 )
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "archives": archives.measure,
     "huge-archive": archives.measure_huge,
     "audit": auditing.measure,
+    "permits": permits.measure,
 }
 
 

@@ -27,6 +27,9 @@ class Scale:
     supervised: int = 100  # runs at once; doubled until looks fall behind
     most_supervised: int = 1_600
     audited: tuple[int, ...] = (1_000, 100_000)  # open runs
+    big_run: int = 10_000  # tasks of a run beside a small run
+    two_level_runs: int = 300
+    limit: int = 200  # for tasks in the cluster, beside so many two-level runs
 
 
 QUICK = Scale(
@@ -48,6 +51,9 @@ QUICK = Scale(
     supervised=3,
     most_supervised=6,
     audited=(20,),
+    big_run=200,
+    two_level_runs=12,
+    limit=8,
 )
 
 
