@@ -8,6 +8,7 @@ a job, the service answers with the existing job: the request's key is the same.
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from crawler_lifecycle.services.health import Pulses
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE = timedelta(seconds=5)  # after many failures in a row
+PAUSE_FOR_A_PASS = 4  # so that idle passes take at most a fifth of the time
 
 
 @dataclass
@@ -40,10 +42,12 @@ class Dispatcher:
     def run(self, stopped: threading.Event, interval: timedelta) -> None:
         """Make passes until the event is set. A pass that deployed a task is followed by the next pass at once.
 
-        After an idle pass the pause is the interval, and after failures in a row the pause grows.
+        After an idle pass the pause is the interval, and after failures in a row the pause grows. The pause is also
+        PAUSE_FOR_A_PASS times as long as the pass, which may examine thousands of runs in the line.
         """
         failures, backoff = 0, Backoff(interval, LONGEST_PAUSE)
         while not stopped.is_set():
+            began = time.monotonic()
             try:
                 deployed = self.dispatch()
                 failures = 0
@@ -54,7 +58,8 @@ class Dispatcher:
                 log.warning("nothing dispatched: %s", error.message)
                 deployed = 0
             if not deployed:
-                stopped.wait(backoff.seconds(failures + 1))
+                least = min(PAUSE_FOR_A_PASS * (time.monotonic() - began), LONGEST_PAUSE.total_seconds())
+                stopped.wait(max(backoff.seconds(failures + 1), least))
 
     def dispatch(self) -> int:
         """Make one pass: deploy tasks as far as the limits allow, at most one for every thread. Return their number.

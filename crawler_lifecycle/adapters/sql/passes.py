@@ -1,6 +1,6 @@
 """The dispatcher's passes: claims on tasks of all runs, as the limits allow, and causes for the tasks that wait on."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.sql.claiming import (
 )
 from crawler_lifecycle.adapters.sql.claims import TaskClaims
 from crawler_lifecycle.adapters.sql.holds import admit, write_holds
+from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.adapters.sql.transactions import lock_run, reading, transaction
@@ -35,8 +36,9 @@ class Passes(TaskClaims):
         if not self._has_something_to_deploy(token):
             return []
         claims, causes = self._claim_tasks(token, expires_in, most)
-        for run_id, cause in causes.items():
-            self._explain(run_id, cause)
+        # without the check every pass would change the runs' rows
+        for run_id, cause in self._with_another_cause(causes):
+            self._write_cause(run_id, cause)
         return claims
 
     @reading
@@ -64,29 +66,29 @@ class Passes(TaskClaims):
         claims.sort(key=attrgetter("run_id", "task"))
         return claims, write_holds(tx, now_open, new, now)
 
-    def _explain(self, run_id: int, cause: str) -> None:
-        """Write why the run's QUEUED tasks are still queued."""
-        # the dispatcher explains at every pass: without the check every pass would change the run's row
-        if self._has_another_cause(run_id, cause):
-            self._write_cause(run_id, cause)
-
     @reading
-    def _has_another_cause(self, connection: Connection, run_id: int, cause: str) -> bool:
-        other = _is_queued_without(cause, run_id, self._db.clock())
-        return connection.scalar(select(tasks.task).where(other).limit(1)) is not None
+    def _with_another_cause(self, connection: Connection, causes: Mapping[int, str]) -> list[tuple[int, str]]:
+        """Return the runs with a QUEUED task that has another cause than the given one, or none."""
+        now, found = self._db.clock(), list[tuple[int, str]]()
+        for cause in set(causes.values()):
+            for page in pages([run_id for run_id in causes if causes[run_id] == cause]):
+                query = select(tasks.history_id).distinct().where(_is_queued_without(cause, page, now))
+                found += [(run_id, cause) for run_id in connection.scalars(query)]
+        return found
 
     @transaction
     def _write_cause(self, tx: Connection, run_id: int, cause: str) -> None:
+        """Write why the run's QUEUED tasks are still queued."""
         lock_run(tx, run_id)
         now = self._db.clock()
         assignments = (*cause_assignments(cause, now), (tasks.version, tasks.version + 1))
-        tx.execute(update(task_histories).where(_is_queued_without(cause, run_id, now)).ordered_values(*assignments))
+        tx.execute(update(task_histories).where(_is_queued_without(cause, [run_id], now)).ordered_values(*assignments))
 
 
-def _is_queued_without(cause: str, run_id: int, now: datetime) -> ColumnElement[bool]:
-    """Return the condition for the run's QUEUED tasks with another cause or no cause; tasks in a pause keep theirs."""
+def _is_queued_without(cause: str, run_ids: Sequence[int], now: datetime) -> ColumnElement[bool]:
+    """Return the condition for the runs' QUEUED tasks with another cause or no cause; tasks in a pause keep theirs."""
     has_another_cause = or_(tasks.cause.is_(None), tasks.cause != cause)
-    return and_(tasks.history_id == run_id, is_queued(now), has_another_cause)
+    return and_(tasks.history_id.in_(run_ids), is_queued(now), has_another_cause)
 
 
 def _free_claims(connection: Connection, now: datetime, token: str, most: int) -> list[tuple[int, int]]:
