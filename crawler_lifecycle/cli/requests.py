@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Arguments = tuple[tuple[str, str], ...]
 DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
 KINDS_OF_RETRIES = ("infrastructure", "program")  # options with these names and `_retries`
+REPORTS = ("all", "end", "none")  # without the import of the contract, which is slow
 RULES = ("paused", "overlap", "time_zone")  # options with the names of the request's fields
 RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")  # the fields have these names with `_seconds`
 
@@ -32,6 +33,7 @@ def run_options(command: Command) -> Command:
         ),
         click.option("--program-retries", type=int, help="Further attempts of a task whose program failed."),
         click.option("--allowed-failures", type=float, default=0.0, help="Share of tasks that may fail, 0 to 1."),
+        click.option("--report", type=click.Choice(REPORTS), help="Which notices to send; default: all."),
     )):  # fmt: skip
         command = option(command)
     return command
