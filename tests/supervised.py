@@ -48,14 +48,14 @@ class Records:
     retries: Retries
     intent: Intent = Intent.RUN
 
-    def current(self, run: RunRef) -> SimpleNamespace:
+    def state(self, run: RunRef) -> SimpleNamespace:
         return SimpleNamespace(
             run_id=run.run_id,
             run_uid=run.run_uid,
             intent=self.intent,
             cluster="default",
             nudge_sent=0,
-            request=SimpleNamespace(retries=self.retries),
+            retries=self.retries,
         )
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
