@@ -72,7 +72,7 @@ class Exports(OnDatabase):
         values: dict[str, Any] = {"state": state, "location": location, "problem": problem, "finished_at": finished_at}
         if event is not None:
             values["event"] = event.model_dump_json()
-        settled = tx.execute(update(exports).where(*this_export, export.state.in_(replaceable)).values(values))
+        settled = tx.execute(SETTLED, {"of_event": event_id, "of_run": run.run_id, "of_states": replaceable, **values})
         if not settled.rowcount and tx.scalar(select(export.event_id).where(*this_export)) is None:
             raise NotFound(f"run {run.run_id} has no export {event_id}")
         tx.execute(WRITE_EXPORT_STATE, {"of_run": run.run_id})
@@ -91,6 +91,13 @@ class Exports(OnDatabase):
             return [end for end in latest_first if event_id(run.run_uid, kind, end) not in done_ids]
 
         return ExportsOwed(events=owed_ends(ExportKind.RUN_ENDED), archives=owed_ends(ExportKind.FILES_READY))
+
+
+SETTLED = update(exports).where(
+    export.event_id == bindparam("of_event"),
+    export.history_id == bindparam("of_run"),
+    export.state.in_(bindparam("of_states", expanding=True)),
+)
 
 
 def _write_export_state() -> Update:

@@ -12,6 +12,7 @@ from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record,
 from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
 from crawler_lifecycle.adapters.sql.transactions import (
     OPEN_STATUSES,
+    RUN,
     OnDatabase,
     fence,
     is_logged,
@@ -112,7 +113,7 @@ class Histories(OnDatabase):
         if row.status is RunStatus.INITIALIZING:
             is_possible = started_at is not None and row.begun_at <= started_at <= now
             values = {"status": RunStatus.PROCESSING, "started_at": started_at if is_possible else now, **NOT_WAITING}
-            tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+            tx.execute(RUN, {"of_run": run.run_id, **values})
             if row.tasks > 1:
                 tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))
             line = {"at": now, "event": "started", "message": "the main job has started"}
@@ -130,7 +131,7 @@ class Histories(OnDatabase):
         if cause is not None:
             since = row.waiting_since if row.waiting_cause == cause else self._db.clock()
         values = {"waiting_cause": cause, "waiting_since": since, "waiting_message": message}
-        tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+        tx.execute(RUN, {"of_run": run.run_id, **values})
         return since
 
     @transaction
@@ -161,7 +162,7 @@ class Histories(OnDatabase):
             now, number = self._db.clock(), row.end_number + 1
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDING}
             values |= _account(tx, run.run_id, status, reason)
-            tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+            tx.execute(RUN, {"of_run": run.run_id, **values})
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})
         return run_record(tx, run.run_id)
 

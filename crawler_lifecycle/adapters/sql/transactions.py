@@ -101,6 +101,11 @@ THIS_RUN = (
 )
 OWN_ROW = update(histories).where(*THIS_RUN, histories.c.epoch == bindparam("of_epoch"))
 LOCKING = OWN_ROW.values(epoch=histories.c.epoch)
+# values of columns are given to the execution: this costs less than a statement with values
+RUN = update(histories).where(histories.c.id == bindparam("of_run"))
+PROPERTY = update(history_properties).where(
+    history_properties.c.history_id == bindparam("of_run"), history_properties.c.name == bindparam("of_name")
+)
 LINE_ID = select(history_logs.c.id).where(
     history_logs.c.history_id == bindparam("of_run"), history_logs.c.entry_uid == bindparam("of_line")
 )
@@ -121,10 +126,9 @@ def keep_property(connection: Connection, run: RunRef, name: str, value: str, *,
 
     `is_new`: the caller knows that there is no earlier value.
     """
-    key = {"history_id": run.run_id, "name": name}
-    earlier_value = update(history_properties).filter_by(**key).values(value=value)
-    if is_new or not connection.execute(earlier_value).rowcount:
-        connection.execute(insert(history_properties), {**key, "value": value})
+    earlier_value = {"of_run": run.run_id, "of_name": name, "value": value}
+    if is_new or not connection.execute(PROPERTY, earlier_value).rowcount:
+        connection.execute(insert(history_properties), {"history_id": run.run_id, "name": name, "value": value})
 
 
 def is_logged(connection: Connection, run: RunRef, key: str) -> bool:
