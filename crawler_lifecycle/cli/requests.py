@@ -48,13 +48,14 @@ def record_options(command: Command) -> Command:
 def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) -> "RunRequest":
     """Return the request for a run. `options` has the run's options by name; an option without a value is None."""
     from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
-    from crawler_lifecycle.contract.states import Trigger
+    from crawler_lifecycle.contract.states import Report, Trigger
 
     options, retries = _without_retries(options)
     fields = {
         name + ("_seconds" if name in DURATIONS else ""): value for name, value in options.items() if value is not None
     }
     fields["trigger"] = Trigger(fields.get("trigger", Trigger.MANUAL))
+    fields["report"] = Report(fields.get("report", Report.ALL))
     if retries:
         fields["retries"] = retries
     with refusals_as_bad_input():

@@ -114,6 +114,7 @@ class Script:
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
     taken: Callable[[TakeOver], TakenOver] = lambda step: TakenOver(status=RunStatus.COMPLETED)
     search_attributes: bool = False
+    records_stay: bool = False
     stopped: int = 1  # tasks that a stop ends
     calls: list[tuple[str, BaseModel]] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)  # how often an activity fails before it succeeds
@@ -173,7 +174,9 @@ class Script:
             start_limit_seconds=step.request.start_limit_seconds,
             max_duration_seconds=step.request.max_duration_seconds,
             grace_seconds=step.request.grace_seconds or 30,
+            report=step.request.report,
             search_attributes=self.search_attributes,
+            records_stay=self.records_stay,
         )
 
     @activity.defn
