@@ -116,7 +116,7 @@ class ExportActivities:
         new_id = event_id(run_uid, kind, step.end)
         destination = self.archiver.destination(run_uid, step.end)
         own_fields = {"event_id": new_id, "kind": kind, "supporting_files": destination}
-        recorded = self.runs.export_events([event_id(run_uid, each, step.end) for each in ExportKind])
+        recorded = self.runs.export_events([event_id(run_uid, export_kind, step.end) for export_kind in ExportKind])
         if new_id in recorded:
             return recorded[new_id].model_copy(update=own_fields)
         for other_event in recorded.values():

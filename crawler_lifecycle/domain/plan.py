@@ -23,7 +23,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What the servers around a run can do, as far as its workflow depends on it."""
+    """Describe the servers around a run, as far as its workflow depends on them."""
 
     search_attributes: bool = False  # the Temporal server knows our search attributes
     records_stay: bool = False  # the cluster keeps ended jobs as records, so that no job is removed
