@@ -116,14 +116,14 @@ def test_an_end_is_owed_a_notice_by_the_report_of_its_run(database: Database, ma
     """Only a run that reports all has told its start, and so shows that notices were stored when it ended."""
     port = SqlStore(database).records
     end, none = (exported(database, ended(database, make_run(report=report))) for report in (Report.END, Report.NONE))
-    ended_and_told = exported(database, ended(database, make_run(report=Report.END)))
-    told(database, ended_and_told, ("stopped", 1))
+    delivered = exported(database, ended(database, make_run(report=Report.END)))
+    told(database, delivered, ("stopped", 1))
     misleading = {"report": "end", '"report":"end"': '"report":"end"'}
     of_all = exported(database, ended(database, make_run(arguments=misleading)))
     page, _ = port.owed_deliveries(0, 10, LONG_AGO)
-    assert [(each.run.run_id, each.is_untried) for each in page] == [(end.run_id, True)]
-    of_each = [port.deliveries(run.run_id) for run in (end, none, ended_and_told, of_all)]
-    assert [each and each.is_untried for each in of_each] == [True, False, False, False]
+    assert [(item.run.run_id, item.is_untried) for item in page] == [(end.run_id, True)]
+    deliveries = [port.deliveries(run.run_id) for run in (end, none, delivered, of_all)]
+    assert [item and item.is_untried for item in deliveries] == [True, False, False, False]
 
 
 def test_of_a_run_that_is_not_over_nothing_is_to_be_handed_over(
