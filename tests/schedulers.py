@@ -37,6 +37,8 @@ command = ["true"]
 class SmallCluster:
     """Remembers what was deployed; raises `trouble` instead, if there is any."""
 
+    records_stay = False
+
     def __init__(self) -> None:
         self.jobs: dict[str, tuple[DeploymentRequest, Deployment]] = {}
         self.trouble: LifecycleError | RuntimeError | None = None

@@ -48,7 +48,7 @@ class Records:
     retries: Retries
     intent: Intent = Intent.RUN
 
-    def current(self, run: RunRef) -> SimpleNamespace:
+    def state(self, run: RunRef) -> SimpleNamespace:
         return SimpleNamespace(
             run_id=run.run_id,
             run_uid=run.run_uid,
@@ -56,7 +56,7 @@ class Records:
             cluster="default",
             admitted_at=datetime(2026, 1, 1, tzinfo=UTC),
             nudge_sent=0,
-            request=SimpleNamespace(retries=self.retries),
+            retries=self.retries,
         )
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:

@@ -11,10 +11,10 @@ TRY = timedelta(seconds=60)
 
 @dataclass(frozen=True)
 class Step:
-    """A workflow task's commands: activities side by side, or a timer."""
+    """A workflow task's commands: activities and a timer, side by side."""
 
     activities: int = 0
-    seconds: float = 0.0  # until the timer fires, if there are no activities
+    seconds: float = 0.0  # until the timer fires; 0: no timer
 
 
 @activity.defn
@@ -27,8 +27,6 @@ class BareWorkflow:
     @workflow.run
     async def run(self, steps: list[Step]) -> None:
         for step in steps:
-            if step.activities:
-                tries = (workflow.execute_activity(no_op, start_to_close_timeout=TRY) for _ in range(step.activities))
-                await asyncio.gather(*tries)
-            else:
-                await workflow.sleep(step.seconds)
+            tries = (workflow.execute_activity(no_op, start_to_close_timeout=TRY) for _ in range(step.activities))
+            wait = [workflow.sleep(step.seconds)] if step.seconds else []
+            await asyncio.gather(*tries, *wait)

@@ -1,8 +1,8 @@
 """Interceptor around every activity: translate errors for Temporal, send heartbeats, name the run in log lines."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -44,7 +44,7 @@ class _ActivityBoundary(ActivityInboundInterceptor):
             run_id=getattr(run, "run_id", None),
         ):
             try:
-                async with self._heartbeats(info):
+                with self._heartbeats(info):
                     return await super().execute_activity(input)
             except LifecycleError as error:
                 # `from None`: a database driver's chain of errors would exceed Temporal's limit and hide the message
@@ -52,8 +52,8 @@ class _ActivityBoundary(ActivityInboundInterceptor):
                     error.message, type=type(error).__name__, non_retryable=isinstance(error, FINAL)
                 ) from None
 
-    @asynccontextmanager
-    async def _heartbeats(self, info: activity.Info) -> AsyncIterator[None]:
+    @contextmanager
+    def _heartbeats(self, info: activity.Info) -> Iterator[None]:
         """Send heartbeats during the block, as long as the process lives.
 
         The heartbeats of a hanging activity go on, and the activity's time-out ends the try.
@@ -61,13 +61,27 @@ class _ActivityBoundary(ActivityInboundInterceptor):
         if info.heartbeat_timeout is None or info.activity_type in WITH_OWN_HEARTBEATS:
             yield
             return
-        heartbeats = asyncio.create_task(self._repeat_heartbeat(info.heartbeat_timeout / HEARTBEATS_IN_A_TIMEOUT))
+        heartbeats = _Heartbeats(self._send_heartbeat, info.heartbeat_timeout / HEARTBEATS_IN_A_TIMEOUT)
         try:
             yield
         finally:
             heartbeats.cancel()
 
-    async def _repeat_heartbeat(self, pause: timedelta) -> None:
-        while True:
-            await asyncio.sleep(pause.total_seconds())
-            self._send_heartbeat()
+
+class _Heartbeats:
+    """Repeated heartbeats. A timer of the event loop costs less than a task, and few activities reach a heartbeat."""
+
+    def __init__(self, send: Callable[[], None], pause: timedelta) -> None:
+        self._send = send
+        self._pause = pause.total_seconds()
+        self._plan_next()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _plan_next(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._beat)
+
+    def _beat(self) -> None:
+        self._send()
+        self._plan_next()

@@ -8,7 +8,6 @@ from temporalio import activity
 
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.metrics import count_saturated
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
@@ -18,7 +17,7 @@ from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
 from crawler_lifecycle.domain.saturation import is_saturated
 from crawler_lifecycle.domain.verdict import verdict
-from crawler_lifecycle.ports import Claims, Cluster, Runs, Tasks
+from crawler_lifecycle.ports import Claims, Cluster, Runs, RunState, Tasks
 
 CLUSTER_FULL = "the cluster is full"  # begins the message of a saturated run
 
@@ -45,7 +44,7 @@ class DeploymentActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_main_job_status(self, step: RunInput) -> MainJobStatus:
         """Return whether the main job runs or has run; for a waiting job, also the cause and the start of the wait."""
-        began_at, run = time.monotonic(), self.runs.current(step.run)
+        began_at, run = time.monotonic(), self.runs.state(step.run)
         status = self._observe_main_job(step.run, run)
         cause = status.cause if status.known else CLUSTER_UNKNOWN
         since, saturated = self._mark_waiting(run, step.run, cause, status.message)
@@ -65,26 +64,28 @@ class DeploymentActivities:
         if isinstance(claim, Hold):
             return DeploymentOutcome(cause=claim.cause, message=claim.message, held=True)
         outcome = self.claim_deployer.deploy(claim)
-        _, saturated = self._mark_waiting(self.runs.current(run), run, outcome.cause, outcome.message)
+        _, saturated = self._mark_waiting(self.runs.state(run), run, outcome.cause, outcome.message)
         return outcome.model_copy(update={"saturated": saturated})
 
     def _mark_waiting(
-        self, record: RunRecord, run: RunRef, cause: str | None, message: str | None
+        self, state: RunState, run: RunRef, cause: str | None, message: str | None
     ) -> tuple[datetime | None, str | None]:
         """Record the cause of the run's wait; None: the run does not wait.
 
         Return the start of the wait, and the cause again if the run is saturated by this cause, else None.
         """
-        since = record.waiting_since if record.waiting_cause == cause else None
+        since = state.waiting_since if state.waiting_cause == cause else None
         saturated = cause if is_saturated(cause, since, datetime.now(UTC)) else None
-        count_saturated(saturated, record.cluster)
+        count_saturated(saturated, state.cluster)
         if saturated:
             message = f"{CLUSTER_FULL}: {message}" if message else CLUSTER_FULL
+        if (cause, message) == (state.waiting_cause, state.waiting_message):
+            return since, saturated
         return self.runs.mark_waiting(run, cause, message), saturated
 
     def _outcome_without_claim(self, run: RunRef) -> DeploymentOutcome:
         """Return the result of the earlier or concurrent deployment; its claim prevented our claim."""
-        row, intent = self._main_row(run), self.runs.current(run).intent
+        row, intent = self._main_row(run), self.runs.state(run).intent
         if row.job_uid:
             return DeploymentOutcome(job_id=row.job_uid, intent=intent)
         if row.status.is_over:
@@ -95,7 +96,7 @@ class DeploymentActivities:
     def _main_row(self, run: RunRef) -> TaskRow:
         return self.tasks.rows(run.run_id, [MAIN_TASK])[0]
 
-    def _observe_main_job(self, run: RunRef, record: RunRecord) -> MainJobStatus:
+    def _observe_main_job(self, run: RunRef, state: RunState) -> MainJobStatus:
         row = self._main_row(run)
         if row.status.is_over:
             return MainJobStatus(started=True, started_at=row.started_at)
@@ -106,17 +107,17 @@ class DeploymentActivities:
             return MainJobStatus(known=look.complete, vanished=look.complete, message=look.problem)
         if job.phase is JobPhase.UNCLEAR:
             return MainJobStatus(known=False, message=job.message)
-        if job.phase is JobPhase.WAITING and not self._is_given_up(run, record, row, look):
+        if job.phase is JobPhase.WAITING and not self._is_given_up(run, state, row, look):
             return MainJobStatus(cause=job.cause or "waiting", message=job.message)
         return MainJobStatus(started=True, started_at=job.started_at)
 
-    def _is_given_up(self, run: RunRef, record: RunRecord, row: TaskRow, look: Look) -> bool:
+    def _is_given_up(self, run: RunRef, state: RunState, row: TaskRow, look: Look) -> bool:
         """Write the end of a main job that waits too long for what will not come, such as an image. Return whether so.
 
         In this stage the run's row and not the task's row has the cause and the start of the wait.
         """
-        waiting = replace(row, cause=record.waiting_cause, cause_since=record.waiting_since)
-        change = verdict(waiting, look, record.intent, datetime.now(UTC))
-        if record.intent is not Intent.RUN or change is None or change.status is not TaskStatus.FAILED:
+        waiting = replace(row, cause=state.waiting_cause, cause_since=state.waiting_since)
+        change = verdict(waiting, look, state.intent, datetime.now(UTC))
+        if state.intent is not Intent.RUN or change is None or change.status is not TaskStatus.FAILED:
             return False
         return self.tasks.sync(run, [change]) == 1

@@ -112,16 +112,17 @@ class ExportActivities:
 
         Only a new event is made from the run's row, because the row of a reopened run describes a later end.
         """
-        run = self.runs.current(step.run)
-        new_id = event_id(run.run_uid, kind, step.end)
-        destination = self.archiver.destination(run.run_uid, step.end)
+        run_uid = step.run.run_uid
+        new_id = event_id(run_uid, kind, step.end)
+        destination = self.archiver.destination(run_uid, step.end)
         own_fields = {"event_id": new_id, "kind": kind, "supporting_files": destination}
-        if recorded := self.runs.export_event(new_id):
-            return recorded.model_copy(update=own_fields)
-        for other_kind in ExportKind:
-            if other_event := self.runs.export_event(event_id(run.run_uid, other_kind, step.end)):
-                no_figures = dict.fromkeys(("files", "bytes", "size", "sha256"))
-                return other_event.model_copy(update=own_fields | no_figures)
+        recorded = self.runs.export_events([event_id(run_uid, export_kind, step.end) for export_kind in ExportKind])
+        if new_id in recorded:
+            return recorded[new_id].model_copy(update=own_fields)
+        for other_event in recorded.values():
+            no_figures = dict.fromkeys(("files", "bytes", "size", "sha256"))
+            return other_event.model_copy(update=own_fields | no_figures)
+        run = self.runs.current(step.run)
         return ExportEvent(
             event_id=new_id,
             end=step.end,

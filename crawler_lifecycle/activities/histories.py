@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.steps.run import CloseRun, Counted, RunOutcome, 
 from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome
-from crawler_lifecycle.domain.plan import RunLimits, plan_of, planned
+from crawler_lifecycle.domain.plan import NO_ABILITIES, Abilities, RunLimits, plan_of, planned
 from crawler_lifecycle.domain.reasons import DEADLINE_EXCEEDED, MAX_DURATION
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.ports import Deployer, NewRun, Runs, Tasks
@@ -27,7 +27,7 @@ class HistoryActivities:
     tasks: Tasks
     deployer: Deployer
     limits: RunLimits
-    search_attributes: bool = False  # whether the Temporal server knows our search attributes
+    abilities: Abilities = NO_ABILITIES
 
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
@@ -44,7 +44,7 @@ class HistoryActivities:
                 "a reset, retry or cron of Temporal makes no second run. "
                 f"To crawl again, use {reopen if run.status is RunStatus.FAILED else 'a start of its own'}",
             )
-        return plan_of(run, self.limits, search_attributes=self.search_attributes)
+        return plan_of(run, self.limits, self.abilities)
 
     def _create_run(self, step: CreateHistory) -> RunRecord:
         entry = self.deployer.crawler(step.request.crawler)

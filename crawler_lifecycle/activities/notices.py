@@ -62,15 +62,16 @@ class NoticeActivities:
             final=kind in CLOSING,
             **self._about_the_end(run, kind),
         )
-        notice = self.runs.keep_notice(step.run, notice)
+        stored = self.runs.keep_notice(step.run, notice)
         try:
-            self.pusher.send(notice)
+            self.pusher.send(stored)
         except LifecycleError as error:
             self._note(kind, step, "undelivered", f"notice {kind}: {error.message}")
             if kind is NoticeKind.PROGRESS or isinstance(error, PermanentError):
                 return Counted(count=0)
             raise
-        self._note_delivery_after_failure(kind, step)
+        if stored is not notice:  # an earlier try has stored the notice, and may have failed
+            self._note_delivery_after_failure(kind, step)
         return Counted(count=1)
 
     def _about_the_end(self, run: RunRecord, kind: NoticeKind) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: RunInput) -> looks.ActiveTasks:
         """Return the alive tasks, and the LOST tasks, because a look may still find out how a LOST task ended."""
-        run = self.runs.current(step.run)
+        run = self.runs.state(step.run)
         by_status = self.tasks.by_status(run.run_id)
         active = {status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)}
         return looks.ActiveTasks(by_status=active, nudge=run.nudge_sent, intent=run.intent)
@@ -52,7 +52,7 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: looks.LookAt) -> looks.Differences:
         """Look at all jobs of the run and return only the differences between rows and cluster."""
-        began_at, run = time.monotonic(), self.runs.current(step.run)
+        began_at, run = time.monotonic(), self.runs.state(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
         # Read time and rows before the look. A job may be recorded, or its claim may expire, while the look is under
         # way: compared with later rows or at a later time, the job would count as absent.
@@ -61,7 +61,7 @@ class ReconciliationActivities:
         look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
         measure_clocks(look.clock_ahead, run.cluster)
         # the doubt is a message, if too many jobs vanished at once to believe the look
-        retries = run.request.retries or NO_RETRIES
+        retries = run.retries or NO_RETRIES
         changes, doubt = verdicts(rows, look, run.intent, now, step.stopped_at, retries)
         page = list(_limited_to_payload(changes[:CHANGES_IN_A_LOOK]))
         now_over = {change.task for change in changes if change.status.is_over and not change.next_attempt}
@@ -115,7 +115,7 @@ class ReconciliationActivities:
 
         A job without evidence on record stays: the audit collects the evidence, and then removes the job.
         """
-        run = self.runs.current(step.run)
+        run = self.runs.state(step.run)
         numbers = from_ranges(step.tasks) if step.tasks else self._tasks_over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
         unexplained = set(self.tasks.unexplained(run.run_id))
@@ -142,11 +142,10 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def count_alive_tasks(self, step: looks.CloseLook) -> looks.AliveTasks:
         """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
-        self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
-        run = self.runs.current(step.run)
-        if run.waiting_cause != step.saturated:
+        end = self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
+        if end.waiting_cause != step.saturated:
             self.runs.mark_waiting(step.run, step.saturated, step.saturated and NO_ROOM)
-        counts = run.tasks
+        counts = end.tasks
         return looks.AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),

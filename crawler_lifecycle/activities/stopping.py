@@ -8,7 +8,6 @@ from functools import partial
 from temporalio import activity
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.run import CloseRun, Counted, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
@@ -17,7 +16,7 @@ from crawler_lifecycle.domain.looks import JobKey, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.verdict import with_facts
 from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
-from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
+from crawler_lifecycle.ports import Cluster, Runs, RunState, Tasks, Uids
 
 JOBS_IN_A_PAGE = 500  # jobs per activity; the next activity has the further jobs
 TRIES_OF_A_PAGE = 4  # then the page waits for the stop's next round: a single job must not hold up the next pages
@@ -76,11 +75,11 @@ class StoppingActivities:
         """
         numbers = from_ranges(step.tasks)
         page, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
-        self.runs.current(step.run)  # raises Fenced before the look if a later supervisor has taken over
+        self.runs.state(step.run)  # raises Fenced before the look if a later supervisor has taken over
         rows = self.tasks.rows(step.run.run_id, page)
         uids = uids_of(rows)
         look = self.cluster.look(step.run.run_uid, _keys(row for row in rows if row.job_uid), page, uids=uids)
-        run = self.runs.current(step.run)  # again after the look: jobs in the look may belong to a later supervisor
+        run = self.runs.state(step.run)  # again after the look: jobs in the look may belong to a later supervisor
         lingering_jobs = lingering(look, rows, run.intent)
         to_kill = set(overdue(look, rows))
         if run.intent is Intent.FORCE:
@@ -133,12 +132,12 @@ class StoppingActivities:
                 )
                 self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message, hurried=True)
 
-    def _page_of_jobs(self, step: StopTasks) -> tuple[RunRecord, list[JobKey], Uids, str]:
+    def _page_of_jobs(self, step: StopTasks) -> tuple[RunState, list[JobKey], Uids, str]:
         """Return the run, a page of jobs, the uids of these jobs, and the remaining tasks as ranges.
 
         First record the evidence of jobs not yet seen ending, since the stop destroys the evidence.
         """
-        run = self.runs.current(step.run)  # Fenced: an earlier supervisor's step must not end a later supervisor's jobs
+        run = self.runs.state(step.run)  # Fenced: an earlier supervisor's step must not end a later supervisor's jobs
         numbers = from_ranges(step.tasks) if step.tasks else self._tasks_in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)

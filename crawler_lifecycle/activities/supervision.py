@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 from crawler_lifecycle.contract.steps.run import Clock, Counted
 from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.looks import uids_of
-from crawler_lifecycle.domain.plan import RunLimits, plan_of
+from crawler_lifecycle.domain.plan import NO_ABILITIES, Abilities, RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.ports import Cluster, Execution, Runs, Supervisors, Tasks
 
@@ -23,7 +23,7 @@ class SupervisionActivities:
     cluster: Cluster
     supervisors: Supervisors
     limits: RunLimits
-    search_attributes: bool = False  # whether the Temporal server knows our search attributes
+    abilities: Abilities = NO_ABILITIES
 
     @activity.defn
     async def take_over_run(self, step: TakeOver) -> TakenOver:
@@ -55,7 +55,7 @@ class SupervisionActivities:
         is_over, is_stopped = run.status.is_over, run.intent is not Intent.RUN
         clock = self.runs.limit_clock(run.run_id)
         return TakenOver(
-            plan=plan_of(run, self.limits, search_attributes=self.search_attributes, clock=clock),
+            plan=plan_of(run, self.limits, self.abilities, clock),
             status=run.status,
             intent=run.intent,
             started_at=run.started_at,

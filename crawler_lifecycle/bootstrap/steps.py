@@ -17,6 +17,7 @@ from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.bootstrap.outside import limited_pusher
 from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.domain.plan import Abilities
 from crawler_lifecycle.ports import Supervisors
 
 Activity = Callable[..., Any]
@@ -25,9 +26,10 @@ Activity = Callable[..., Any]
 def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Activity]:
     """Return all activities. `search_attributes`: whether the Temporal server knows our search attributes."""
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
+    abilities = Abilities(search_attributes, cluster.records_stay)
     return activities_of(
-        HistoryActivities(runs, tasks, parts.deployer, limits, search_attributes),
-        SupervisionActivities(runs, tasks, cluster, supervisors, limits, search_attributes),
+        HistoryActivities(runs, tasks, parts.deployer, limits, abilities),
+        SupervisionActivities(runs, tasks, cluster, supervisors, limits, abilities),
         DeploymentActivities(runs, tasks, parts.store.claims, cluster, parts.claim_deployer, parts.claim_for),
         ReconciliationActivities(runs, tasks, cluster),
         StoppingActivities(runs, tasks, cluster),

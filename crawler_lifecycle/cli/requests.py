@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Arguments = tuple[tuple[str, str], ...]
 DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
 KINDS_OF_RETRIES = ("infrastructure", "program")  # options with these names and `_retries`
+REPORTS = ("all", "end", "none")  # without the import of the contract, which is slow
 RULES = ("paused", "overlap", "time_zone")  # options with the names of the request's fields
 RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")  # the fields have these names with `_seconds`
 
@@ -32,6 +33,7 @@ def run_options(command: Command) -> Command:
         ),
         click.option("--program-retries", type=int, help="Further attempts of a task whose program failed."),
         click.option("--allowed-failures", type=float, default=0.0, help="Share of tasks that may fail, 0 to 1."),
+        click.option("--report", type=click.Choice(REPORTS), help="Which notices to send; default: all."),
     )):  # fmt: skip
         command = option(command)
     return command
@@ -46,13 +48,14 @@ def record_options(command: Command) -> Command:
 def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) -> "RunRequest":
     """Return the request for a run. `options` has the run's options by name; an option without a value is None."""
     from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
-    from crawler_lifecycle.contract.states import Trigger
+    from crawler_lifecycle.contract.states import Report, Trigger
 
     options, retries = _without_retries(options)
     fields = {
         name + ("_seconds" if name in DURATIONS else ""): value for name, value in options.items() if value is not None
     }
     fields["trigger"] = Trigger(fields.get("trigger", Trigger.MANUAL))
+    fields["report"] = Report(fields.get("report", Report.ALL))
     if retries:
         fields["retries"] = retries
     with refusals_as_bad_input():

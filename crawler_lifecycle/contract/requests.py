@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.retries import RequestedRetries, Retries
-from crawler_lifecycle.contract.states import Trigger
+from crawler_lifecycle.contract.states import Report, Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
@@ -75,6 +75,11 @@ class RunParameters(Message):
     )
     priority: Priority | None = Field(
         default=None, description="runs with a higher priority are admitted first; default: the crawler's, else 0"
+    )
+    report: Report = Field(
+        default=Report.ALL,
+        description="notices of the run: `all` (start, progress, end), `end` (the closing notice alone) or `none`; "
+        "events and archives do not depend on it",
     )
     cluster: ClusterName = Field(
         default="default", description="cluster of the installation; the only cluster at present is `default`"

@@ -9,6 +9,14 @@ class Trigger(StrEnum):
     API = "api"  # another program started the run
 
 
+class Report(StrEnum):
+    """The notices of a run. Events and archives of its end do not depend on the report."""
+
+    ALL = "all"  # start, progress and end
+    END = "end"  # only the closing notice
+    NONE = "none"  # no notice
+
+
 class RunStatus(StrEnum):
     INITIALIZING = "INITIALIZING"  # the main job has not started yet
     PROCESSING = "PROCESSING"  # the main job has started

@@ -3,11 +3,18 @@
 from collections.abc import Mapping
 
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, MAX_DURATION, NEVER_STARTED, STOPPED, STOPPED_FORCED
+from crawler_lifecycle.domain.reasons import (
+    ALL_SUCCEEDED,
+    DEPLOYMENT_REFUSED,
+    MAX_DURATION,
+    NEVER_STARTED,
+    STOPPED,
+    STOPPED_FORCED,
+)
 
 # every reason for the end of a run, in words for people
 SENTENCES = {
-    "all_succeeded": "all tasks succeeded",
+    ALL_SUCCEEDED: "all tasks succeeded",
     "failures_allowed": "tasks failed, and no more than the run allows",
     "main_job_failed": "the main job failed",
     "main_job_lost": "the main job was lost",
@@ -43,7 +50,7 @@ def outcome(
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     has_stopped_tasks = tasks.get(TaskStatus.STOPPED, 0) > 0
     if succeeded == total:
-        return RunStatus.COMPLETED, "all_succeeded"
+        return RunStatus.COMPLETED, ALL_SUCCEEDED
     if reason and (reason == DEPLOYMENT_REFUSED or has_stopped_tasks or out_of_time):
         return RunStatus.FAILED, reason
     if intent is not Intent.RUN and has_stopped_tasks:

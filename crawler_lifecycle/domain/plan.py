@@ -21,7 +21,18 @@ class RunLimits:
     clusters: tuple[str, ...] = ("default",)
 
 
-def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock: Clock | None = None) -> RunPlan:
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """Describe the servers around a run, as far as its workflow depends on them."""
+
+    search_attributes: bool = False  # the Temporal server knows our search attributes
+    records_stay: bool = False  # the cluster keeps ended jobs as records, so that no job is removed
+
+
+NO_ABILITIES = Abilities()
+
+
+def plan_of(run: RunRecord, limits: RunLimits, abilities: Abilities, clock: Clock | None = None) -> RunPlan:
     """Return the supervisor's plan for a run on record. `clock`: the limit clock so far; None: a new clock."""
     request = run.request
     return RunPlan(
@@ -35,8 +46,10 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock
         start_limit_seconds=request.start_limit_seconds,
         max_duration_seconds=request.max_duration_seconds,
         grace_seconds=request.grace_seconds or limits.grace_seconds,
+        report=request.report,
         clock=clock or Clock(),
-        search_attributes=search_attributes,
+        search_attributes=abilities.search_attributes,
+        records_stay=abilities.records_stay,
     )
 
 

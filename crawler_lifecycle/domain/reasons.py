@@ -55,6 +55,7 @@ STOPPED_FORCED = "stopped_forced"  # a force killed the jobs
 DISRUPTED = "disrupted"  # the pod was drained, preempted or evicted, by an unknown author
 JOB_DISAPPEARED = "job_disappeared"  # the job is absent, and no trace shows its result
 RESULT_UNKNOWN = "result_unknown"  # the job is gone, and its remains do not show the result
+ALL_SUCCEEDED = "all_succeeded"  # the run ended, and each of its tasks succeeded
 BY_A_STOP = (STOPPED, STOPPED_FORCED)  # reasons for a run's end by a stop
 LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits, as reasons of a run's end
 

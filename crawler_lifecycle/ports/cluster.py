@@ -40,6 +40,8 @@ class Cluster(Protocol):
     finds a job even if its labels were edited.
     """
 
+    records_stay: bool  # whether ended jobs stay as records that take no room: then `remove` has nothing to do
+
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """Return the job for the request's key, and make the job at the first request with the key.
 

@@ -1,5 +1,6 @@
 """Port for writing runs: states, stops, supervisors, exports and notices."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -8,7 +9,8 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase
+from crawler_lifecycle.contract.retries import Retries
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunRef
 
 
@@ -30,6 +32,29 @@ class Execution:
     workflow_id: str
     run_id: str  # Temporal's id for the execution, not a RunID
     began_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """The part of a run's row that its supervisor reads again and again. To read all of the row costs far more."""
+
+    run_id: int
+    run_uid: str
+    cluster: str
+    intent: Intent
+    nudge_sent: int
+    waiting_cause: str | None
+    waiting_since: datetime | None
+    waiting_message: str | None
+    retries: Retries | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookEnd:
+    """A run after a look."""
+
+    tasks: Mapping[TaskStatus, int]  # number of tasks by status
+    waiting_cause: str | None
 
 
 class Runs(Protocol):
@@ -55,6 +80,9 @@ class Runs(Protocol):
     def current(self, run: RunRef) -> RunRecord:
         """Return the run; Fenced if the caller is not its supervisor any more. NotFound if there is no such run."""
 
+    def state(self, run: RunRef) -> RunState:
+        """Return the run's state. Raise the errors of `current`."""
+
     def set_property(self, run: RunRef, name: str, value: str) -> None:
         """Write a value under a name to the run, and replace an earlier value."""
 
@@ -76,7 +104,7 @@ class Runs(Protocol):
 
     def mark_look(
         self, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
-    ) -> None:
+    ) -> LookEnd:
         """Write a look's end: the acknowledged nudge, the problem and the next look's time.
 
         `known`: the cluster was observed, so the present time becomes the last look's time.
@@ -143,6 +171,9 @@ class Runs(Protocol):
     def export_event(self, event_id: str) -> ExportEvent | None:
         """Return the event as last written by `open_export` or `settle_export`; None without a row."""
 
+    def export_events(self, event_ids: Sequence[str]) -> Mapping[str, ExportEvent]:
+        """Return the written events among these ids, by id."""
+
     def settle_export(
         self,
         run: RunRef,
@@ -163,5 +194,6 @@ class Runs(Protocol):
     def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
         """Store the notice, unless a notice with the same id is stored already. Return the stored notice, to send.
 
+        The given object itself is returned if no try has stored a notice before, and for progress.
         So every try under an id sends the same notice. Only the last progress notice stays stored.
         """

@@ -15,13 +15,20 @@ from typing import Any
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.common import RawValue
 from temporalio.contrib.pydantic import PydanticPayloadConverter
-from temporalio.converter import DataConverter
+from temporalio.converter import CompositePayloadConverter, DataConverter
 
 INPUTS = "crawler-lifecycle-inputs"  # key of the mark in a payload's metadata
 LONGEST_NUMBER = 9  # digits; a caller may send any metadata
 
 
+ENCODINGS = tuple(PydanticPayloadConverter().converters.values())
+
+
 class OneInputConverter(PydanticPayloadConverter):
+    def __init__(self) -> None:
+        """Share the converters of all encodings, because the SDK makes a converter twice for every workflow task."""
+        CompositePayloadConverter.__init__(self, *ENCODINGS)
+
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         """Decode payloads. Several payloads without type hints become a single marked input."""
         if len(payloads) > 1 and not type_hints:

@@ -17,7 +17,6 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from crawler_lifecycle.activities.histories import HistoryActivities
-from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, any_stop
@@ -30,7 +29,7 @@ from crawler_lifecycle.workflows.deployment import DeploymentEnd, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
 from crawler_lifecycle.workflows.initiation import Beginning, begin, decoded_input
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded_stop, failing_with_activity_message
-from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
+from crawler_lifecycle.workflows.options import OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.removal import remove_after_export, remove_before_export
 from crawler_lifecycle.workflows.stopping import record_stops, stop, stop_by_service
@@ -78,7 +77,9 @@ class CrawlerLifecycleWorkflow:
         if self._watch.stop.is_asked:
             gave_up = carried.gave_up  # the stop of an earlier execution goes on, for the same reason
         else:
-            gave_up = await self._deploy_and_reconcile(carried)
+            gave_up = await self._deploy_and_reconcile(beginning)
+        if beginning.registration:
+            await beginning.registration  # a stop ends the stages, but not the registration
         await self._stop_if_asked(carried.plan, gave_up)
         return await self._complete(carried.plan, gave_up)
 
@@ -88,24 +89,24 @@ class CrawlerLifecycleWorkflow:
             message = f"the run belongs to workflow {handed_over.workflow_id}, which goes on with it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
-    async def _deploy_and_reconcile(self, carried: Carried) -> str | None:
+    async def _deploy_and_reconcile(self, beginning: Beginning) -> str | None:
         """Run the stages deployment and reconciliation, and return `gave_up`.
 
         A stop or the time limit ends the stages early.
         """
-        stages = asyncio.create_task(self._stages(carried))
+        stages = asyncio.create_task(self._stages(beginning))
         try:
             while not self._is_time_to_leave(stages):
-                await self._wait_for_stages(stages, carried.plan)
+                await self._wait_for_stages(stages, beginning.carried.plan)
         except TimeoutError:
             return await _leave_stages(stages, MAX_DURATION)
         return await _leave_stages(stages, None)
 
-    async def _stages(self, carried: Carried) -> str | None:
+    async def _stages(self, beginning: Beginning) -> str | None:
         """Deploy the main job, unless the run has started already, and reconcile. Return `gave_up`."""
-        deployment = DeploymentEnd()
+        deployment, carried = DeploymentEnd(), beginning.carried
         if carried.anchor is None:
-            deployment = await deploy(self._watch, carried.plan)
+            deployment = await deploy(self._watch, carried.plan, beginning.registration)
         if deployment.gave_up is None and not self._watch.stop.is_asked:
             await reconcile(self._watch, carried, deployment.started_at)
         return deployment.gave_up
@@ -152,25 +153,22 @@ class CrawlerLifecycleWorkflow:
     async def _deliver(
         self, plan: RunPlan, outcome: RunOutcome, *, is_exported: bool = False, owed: ExportsOwed | None = None
     ) -> None:
-        """Send the closing notice, remove the run's jobs, and export the end.
+        """Send the closing notice; beside the notice, remove the run's jobs and export the end.
 
-        An absent receiver of notices delays the export by two minutes at most. Then the notice is sent again beside the
-        export, since an archive may wait for a slot behind hundreds of others.
         `owed`: the missing exports of all ends; None: only the present end is to be exported.
         """
-        activities, watch = NoticeActivities, self._watch
-        closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
-        is_notified = await watch.notify(closing, plan, options=OPTIONAL)
-        staying_jobs = await remove_before_export(plan.run)
-        deliveries = list[Awaitable[object]]()
-        if not is_exported:
-            watch.show(Stage.COMPLETION, "the export", plan)
-            deliveries.append(export_if_possible(RunEnd(run=plan.run, end=plan.end), owed))
-        if not is_notified:
-            deliveries.append(watch.notify(closing, plan, options=ANNOUNCE))
-        await asyncio.gather(*deliveries)
-        await remove_after_export(plan.run, staying_jobs)
-        watch.show(Stage.COMPLETION, "nothing: the run is over", plan)
+        closing = self._watch.notify_end(plan, is_stopped=outcome.reason in BY_A_STOP)
+        export = None if is_exported else export_if_possible(RunEnd(run=plan.run, end=plan.end), owed)
+        self._watch.show(Stage.COMPLETION, "the closing notice and the export", plan)
+        await asyncio.gather(closing, self._remove_and_export(plan, export))
+        self._watch.show(Stage.COMPLETION, "nothing: the run is over", plan)
+
+    async def _remove_and_export(self, plan: RunPlan, export: Awaitable[None] | None) -> None:
+        """Remove the run's jobs, export the end, and remove the jobs that had to stay before."""
+        staying_jobs = await remove_before_export(plan)
+        if export:
+            await export
+        await remove_after_export(plan, staying_jobs)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
         """Write the end into the run's row and show it. From now on stops are ignored or refused.

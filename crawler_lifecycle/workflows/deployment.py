@@ -3,6 +3,7 @@
 Meanwhile the run's row shows the cause and the start of the wait.
 """
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
@@ -16,6 +17,7 @@ from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJ
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.pacing import HELD_PAUSE, Backoff
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED, SUSPENDED
+from crawler_lifecycle.workflows.initiation import Registration
 from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
 from crawler_lifecycle.workflows.watch import Watch
@@ -33,9 +35,9 @@ class DeploymentEnd:
     started_at: datetime | None = None  # the main job's start; None: the cluster does not say, or there is no start
 
 
-async def deploy(watch: Watch, plan: RunPlan) -> DeploymentEnd:
+async def deploy(watch: Watch, plan: RunPlan, registration: Registration) -> DeploymentEnd:
     """Deploy the main job and wait until the job runs or has run, the run gives up, or a stop is asked for."""
-    outcome = await _deploy_main_job(watch, plan)
+    outcome = await _deploy_main_job(watch, plan, registration)
     if outcome and not watch.stop.is_asked:
         watch.stop.apply_intent(outcome.intent)
     if watch.stop.is_asked:
@@ -48,13 +50,15 @@ async def deploy(watch: Watch, plan: RunPlan) -> DeploymentEnd:
     return await _wait_for_start(watch, plan)
 
 
-async def _deploy_main_job(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
+async def _deploy_main_job(watch: Watch, plan: RunPlan, registration: Registration) -> DeploymentOutcome | None:
     """Return the outcome with the job or the refusal; None if a stop or the start limit came first."""
     activities, is_scheduled = DeploymentActivities, plan.trigger is Trigger.SCHEDULED
     activity = activities.run_scheduled_crawler if is_scheduled else activities.run_onetime_crawler
     for tries in count(1):
         watch.show(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
         outcome = await workflow.execute_activity_method(activity, RunInput(run=plan.run), **DEPLOY)
+        if registration:
+            await asyncio.shield(registration)  # a stop cancels this stage, but not the registration
         watch.apply_saturation(plan, outcome.saturated)
         if outcome.job_id or outcome.refused:
             return outcome  # a suspended job may hold the limit clock: the first look at the job sets the clock

@@ -1,5 +1,6 @@
 """Stage 1, initiation: write a new run to the database, or take over an existing run where its supervisor has ended."""
 
+import asyncio
 from dataclasses import dataclass
 
 from temporalio import workflow
@@ -10,7 +11,7 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Continuation, Stage
 from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps.run import ExportsOwed, RunPlan
+from crawler_lifecycle.contract.steps.run import ExportsOwed, RunPlan, RunRef
 from crawler_lifecycle.contract.steps.supervision import (
     CreateHistory,
     HandedOver,
@@ -23,12 +24,15 @@ from crawler_lifecycle.workflows.options import WRITE
 from crawler_lifecycle.workflows.visibility import set_search_attributes
 from crawler_lifecycle.workflows.watch import Watch
 
+Registration = asyncio.Task[None] | None  # of a new run's workflow, beside the first try to deploy; None: done before
+
 
 @dataclass(frozen=True)
 class Beginning:
     """The result of stage 1."""
 
     carried: Carried  # state for the further stages
+    registration: Registration = None
     is_over: bool = False  # the run has ended, and only deliveries of its end may be missing
     is_exported: bool = False  # the last end is announced and archived
     owed: ExportsOwed | None = None  # missing exports, if the run is over
@@ -49,7 +53,8 @@ async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning | Hand
     if isinstance(request, Carried):
         return Beginning(request)
     if request.run_id is None:
-        return Beginning(Carried(plan=await _create_run(watch, request)))
+        plan = await _create_run(watch, request)
+        return Beginning(Carried(plan=plan), asyncio.create_task(_register(plan.run)))
     return await _take_over(watch, request, request.run_id)
 
 
@@ -65,11 +70,14 @@ async def _create_run(watch: Watch, request: RunRequest) -> RunPlan:
         **WRITE,
     )
     set_search_attributes(plan, RunStatus.INITIALIZING)
-    watch.show(Stage.INITIATION, "the workflow to be registered", plan)
-    await workflow.execute_activity_method(
-        HistoryActivities.add_workflow_id, RegisterWorkflow(run=plan.run, workflow_id=info.workflow_id), **WRITE
-    )
+    watch.show(Stage.INITIATION, "the deployment", plan)
     return plan
+
+
+async def _register(run: RunRef) -> None:
+    """Write the workflow's id down with the run."""
+    step = RegisterWorkflow(run=run, workflow_id=workflow.info().workflow_id)
+    await workflow.execute_activity_method(HistoryActivities.add_workflow_id, step, **WRITE)
 
 
 async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginning | HandedOver:

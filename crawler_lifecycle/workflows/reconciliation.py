@@ -1,11 +1,12 @@
 """Stage 3, reconciliation: look at the cluster, at paced times and after nudges, until no task is alive."""
 
+import asyncio
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 
 from crawler_lifecycle.activities.histories import HistoryActivities
-from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps.deployment import StartRun
@@ -21,63 +22,107 @@ from crawler_lifecycle.workflows.watch import Watch
 async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None = None) -> None:
     """Look until a look proves that nothing of the run is alive, or a stop is asked for.
 
-    `started_at` is the main job's start, if known. The pacing begins at the anchor, and `number` is the number of its
-    next look; nudges cause looks in between.
+    `started_at` is the main job's start, if known. The start notice goes out beside the first look.
     """
-    plan, number = carried.plan, carried.look_number
-    anchor = carried.anchor or await _start_run(watch, plan, started_at)
-    if carried.resumed and carried.anchor:
-        await watch.notify_start(plan)  # the earlier supervisor may have died before sending
-        number = next_look(anchor, number, workflow.now())  # skip the looks that fell due without a supervisor
+    plan = carried.plan
+    pace = Pace(carried.anchor or await _start_run(plan, started_at), carried.look_number, carried.recheck_at)
+    is_announced = carried.anchor is not None and not carried.resumed
+    if carried.anchor and carried.resumed:  # the earlier supervisor may have died before it sent the notice
+        pace.skip_past_looks()
     watch.wakeups.renew_owed_nudge()  # a nudge during stage 2 still needs a look at all jobs
-    recheck_at = carried.recheck_at
     while True:
-        paced = look_time(anchor, number)
-        due = min(paced, recheck_at) if recheck_at else paced
-        watch.show(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
-        await watch.wakeups.wait_until_due_or_nudged(due)
-        if watch.stop.is_asked:
+        if is_announced:
+            result = await _look_when_due(watch, plan, pace)
+        else:
+            _, result = await asyncio.gather(watch.notify_start(plan), _first_look(watch, plan, pace))
+        if result is None:
             return
-        if workflow.now() >= paced:
-            number = next_look(anchor, number + 1, workflow.now())
-        watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
-        result = await look(plan.run, look_time(anchor, number))
         await _follow_up(watch, plan, result)
-        recheck_at = _in_seconds(result.differences.recheck_seconds)
-        nothing_is_alive = result.is_proof
-        if nothing_is_alive and not watch.owes_start:
+        if result.is_proof and not watch.owes_start:
             return  # the run ends by its tasks: a stop on record would have no job to end
         watch.stop.apply_intent(result.intent)  # before the owed notice: a stop must not wait for the notice
         if watch.stop.is_asked:
             return
-        if watch.owes_start:  # the last look is the last chance for the start notice, so BRIEF allows several tries
-            await watch.notify_start(plan, BRIEF if nothing_is_alive else ONCE)
-        if nothing_is_alive:
+        if watch.owes_start:  # the last look is the last chance, so BRIEF allows several tries
+            await watch.notify_start(plan, BRIEF if result.is_proof else ONCE)
+        is_announced = True
+        if result.is_proof:
             return
-        watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number, recheck_at=recheck_at))
+        watch.continue_if_long(pace.carried(plan))
+
+
+@dataclass
+class Pace:
+    """When looks are due: at paced times from the anchor on, and where the last look asked for a further look."""
+
+    anchor: datetime
+    number: int  # of the next look that is due by the pacing; nudges cause looks in between
+    recheck_at: datetime | None  # None: the last look asked for no further look
+
+    @property
+    def paced(self) -> datetime:
+        return look_time(self.anchor, self.number)
+
+    @property
+    def due(self) -> datetime:
+        return min(self.paced, self.recheck_at) if self.recheck_at else self.paced
+
+    def skip_past_looks(self) -> None:
+        """Skip the looks that fell due without a supervisor."""
+        self.number = next_look(self.anchor, self.number, workflow.now())
+
+    def begin_look(self) -> None:
+        """Go on to the next paced look if the present look is a paced look."""
+        if workflow.now() >= self.paced:
+            self.number = next_look(self.anchor, self.number + 1, workflow.now())
+
+    def carried(self, plan: RunPlan) -> Carried:
+        return Carried(plan=plan, anchor=self.anchor, look_number=self.number, recheck_at=self.recheck_at)
+
+
+async def _first_look(watch: Watch, plan: RunPlan, pace: Pace) -> LookResult | None:
+    """Make the look beside the start notice. A stop that the look shows must not wait for the notice."""
+    result = await _look_when_due(watch, plan, pace)
+    if result and not result.is_proof:
+        watch.stop.apply_intent(result.intent)
+    return result
+
+
+async def _look_when_due(watch: Watch, plan: RunPlan, pace: Pace) -> LookResult | None:
+    """Wait until a look is due or nudged, and look. Return None if a stop is asked for."""
+    watch.show(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, pace.due)
+    await watch.wakeups.wait_until_due_or_nudged(pace.due)
+    if watch.stop.is_asked:
+        return None
+    pace.begin_look()
+    watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, pace.paced)
+    result = await look(plan.run, pace.paced)
+    pace.recheck_at = _in_seconds(result.differences.recheck_seconds)
+    return result
 
 
 def _in_seconds(seconds: float | None) -> datetime | None:
     return None if seconds is None else workflow.now() + timedelta(seconds=seconds)
 
 
-async def _start_run(watch: Watch, plan: RunPlan, started_at: datetime | None) -> datetime:
-    """Record and announce the run's start. Return the anchor of the pacing."""
+async def _start_run(plan: RunPlan, started_at: datetime | None) -> datetime:
+    """Record the run's start. Return the anchor of the pacing."""
     step = StartRun(run=plan.run, started_at=started_at)
     await workflow.execute_activity_method(HistoryActivities.update_run_started, step, **WRITE)
     set_search_attributes(plan, RunStatus.PROCESSING)
-    anchor = workflow.now()
-    await watch.notify_start(plan)
-    return anchor
+    return workflow.now()
 
 
 async def _follow_up(watch: Watch, plan: RunPlan, result: LookResult) -> None:
-    """Act on the look: pace the next look, set the limit clock, send the progress notice, end unwanted jobs."""
+    """Act on the look: pace the next look, set the limit clock, send the progress notice, end unwanted jobs.
+
+    A look that proves the end has no progress notice, because the closing notice follows.
+    """
     differences = result.differences
     looks = watch.close_look(result.duration, result.alive, has_more=result.has_more)
     watch.apply_saturation(plan, differences.saturated)
     if differences.known and differences.suspended is not None:
         await watch.limits.apply_suspension(plan.run, differences.suspended)
-    if differences.changes:
-        await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
+    if differences.changes and not result.is_proof:
+        await watch.notify_progress(plan, looks)
     await end_unwanted(plan.run, differences.unwanted)

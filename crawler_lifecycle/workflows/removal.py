@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.contract.steps.run import RemoveJobs, RunRef
+from crawler_lifecycle.contract.steps.run import RemoveJobs, RunPlan, RunRef
 from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 
 LONGEST_IN_A_LOOK = timedelta(minutes=2)  # then the next look removes the further jobs
@@ -27,18 +27,20 @@ async def remove_in_a_look(run: RunRef, tasks: str) -> None:
         await _remove(RemoveJobs(run=run, tasks=tasks), LONGEST_IN_A_LOOK, REMOVE_IN_A_LOOK)
 
 
-async def remove_before_export(run: RunRef) -> int:
+async def remove_before_export(plan: RunPlan) -> int:
     """Remove all jobs that are over, because the archive contains their logs. Return how many have to stay for now."""
-    return await _remove(RemoveJobs(run=run), LONGEST_AT_THE_END, REMOVE)
+    if plan.records_stay:
+        return 0
+    return await _remove(RemoveJobs(run=plan.run), LONGEST_AT_THE_END, REMOVE)
 
 
-async def remove_after_export(run: RunRef, staying_jobs: int) -> None:
+async def remove_after_export(plan: RunPlan, staying_jobs: int) -> None:
     """Try again to remove the jobs that had to stay before the export; `staying_jobs` is their number."""
     for _ in range(TRIES_AFTER_EXPORT):
         if not staying_jobs:
             return
         await workflow.sleep(PAUSE_BEFORE_TRY)
-        staying_jobs = await _remove(RemoveJobs(run=run), LONGEST_AT_THE_END, REMOVE)
+        staying_jobs = await _remove(RemoveJobs(run=plan.run), LONGEST_AT_THE_END, REMOVE)
 
 
 async def _remove(step: RemoveJobs, longest: timedelta, options: workflow.ActivityConfig) -> int:

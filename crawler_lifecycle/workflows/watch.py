@@ -9,11 +9,12 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Continuation, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import Report
 from crawler_lifecycle.contract.steps.run import Counted, Notify, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopAnswer
 from crawler_lifecycle.workflows.generation import generation
 from crawler_lifecycle.workflows.limit_clock import LimitClock
-from crawler_lifecycle.workflows.options import BRIEF
+from crawler_lifecycle.workflows.options import ANNOUNCE, BRIEF
 from crawler_lifecycle.workflows.stop_state import StopState
 from crawler_lifecycle.workflows.visibility import set_saturated_attribute, show_details
 from crawler_lifecycle.workflows.wakeups import Wakeups
@@ -63,26 +64,21 @@ class Watch:
         show_details(self.state)
 
     async def notify_start(self, plan: RunPlan, options: workflow.ActivityConfig = BRIEF) -> None:
-        """Send the start notice, and remember whether the notice is still owed."""
-        self.owes_start = not await self.notify(NoticeActivities.signal_pusher_started, plan, options=options)
+        """Send the start notice if the run reports its start, and remember whether the notice is still owed."""
+        if plan.report is Report.ALL:
+            self.owes_start = not await _notify(NoticeActivities.signal_pusher_started, plan, options)
 
-    async def notify(
-        self, activity: NoticeActivity, plan: RunPlan, number: int = 1, options: workflow.ActivityConfig = BRIEF
-    ) -> bool:
-        """Send a notice. A failure is only logged. Return False if another try may deliver the notice.
+    async def notify_progress(self, plan: RunPlan, number: int) -> None:
+        """Send the progress notice with this number if the run reports its progress."""
+        if plan.report is Report.ALL:
+            await _notify(NoticeActivities.signal_pusher_progress, plan, BRIEF, number)
 
-        True does not prove the delivery: if a receiver refuses the notice for good, the activity notes the refusal in
-        the timeline and succeeds. `number` distinguishes the progress notices of a run.
-        """
-        try:
-            step = Notify(run=plan.run, end=plan.end, number=number)
-            await workflow.execute_activity_method(activity, step, **options)
-        except ActivityError as error:
-            if is_cancelled_exception(error):
-                raise
-            workflow.logger.warning("run %s: notice not delivered: %s", plan.run.run_id, error.cause)
-            return False
-        return True
+    async def notify_end(self, plan: RunPlan, *, is_stopped: bool) -> None:
+        """Send the closing notice, unless the run reports nothing."""
+        activities = NoticeActivities
+        closing = activities.signal_pusher_stopped if is_stopped else activities.signal_pusher_finished
+        if plan.report is not Report.NONE:
+            await _notify(closing, plan, ANNOUNCE)
 
     def resume(self, carried: Carried) -> None:
         """Go on from the state that an earlier execution, or stage 1, has handed on."""
@@ -106,3 +102,20 @@ class Watch:
             "saturated": self._saturated,
         }
         workflow.continue_as_new(Continuation(carried=carried.model_copy(update=handed_on)))
+
+
+async def _notify(activity: NoticeActivity, plan: RunPlan, options: workflow.ActivityConfig, number: int = 1) -> bool:
+    """Send a notice. A failure is only logged. Return False if another try may deliver the notice.
+
+    True does not prove the delivery: if a receiver refuses the notice for good, the activity notes the refusal in the
+    timeline and succeeds. `number` distinguishes the progress notices of a run.
+    """
+    try:
+        step = Notify(run=plan.run, end=plan.end, number=number)
+        await workflow.execute_activity_method(activity, step, **options)
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        workflow.logger.warning("run %s: notice not delivered: %s", plan.run.run_id, error.cause)
+        return False
+    return True

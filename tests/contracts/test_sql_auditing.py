@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportState, Report, RunStatus
 from crawler_lifecycle.domain.naming import event_id
 from tests.contracts.exports import event_of
 from tests.databases import MakeRun, give_away, ref_to
@@ -110,6 +110,20 @@ def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -
     assert port.owed_deliveries(0, 10, datetime.now(UTC) + timedelta(hours=1)) == ([], None)
     of_each = [port.deliveries(run.run_id) for run in (delivered, silent, of_before, told_since)]
     assert [each and each.is_untried for each in of_each] == [False, True, False, False]
+
+
+def test_an_end_is_owed_a_notice_by_the_report_of_its_run(database: Database, make_run: MakeRun) -> None:
+    """Only a run that reports all has told its start, and so shows that notices were stored when it ended."""
+    port = SqlStore(database).records
+    end, none = (exported(database, ended(database, make_run(report=report))) for report in (Report.END, Report.NONE))
+    delivered = exported(database, ended(database, make_run(report=Report.END)))
+    told(database, delivered, ("stopped", 1))
+    misleading = {"report": "end", '"report":"end"': '"report":"end"'}
+    of_all = exported(database, ended(database, make_run(arguments=misleading)))
+    page, _ = port.owed_deliveries(0, 10, LONG_AGO)
+    assert [(item.run.run_id, item.is_untried) for item in page] == [(end.run_id, True)]
+    deliveries = [port.deliveries(run.run_id) for run in (end, none, delivered, of_all)]
+    assert [item and item.is_untried for item in deliveries] == [True, False, False, False]
 
 
 def test_of_a_run_that_is_not_over_nothing_is_to_be_handed_over(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import Connection, insert, select, update
 
+from crawler_lifecycle.adapters.sql import database as sql_database
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.failures import Contended
 from crawler_lifecycle.adapters.sql.schema import histories, installation
@@ -130,6 +131,21 @@ def test_a_server_that_does_not_know_us(database_url: str) -> None:
         with pytest.raises(NotReady, match="does not let us in") as refused, database.read():
             pass
         assert "secret" not in refused.value.message
+
+
+@MARIADB
+def test_a_connection_closed_while_unused_is_replaced(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_database, "UNTESTED_SECONDS", 0.0)
+    server = Database(database_url, pool_size=1)
+    with database.read() as connection:
+        number = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+    with server.read() as connection:
+        connection.exec_driver_sql(f"KILL {number:d}")
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one() != number
+    server.close()
 
 
 @MARIADB

@@ -6,7 +6,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.errors import NotFound
 from tests.contracts.exports import event_of
 from tests.databases import MakeRun, ref_to
@@ -50,10 +50,12 @@ def test_what_is_done_is_not_undone(database: Database, make_run: MakeRun) -> No
 
 def test_a_run_is_exported_when_everything_of_it_is(database: Database, make_run: MakeRun) -> None:
     run, port = make_run(), SqlStore(database).runs
+    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+    port.close(ref_to(run), RunStatus.FAILED, "stopped")
     ended, files = event_of(run), event_of(run, ExportKind.FILES_READY)
     port.open_export(ref_to(run), ended)
     port.settle_export(ref_to(run), ended.event_id, ExportState.DONE, None, None)
-    assert state_of(database, run) == "done"
+    assert state_of(database, run) == "pending", "its files are not exported"
     port.open_export(ref_to(run), files)
     assert state_of(database, run) == "pending"
     port.settle_export(ref_to(run), files.event_id, ExportState.FAILED, None, "no space left")

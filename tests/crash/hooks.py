@@ -28,6 +28,7 @@ import workers.lifecycle
 import workers.scheduler
 import workers.watcher
 from crawler_lifecycle.activities.boundary import Boundary  # noqa: F401 (loaded before the first fork)
+from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.domain.reasons import IMAGE_PULL, SUSPENDED
 from crawler_lifecycle.ports import Cluster
@@ -60,6 +61,8 @@ def mortal(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
             changed.enter_context(patch("pymysql.connect", LosingCommits))
             faulty = None
         changed.enter_context(patch.object(workers.lifecycle, "LifecyclePlugin", partial(_plugin, deaths, faulty)))
+        # as in Kubernetes, so that a run comes to the removal of its jobs
+        changed.enter_context(patch.object(LocalCluster, "records_stay", False))
         yield
 
 

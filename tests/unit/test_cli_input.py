@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from crawler_lifecycle.bootstrap.parts import NO_SERVICE
 from crawler_lifecycle.cli.common import Duration, KeyValue
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.cli.requests import make_request
-from crawler_lifecycle.contract.states import Trigger
+from crawler_lifecycle.cli.requests import REPORTS, make_request
+from crawler_lifecycle.contract.states import Report, Trigger
 from crawler_lifecycle.errors import BadInput
 
 Crawlctl = Callable[..., Result]
@@ -75,6 +75,15 @@ def test_without_a_command_there_is_help() -> None:
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 2
         assert "Commands:" in result.output
+
+
+def test_a_report_is_a_field_of_the_request() -> None:
+    assert make_request("shop", (), {"report": None}).report is Report.ALL
+    assert make_request("shop", (), {"report": "end"}).report is Report.END
+
+
+def test_the_reports_of_the_command_are_those_of_the_request() -> None:
+    assert tuple(Report) == REPORTS
 
 
 def test_numbers_of_retries_are_one_field_of_the_request() -> None:

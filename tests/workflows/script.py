@@ -4,6 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 from uuid import uuid4
 
@@ -56,6 +57,17 @@ from crawler_lifecycle.contract.steps.supervision import (
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 
+EXPORTS = ["initiate_export_signal", "export_supporting_files"]
+CLOSING_NOTICES = ["signal_pusher_finished", "signal_pusher_stopped"]
+# pairs in the order in which they may come, to be exchanged
+SIDE_BY_SIDE = {
+    ("run_onetime_crawler", "add_workflow_id"),
+    ("run_scheduled_crawler", "add_workflow_id"),
+    ("get_active_running_tasks", "signal_pusher_started"),
+    tuple(reversed(EXPORTS)),
+    *product(["remove_jobs", *EXPORTS], CLOSING_NOTICES),
+}
+
 DEPLOYED = DeploymentOutcome(job_id="job-1")
 STARTED = MainJobStatus(started=True)
 UNAVAILABLE = DeploymentOutcome(cause="scheduler_unavailable", message="connection refused")
@@ -102,6 +114,7 @@ class Script:
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
     taken: Callable[[TakeOver], TakenOver] = lambda step: TakenOver(status=RunStatus.COMPLETED)
     search_attributes: bool = False
+    records_stay: bool = False
     stopped: int = 1  # tasks that a stop ends
     calls: list[tuple[str, BaseModel]] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)  # how often an activity fails before it succeeds
@@ -113,11 +126,12 @@ class Script:
 
     @property
     def names(self) -> list[str]:
-        """In their order. The parts of an export are asked for at once: of these the event is told first."""
+        """In their order. What was asked for at once is in the order of SIDE_BY_SIDE."""
         names = [name for name, _ in self.calls]
-        for first in range(len(names) - 1):
-            if names[first : first + 2] == ["export_supporting_files", "initiate_export_signal"]:
-                names[first : first + 2] = reversed(names[first : first + 2])
+        for length in range(len(names), 1, -1):
+            for first in range(length - 1):
+                if tuple(names[first : first + 2]) in SIDE_BY_SIDE:
+                    names[first : first + 2] = reversed(names[first : first + 2])
         return names
 
     def inputs(self, name: str) -> list[Any]:
@@ -160,7 +174,9 @@ class Script:
             start_limit_seconds=step.request.start_limit_seconds,
             max_duration_seconds=step.request.max_duration_seconds,
             grace_seconds=step.request.grace_seconds or 30,
+            report=step.request.report,
             search_attributes=self.search_attributes,
+            records_stay=self.records_stay,
         )
 
     @activity.defn

@@ -9,17 +9,18 @@ from pydantic import ValidationError
 from temporalio.workflow import ActivityConfig
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.states import Intent, Report, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.settings.outside import NoticeSettings
 from crawler_lifecycle.workflows.options import BRIEF, ONCE
 from tests.plays import Play
 from tests.workflows.script import Script
-from tests.workflows.stops import until_asked
+from tests.workflows.stops import Held, until_asked
 
 BOOKS = RunRequest(crawler="books")
 TEN_SECONDS = timedelta(seconds=10)
 STARTED, STOPPED = "signal_pusher_started", "signal_pusher_stopped"
+PROGRESS, FINISHED = "signal_pusher_progress", "signal_pusher_finished"
 
 
 def hang(script: Script, notice: str, until: str) -> None:
@@ -89,3 +90,89 @@ async def test_progress_that_cannot_be_told_is_of_its_own_look_only(play: Play) 
     looks = [number for number, name in enumerate(script.names) if name == "get_active_running_tasks"]
     assert "signal_pusher_progress" in script.names[looks[0] : looks[1]]
     assert "signal_pusher_progress" not in script.names[looks[1] :]
+
+
+def change(status: TaskStatus) -> TaskChange:
+    return TaskChange(task=0, attempt=1, version=1, status=status)
+
+
+REPORTED = {
+    Report.ALL: [STARTED, PROGRESS, FINISHED],
+    Report.END: [FINISHED],
+    Report.NONE: [],
+}
+
+
+@pytest.mark.parametrize("report", Report)
+async def test_a_run_reports_what_its_request_says(play: Play, report: Report) -> None:
+    script = Script(changes=lambda look: [change(TaskStatus.RUNNING)], alive=lambda look: 1 if look < 2 else 0)
+    async with play(script) as stage:
+        await (await stage.start(RunRequest(crawler="books", report=report))).result()
+    assert [name for name in script.names if name.startswith("signal_pusher")] == REPORTED[report]
+    assert {"initiate_export_signal", "export_supporting_files"} <= set(script.names), "events do not depend on it"
+
+
+@pytest.mark.parametrize("report", Report)
+async def test_a_stop_is_reported_as_an_end(play: Play, report: Report) -> None:
+    script = Script(intent=lambda look: Intent.STOP)
+    script.alive = until_asked(script)
+    async with play(script) as stage:
+        await (await stage.start(RunRequest(crawler="books", report=report))).result()
+    assert (STOPPED in script.names) == (report is not Report.NONE)
+
+
+async def test_a_look_that_proves_the_end_reports_no_progress(play: Play) -> None:
+    script = Script(changes=lambda look: [change(TaskStatus.SUCCEEDED)])
+    async with play(script) as stage:
+        await (await stage.start(BOOKS)).result()
+    assert PROGRESS not in script.names
+    assert script.names.count(FINISHED) == 1
+
+
+async def test_a_first_look_does_not_wait_for_the_start_notice(play: Play) -> None:
+    script = Script()
+    hang(script, STARTED, until="count_alive_tasks")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await handle.signal("nudge")
+        await handle.result()
+    assert script.names.count(STARTED) == 1
+    assert script.names.index("count_alive_tasks") < script.names.index("update_run_status")
+
+
+async def test_the_closing_notice_waits_for_the_start_notice(play: Play) -> None:
+    """The start notice is under way when the first look proves the end."""
+    script = Script()
+    held = Held(script, STARTED)
+    looked = asyncio.Event()
+
+    async def look() -> None:
+        looked.set()
+
+    script.before["count_alive_tasks"] = look
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await handle.signal("nudge")
+        await looked.wait()
+        await held.reached.wait()
+        assert FINISHED not in script.names
+        assert "update_run_status" not in script.names
+        held.go_on.set()
+        await handle.result()
+    assert script.names.index(STARTED) < script.names.index(FINISHED)
+
+
+async def test_an_end_is_exported_while_its_notice_is_refused(play: Play) -> None:
+    script = Script()
+    exported = asyncio.Event()
+
+    async def archive() -> None:
+        exported.set()
+
+    async def refused() -> None:
+        await exported.wait()
+
+    script.before |= {FINISHED: refused, "export_supporting_files": archive}
+    async with play(script) as stage, asyncio.timeout(30):
+        await (await stage.start(BOOKS)).result()
+    assert script.names.count(FINISHED) == 1

@@ -33,6 +33,13 @@ async def test_the_logs_of_removed_jobs_are_there_for_the_export(play: Play) -> 
     assert order == ["update_run_status", "remove_jobs", "export_supporting_files"]
 
 
+async def test_a_cluster_that_keeps_ended_jobs_as_records_is_asked_for_no_removal(play: Play) -> None:
+    script = Script(records_stay=True)
+    assert await end_of(play, script) is RunStatus.COMPLETED
+    assert "remove_jobs" not in script.names
+    assert "export_supporting_files" in script.names
+
+
 async def test_further_pages_are_asked_for(play: Play) -> None:
     script = Script(removals=in_turn(Removal(rest="100-200"), Removal(rest="200"), Removal()))
     await end_of(play, script)

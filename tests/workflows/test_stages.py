@@ -42,7 +42,10 @@ async def test_time_has_its_own_way_to_deploy(play: Play) -> None:
 
 
 async def test_what_differs_is_kept_with_its_evidence_before_the_status_says_so(play: Play) -> None:
-    script = Script(changes=lambda look: [over(0), over(1, TaskStatus.FAILED)])
+    script = Script(
+        changes=lambda look: [over(0), over(1, TaskStatus.FAILED)] if look == 1 else [],
+        alive=lambda look: 1 if look < 2 else 0,
+    )
     async with play(script) as stage:
         await (await stage.start(RunRequest(crawler="books"))).result()
     first = script.names.index("get_history_statuses_to_sync")
@@ -159,7 +162,8 @@ async def test_jobs_that_do_not_listen_are_ended_after_the_grace_period(play: Pl
 
 async def test_neither_notices_nor_exports_change_how_a_run_ended(play: Play) -> None:
     notices = ["signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished"]
-    script = Script(failing=[*notices, "initiate_export_signal"], changes=lambda look: [over(0)])
+    changes, alive = (lambda look: [over(0)]), (lambda look: 1 if look < 2 else 0)
+    script = Script(failing=[*notices, "initiate_export_signal"], changes=changes, alive=alive)
     async with play(script) as stage:
         result = await (await stage.start(RunRequest(crawler="books"))).result()
     assert result["status"] == "COMPLETED"

@@ -48,6 +48,25 @@ async def test_a_stop_in_the_middle_of_every_step(play: Play, activity: str, doo
     assert not {"run_onetime_crawler", "update_run_started"} & set(later)
 
 
+async def test_a_stop_beside_the_first_deployment_lets_the_registration_end(play: Play) -> None:
+    """The stop cancels the deployment. The workflow's id is written down all the same, before the stop goes on."""
+    script = Script(failures={"add_workflow_id": 2})
+    script.alive = until_asked(script)
+    held = Held(script, "run_onetime_crawler")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        await asked(handle, "signal")
+        outcome = await ended(handle, "signal")
+        held.go_on.set()
+    assert outcome is not None
+    assert outcome["reason"] == "stopped"
+    names = [name for name, _ in script.calls]
+    assert names.count("add_workflow_id") == 3
+    last = len(names) - names[::-1].index("add_workflow_id") - 1
+    assert last < names.index("add_cancellation_log_to_db")
+
+
 async def asked(handle: WorkflowHandle[Any, Any], door: str) -> None:
     stop = {"actor": "ann", "reason": "too slow"}
     if door == "signal":

@@ -50,6 +50,8 @@ class KubernetesCluster:
     `places` records the installation's namespace. None: this process has no database, as the scheduler service.
     """
 
+    records_stay = False
+
     def __init__(
         self,
         access: Access,

@@ -26,6 +26,8 @@ from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_
 class LocalCluster:
     """Cluster of process groups. `installation` selects an installation's jobs; None selects all jobs."""
 
+    records_stay = True
+
     def __init__(self, root: Path, files: Path, installation: str | None, capacity: int) -> None:
         self._layout = Layout(root.absolute())
         self._files = files.absolute()

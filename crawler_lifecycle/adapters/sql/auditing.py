@@ -23,7 +23,7 @@ from crawler_lifecycle.adapters.sql.schema import (
 )
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, OnDatabase, reading
 from crawler_lifecycle.contract.notices import NoticeKind
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportState, Intent, Report, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import EndDeliveries, ExpiredClaims
@@ -173,10 +173,13 @@ def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datet
     failed_at = _last_failed_exports(connection, run_ids)
     notice_keys = _notice_keys(connection, run_ids)
     stored_notices = _stored_notices(connection, run_ids)
+    reporting_end = set(connection.scalars(select(runs.id).where(runs.id.in_(run_ids), _reports_end_alone())))
     deliveries = []
     for run in [_audited_run(row) for row in connection.execute(query)]:
         is_recent = run.finished_at is not None and run.finished_at >= noticed_since
-        is_untried = is_recent and _closing_notice_is_untried(run, stored_notices[run.run_id])
+        stored = stored_notices[run.run_id]
+        owes_notice = is_recent and (bool(stored) or run.run_id in reporting_end)
+        is_untried = owes_notice and _closing_notice_is_untried(run, stored)
         keys = frozenset(notice_keys[run.run_id])
         deliveries.append(EndDeliveries(run, failed_at.get(run.run_id), keys, is_untried=is_untried))
     return deliveries
@@ -190,11 +193,12 @@ def _may_be_owed(item: EndDeliveries) -> bool:
 def _closing_notice_is_untried(run: AuditedRun, stored: Collection[str]) -> bool:
     """Return whether no try was made to send the present end's closing notice: every try stores the notice first.
 
-    `stored` has the names of the run's stored notices. Without any names the answer is False: the run may have ended
-    before the service stored notices, and its people would get a second closing notice.
+    `stored` has the names of the run's stored notices. The caller passes no run that reports nothing, and no run that
+    reports all without any names: such a run may have ended before the service stored notices, and its people would
+    get a second closing notice.
     """
     closing = {notice_property(kind, event_id(run.run_uid, kind, run.end_number)) for kind in CLOSING_KINDS}
-    return bool(stored) and closing.isdisjoint(stored)
+    return closing.isdisjoint(stored)
 
 
 def _runs_perhaps_untried(since: datetime) -> Select[Any]:
@@ -206,7 +210,13 @@ def _runs_perhaps_untried(since: datetime) -> Select[Any]:
     """
     ended_since = (runs.changed_at >= since, runs.finished_at >= since)
     no_closing_notice = ~_has_notice(*map(notice_property, CLOSING_KINDS))
-    return select(runs.id).where(*ended_since, _has_notice(NOTICE_PREFIX), or_(runs.end_number > 1, no_closing_notice))
+    owes_notice = or_(_has_notice(NOTICE_PREFIX), _reports_end_alone())
+    return select(runs.id).where(*ended_since, owes_notice, or_(runs.end_number > 1, no_closing_notice))
+
+
+def _reports_end_alone() -> ColumnElement[bool]:
+    """Return the condition for runs that report their end alone. MySQL returns JSON's text with quotation marks."""
+    return func.json_extract(runs.request, "$.report").in_((Report.END, f'"{Report.END}"'))
 
 
 def _has_notice(*prefixes: str) -> ColumnElement[bool]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, our_error
 from crawler_lifecycle.adapters.sql.fair_lock import WITHOUT_LIMIT, FairLock
@@ -23,6 +24,7 @@ LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
 # execution options, read by `begin` in `_sqlite_engine`
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
+USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested when it was unused for so long
 # default options for the driver, times in seconds; the URL may replace every option
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 MYSQL_SESSION = (
@@ -175,15 +177,30 @@ def _sqlite_engine(address: URL, pool_size: int) -> Engine:
 
 
 def _mysql_engine(address: URL, pool_size: int) -> Engine:
-    return create_engine(
+    engine = create_engine(
         address,
         pool_size=pool_size,
         max_overflow=0,  # the server's limit holds for all processes together: no process exceeds its setting
-        pool_pre_ping=True,  # replaces a connection closed by the server
         pool_recycle=1800,  # seconds: a connection is replaced before a firewall drops the silent connection
         isolation_level="READ COMMITTED",
         connect_args={"init_command": MYSQL_SESSION},
     )
+
+    @event.listens_for(engine, "connect")
+    @event.listens_for(engine, "checkin")
+    def note_use(_: Any, record: ConnectionPoolEntry) -> None:
+        record.info[USED_AT] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def ping_after_a_pause(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        """Replace a connection closed by the server. A ping at every checkout would be a third of all requests."""
+        if time.monotonic() - record.info[USED_AT] > UNTESTED_SECONDS:
+            try:
+                connection.ping(reconnect=False)
+            except connection.Error as error:
+                raise InvalidatePoolError from error
+
+    return engine
 
 
 @contextmanager

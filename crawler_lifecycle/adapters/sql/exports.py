@@ -7,7 +7,7 @@ Notices are stored as the run's properties.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.reading import export_record, with_explanations
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_properties
@@ -17,11 +17,11 @@ from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRec
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps.run import ExportsOwed, RunRef
 from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.domain.reasons import ALL_SUCCEEDED
 from crawler_lifecycle.errors import NotFound
 
 export, runs, properties = exports.c, histories.c, history_properties.c
 NOTICE_PREFIX = "notice:"  # property names for notices begin so
-WORST_FIRST = (ExportState.FAILED, ExportState.PENDING, ExportState.DONE)
 
 
 class Exports(OnDatabase):
@@ -36,8 +36,8 @@ class Exports(OnDatabase):
             return export_record(existing)
         key = {"event_id": event.event_id, "history_id": run.run_id, "kind": event.kind}
         values = {"state": ExportState.PENDING, "event": event.model_dump_json(), "created_at": self._db.clock()}
-        tx.execute(insert(exports).values(**key, **values))
-        _write_export_state(tx, run.run_id)
+        tx.execute(insert(exports), {**key, **values})
+        # the run's export state stays: an export without a row counts as PENDING, too
         return export_record(tx.execute(this_export).one())
 
     @reading
@@ -45,6 +45,12 @@ class Exports(OnDatabase):
         """Return the stored event; None without such an export."""
         event = connection.scalar(select(export.event).where(export.event_id == event_id))
         return None if event is None else ExportEvent.model_validate_json(event)
+
+    @reading
+    def export_events(self, connection: Connection, event_ids: Sequence[str]) -> dict[str, ExportEvent]:
+        """Return the stored events among these ids, by id."""
+        stored = connection.execute(select(export.event_id, export.event).where(export.event_id.in_(event_ids)))
+        return {event_id: ExportEvent.model_validate_json(event) for event_id, event in stored}
 
     @transaction
     def settle_export(
@@ -66,10 +72,10 @@ class Exports(OnDatabase):
         values: dict[str, Any] = {"state": state, "location": location, "problem": problem, "finished_at": finished_at}
         if event is not None:
             values["event"] = event.model_dump_json()
-        if tx.scalar(select(export.event_id).where(*this_export)) is None:
+        settled = tx.execute(SETTLED, {"of_event": event_id, "of_run": run.run_id, "of_states": replaceable, **values})
+        if not settled.rowcount and tx.scalar(select(export.event_id).where(*this_export)) is None:
             raise NotFound(f"run {run.run_id} has no export {event_id}")
-        tx.execute(update(exports).where(*this_export, export.state.in_(replaceable)).values(values))
-        _write_export_state(tx, run.run_id)
+        tx.execute(WRITE_EXPORT_STATE, {"of_run": run.run_id})
 
     @reading
     def owed_exports(self, connection: Connection, run_id: int) -> ExportsOwed:
@@ -87,14 +93,27 @@ class Exports(OnDatabase):
         return ExportsOwed(events=owed_ends(ExportKind.RUN_ENDED), archives=owed_ends(ExportKind.FILES_READY))
 
 
-def _write_export_state(connection: Connection, run_id: int) -> None:
-    """Write the run's export state: the worst state among its exports. An export without a row counts as PENDING."""
-    states = list(connection.scalars(select(export.state).where(export.history_id == run_id)))
-    ends = connection.scalar(select(histories.c.end_number).where(histories.c.id == run_id)) or 0
-    without_row = ends * len(ExportKind) - len(states)  # an end has an export for every kind
-    states += [ExportState.PENDING] * without_row
-    worst = next(state for state in WORST_FIRST if state in states)
-    connection.execute(update(histories).where(histories.c.id == run_id).values(export_state=worst))
+SETTLED = update(exports).where(
+    export.event_id == bindparam("of_event"),
+    export.history_id == bindparam("of_run"),
+    export.state.in_(bindparam("of_states", expanding=True)),
+)
+
+
+def _write_export_state() -> Update:
+    """Return the statement to write a run's export state: the worst state among its exports.
+
+    An end has an export for every kind, and an export without a row counts as PENDING.
+    """
+    of_run = select(func.count()).where(export.history_id == bindparam("of_run"))
+    failed = of_run.where(export.state == ExportState.FAILED).scalar_subquery()
+    done = of_run.where(export.state == ExportState.DONE).scalar_subquery()
+    are_missing = done < runs.end_number * len(ExportKind)
+    worst = case((failed > 0, ExportState.FAILED), (are_missing, ExportState.PENDING), else_=ExportState.DONE)
+    return update(histories).where(runs.id == bindparam("of_run")).values(export_state=worst)
+
+
+WRITE_EXPORT_STATE = _write_export_state()
 
 
 class Notices(OnDatabase):
@@ -108,12 +127,14 @@ class Notices(OnDatabase):
         stored = tx.scalar(select(properties.value).where(properties.history_id == run.run_id, properties.name == name))
         if stored is not None and notice.kind is not NoticeKind.PROGRESS:
             return Notice.model_validate_json(stored)
-        keep_property(tx, run, name, notice.model_dump_json())
+        keep_property(tx, run, name, notice.model_dump_json(), is_new=stored is None)
         return notice
 
     @reading
     def explanation(self, connection: Connection, run: RunRecord) -> Explanation | None:
         """Return why the run ended; None for an open run, and for a success."""
+        if run.reason == ALL_SUCCEEDED:
+            return None
         (explained_run,) = with_explanations(connection, [run])
         return explained_run.explanation
 

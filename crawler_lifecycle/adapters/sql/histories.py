@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
+from sqlalchemy import Connection, Update, and_, bindparam, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET
 from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE, pages
@@ -18,6 +18,7 @@ from crawler_lifecycle.adapters.sql.schema import (
 )
 from crawler_lifecycle.adapters.sql.transactions import (
     OPEN_STATUSES,
+    RUN,
     OnDatabase,
     fence,
     is_logged,
@@ -28,6 +29,7 @@ from crawler_lifecycle.adapters.sql.transactions import (
 )
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.crawl_results import summed
@@ -37,12 +39,22 @@ from crawler_lifecycle.domain.outcome_words import outcome_word
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound, NotReady
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.ports import LookEnd, NewRun, RunState
 
 FIRST_EPOCH = 1
 # columns' values for a run without a wait, for a run's end, and for a new task
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None, "held_by": None}
 ENDING = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
+STATE_COLUMNS = sorted(RunState.__dataclass_fields__.keys() - {"run_id", "retries"})
+STATE = select(*(histories.c[name] for name in (*STATE_COLUMNS, "epoch", "request"))).where(
+    histories.c.id == bindparam("of_run")
+)
+LOOK_END = (
+    select(histories.c.waiting_cause, task_histories.c.status, func.count().label("tasks"))
+    .join_from(histories, task_histories, task_histories.c.history_id == histories.c.id)
+    .where(histories.c.id == bindparam("of_run"))
+    .group_by(histories.c.waiting_cause, task_histories.c.status)
+)
 NEW_TASK = {
     "attempt": 1,
     "version": 1,
@@ -61,24 +73,27 @@ class Histories(OnDatabase):
         """Return the workflow execution's run; create the run unless the run exists."""
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
             raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
-        key = (new.workflow_id, new.first_execution_run_id)
-        if run := self.find(*key):
-            return run
         try:
             return self._insert(new)
-        except Conflict:  # perhaps another try by the same execution has created the run since `find`
-            if run := self.find(*key):
+        except Conflict:  # another try by the same execution may have created the run
+            if run := self.find(new.workflow_id, new.first_execution_run_id):
                 return run
             raise
 
     @reading
     def current(self, connection: Connection, run: RunRef) -> RunRecord:
         record = run_record(connection, run.run_id)
-        if record.run_uid != run.run_uid:
-            raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
-        if record.epoch != run.epoch:
-            raise Fenced(f"run {run.run_id} has another supervisor now (epoch {record.epoch}, ours is {run.epoch})")
+        _refuse_another(run, record.run_uid, record.epoch)
         return record
+
+    @reading
+    def state(self, connection: Connection, run: RunRef) -> RunState:
+        row = connection.execute(STATE, {"of_run": run.run_id}).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no run {run.run_id}")
+        _refuse_another(run, row.run_uid, row.epoch)
+        retries = KeptRequest.model_validate_json(row.request).retries
+        return RunState(run.run_id, retries=retries, **{name: row._mapping[name] for name in STATE_COLUMNS})
 
     @transaction
     def set_property(self, tx: Connection, run: RunRef, name: str, value: str) -> None:
@@ -104,8 +119,9 @@ class Histories(OnDatabase):
         if row.status is RunStatus.INITIALIZING:
             is_possible = started_at is not None and row.begun_at <= started_at <= now
             values = {"status": RunStatus.PROCESSING, "started_at": started_at if is_possible else now, **NOT_WAITING}
-            tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
-            tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))
+            tx.execute(RUN, {"of_run": run.run_id, **values})
+            if row.tasks > 1:
+                tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))
             line = {"at": now, "event": "started", "message": "the main job has started"}
             log(tx, run, f"started:{row.end_number}", line)
         return run_record(tx, run.run_id)
@@ -121,13 +137,13 @@ class Histories(OnDatabase):
         if cause is not None:
             since = row.waiting_since if row.waiting_cause == cause else self._db.clock()
         values = {"waiting_cause": cause, "waiting_since": since, "waiting_message": message}
-        tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+        tx.execute(RUN, {"of_run": run.run_id, **values})
         return since
 
     @transaction
     def mark_look(
         self, tx: Connection, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
-    ) -> None:
+    ) -> LookEnd:
         """Write a look's end: acknowledge its nudge and, if the cluster was observed (`known`), note the time."""
         column = histories.c
         latest_nudge = case((column.nudge_acknowledged < nudge, nudge), else_=column.nudge_acknowledged)
@@ -139,6 +155,8 @@ class Histories(OnDatabase):
         if known:
             assignments.append((column.last_look_at, self._db.clock()))
         fence(tx, run, *assignments)
+        rows = tx.execute(LOOK_END, {"of_run": run.run_id}).all()
+        return LookEnd({row.status: row.tasks for row in rows}, rows[0].waiting_cause)
 
     @transaction
     def close(self, tx: Connection, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
@@ -150,7 +168,7 @@ class Histories(OnDatabase):
             now, number = self._db.clock(), row.end_number + 1
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDING}
             values |= _account(tx, run.run_id, status, reason)
-            tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+            tx.execute(RUN, {"of_run": run.run_id, **values})
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})
         return run_record(tx, run.run_id)
 
@@ -163,8 +181,8 @@ class Histories(OnDatabase):
         now = self._db.clock()
         _refuse_while_another_run_is_open(tx, new)
         values = _values_of_new_run(tx, new)
-        tx.execute(insert(histories).values(created_at=now, begun_at=now, **values))
-        run_id = tx.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
+        inserted = tx.execute(insert(histories), {"created_at": now, "begun_at": now, **values})
+        run_id = inserted.lastrowid
         run = RunRef(run_id=run_id, run_uid=values["run_uid"], epoch=FIRST_EPOCH)
         common = {"history_id": run_id, "queued_at": now, **NEW_TASK}
         if new.request.labels:
@@ -175,7 +193,7 @@ class Histories(OnDatabase):
             tx.execute(insert(task_histories), rows)
         message = f"{new.request.trigger} run of {new.request.crawler}, {counted(new.tasks, 'task')}"
         line = {"at": now, "event": "created", "message": message, "actor": new.request.requested_by}
-        log(tx, run, "created", line)
+        log(tx, run, "created", line, is_new=True)
         return run_record(tx, run_id)
 
 
@@ -229,6 +247,14 @@ def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
         "nudge_acknowledged": 0,
         "end_number": 0,
     }
+
+
+def _refuse_another(run: RunRef, run_uid: str, epoch: int) -> None:
+    """Raise NotFound if the RunID belongs to another run, and Fenced if the run has another supervisor."""
+    if run_uid != run.run_uid:
+        raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
+    if epoch != run.epoch:
+        raise Fenced(f"run {run.run_id} has another supervisor now (epoch {epoch}, ours is {run.epoch})")
 
 
 def _account(connection: Connection, run_id: int, status: RunStatus, reason: str) -> dict[str, Any]:

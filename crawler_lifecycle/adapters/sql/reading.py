@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, bindparam, func, select, true
 
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, installation, task_attempts, task_histories
@@ -30,8 +30,22 @@ RECORD_FIELDS = RunRecord.model_fields.keys() - TRANSLATED
 SUMMARY_COLUMNS = [histories.c.id, histories.c.trigger_kind, *(histories.c[name] for name in sorted(SUMMARY_FIELDS))]
 
 
+def _run_and_counts() -> Select[Any]:
+    """Return the statement for a run's row, repeated for every status of its tasks, with the number of these tasks."""
+    task = task_histories.c
+    of_run = select(task.status.label("task_status"), func.count().label("task_count"))
+    counts = of_run.where(task.history_id == RUN_ID).group_by(task.status).subquery()
+    return select(histories, counts).join_from(histories, counts, true(), isouter=True).where(histories.c.id == RUN_ID)
+
+
+# built once: to build a statement takes longer than its execution
+RUN_ID = bindparam("run_id", type_=histories.c.id.type)
+RUN_ROW = select(histories).where(histories.c.id == RUN_ID)
+RUN_AND_COUNTS = _run_and_counts()
+
+
 def run_row(connection: Connection, run_id: int) -> Row[Any]:
-    row = connection.execute(select(histories).where(histories.c.id == run_id)).one_or_none()
+    row = connection.execute(RUN_ROW, {"run_id": run_id}).one_or_none()
     if row is None:
         raise NotFound(f"there is no run {run_id}")
     return row
@@ -53,7 +67,10 @@ def own_row(connection: Connection, run_id: int) -> Row[Any]:
 
 
 def run_record(connection: Connection, run_id: int) -> RunRecord:
-    return run_record_from(run_row(connection, run_id), task_counts(connection, [run_id])[run_id])
+    rows = connection.execute(RUN_AND_COUNTS, {"run_id": run_id}).all()
+    if not rows:
+        raise NotFound(f"there is no run {run_id}")
+    return run_record_from(rows[0], {row.task_status: row.task_count for row in rows if row.task_status is not None})
 
 
 def run_record_from(row: Row[Any], tasks: TaskCounts) -> RunRecord:

@@ -4,7 +4,20 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Update,
+    and_,
+    bindparam,
+    case,
+    func,
+    not_,
+    or_,
+    select,
+    update,
+)
 
 from crawler_lifecycle.adapters.sql.attempts import queue_retries
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
@@ -40,6 +53,13 @@ CHANGE_COLUMNS = [
     old.finished_at,  # the change's `ended_at`
 ]
 EVIDENCE_COLUMNS = [*KEY, old.attempt, old.job_uid, old.message, old.node, old.restarts, old.log_tail, old.events]
+FEW = 20  # tasks, to be read by a statement that is built once
+FEW_ROWS = (
+    select(*ROW_COLUMNS)
+    .where(old.history_id == bindparam("of_run"), old.task.in_(bindparam("numbers", expanding=True)))
+    .order_by(old.task)
+)
+BY_STATUS = select(old.status, old.task).where(old.history_id == bindparam("of_run")).order_by(old.task)
 
 
 class TaskRows(OnDatabase):
@@ -47,9 +67,8 @@ class TaskRows(OnDatabase):
 
     @reading
     def by_status(self, connection: Connection, run_id: int) -> dict[TaskStatus, list[int]]:
-        query = select(old.status, old.task).where(old.history_id == run_id).order_by(old.task)
         numbers: dict[TaskStatus, list[int]] = {}
-        for status, task in connection.execute(query):
+        for status, task in connection.execute(BY_STATUS, {"of_run": run_id}):
             numbers.setdefault(status, []).append(task)
         if not numbers:
             raise NotFound(f"there is no run {run_id}")
@@ -58,6 +77,9 @@ class TaskRows(OnDatabase):
     @reading
     def rows(self, connection: Connection, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
         task_rows: list[TaskRow] = []
+        if len(tasks) <= FEW:
+            few = connection.execute(FEW_ROWS, {"of_run": run_id, "numbers": sorted(set(tasks))}) if tasks else ()
+            return [TaskRow(*row) for row in few]
         for numbers in pages(sorted(set(tasks))):
             keys = rows_as_table(connection, KEY, [(run_id, number) for number in numbers])
             query = select(*ROW_COLUMNS).where(*_same_task(keys)).order_by(old.task)

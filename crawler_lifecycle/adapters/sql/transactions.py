@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, history_properties
@@ -63,11 +63,10 @@ def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None
     The epoch gets its old value, so that the row is locked even without assignments. MySQL assigns from left to right:
     if a value is computed from another column's old value, the caller puts its assignment first.
     """
-    this_run = (histories.c.id == run.run_id, _without_index(histories.c.run_uid) == run.run_uid)
-    own_row = update(histories).where(*this_run, histories.c.epoch == run.epoch)
-    if connection.execute(own_row.ordered_values((histories.c.epoch, run.epoch), *assignments)).rowcount:
+    own_row = OWN_ROW.ordered_values((histories.c.epoch, histories.c.epoch), *assignments) if assignments else LOCKING
+    if connection.execute(own_row, {"of_run": run.run_id, "of_uid": run.run_uid, "of_epoch": run.epoch}).rowcount:
         return
-    epoch = connection.scalar(select(histories.c.epoch).where(*this_run))
+    epoch = connection.scalar(select(histories.c.epoch).where(*THIS_RUN), {"of_run": run.run_id, "of_uid": run.run_uid})
     if epoch is None:
         raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
     raise Fenced(f"run {run.run_id} has another supervisor now (epoch {epoch}, ours is {run.epoch})")
@@ -95,26 +94,46 @@ def _without_index(column: Column[str]) -> ColumnElement[str]:
     return func.lower(column)
 
 
-def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:
-    """Add a line to the run's timeline unless the key is logged already. The caller holds the lock on the run's row."""
-    if not is_logged(connection, run, key):
+# built once: to build a statement takes longer than its execution
+THIS_RUN = (
+    histories.c.id == bindparam("of_run"),
+    _without_index(histories.c.run_uid) == bindparam("of_uid"),
+)
+OWN_ROW = update(histories).where(*THIS_RUN, histories.c.epoch == bindparam("of_epoch"))
+LOCKING = OWN_ROW.values(epoch=histories.c.epoch)
+# values of columns are given to the execution: this costs less than a statement with values
+RUN = update(histories).where(histories.c.id == bindparam("of_run"))
+PROPERTY = update(history_properties).where(
+    history_properties.c.history_id == bindparam("of_run"), history_properties.c.name == bindparam("of_name")
+)
+LINE_ID = select(history_logs.c.id).where(
+    history_logs.c.history_id == bindparam("of_run"), history_logs.c.entry_uid == bindparam("of_line")
+)
+
+
+def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any], *, is_new: bool = False) -> None:
+    """Add a line to the run's timeline unless the key is logged already. The caller holds the lock on the run's row.
+
+    `is_new`: the caller knows that the key is not logged yet.
+    """
+    if is_new or not is_logged(connection, run, key):
         uid = _line_uid(run, key)
-        connection.execute(insert(history_logs).values(history_id=run.run_id, entry_uid=uid, **values))
+        connection.execute(insert(history_logs), {"history_id": run.run_id, "entry_uid": uid, **values})
 
 
-def keep_property(connection: Connection, run: RunRef, name: str, value: str) -> None:
-    """Write the property, replacing an earlier value. The caller holds the lock on the run's row."""
-    key = {"history_id": run.run_id, "name": name}
-    earlier_value = update(history_properties).filter_by(**key).values(value=value)
-    if not connection.execute(earlier_value).rowcount:
-        connection.execute(insert(history_properties).values(**key, value=value))
+def keep_property(connection: Connection, run: RunRef, name: str, value: str, *, is_new: bool = False) -> None:
+    """Write the property, replacing an earlier value. The caller holds the lock on the run's row.
+
+    `is_new`: the caller knows that there is no earlier value.
+    """
+    earlier_value = {"of_run": run.run_id, "of_name": name, "value": value}
+    if is_new or not connection.execute(PROPERTY, earlier_value).rowcount:
+        connection.execute(insert(history_properties), {"history_id": run.run_id, "name": name, "value": value})
 
 
 def is_logged(connection: Connection, run: RunRef, key: str) -> bool:
     """Return whether the run's timeline has a line with the key."""
-    line = history_logs.c
-    same_line = (line.history_id == run.run_id, line.entry_uid == _line_uid(run, key))
-    return connection.scalar(select(line.id).where(*same_line)) is not None
+    return connection.scalar(LINE_ID, {"of_run": run.run_id, "of_line": _line_uid(run, key)}) is not None
 
 
 def _line_uid(run: RunRef, key: str) -> str:

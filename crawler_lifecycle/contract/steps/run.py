@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.states import Report, RunStatus, TaskStatus, Trigger
 
 
 class Clock(Message):
@@ -50,7 +50,11 @@ class RunPlan(Message):
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
     grace_seconds: int = 30
+    report: Report = Report.ALL
     clock: Clock = Clock()
+    records_stay: bool = Field(
+        default=False, description="whether ended jobs stay in the cluster as records, so that no job is removed"
+    )
     search_attributes: bool = Field(
         default=False,
         description="whether the server has our search attributes; to set an unknown attribute fails the workflow task",
