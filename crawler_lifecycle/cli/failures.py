@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.cli.common import plain, with_state
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 
 OK = 0
@@ -94,7 +94,7 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
     except LifecycleError as error:
         message, option = _with_option_name(error, ctx.meta.get(TYPED_COMMAND) if ctx else None)
         status = next((status for error_class, status in EXIT_STATUSES if isinstance(error, error_class)), WRONG)
-        print_failure(message, status, as_json=as_json, option=option)
+        print_failure(with_state(message), status, as_json=as_json, option=option)
         raise click.exceptions.Exit(status) from error
     except KeyboardInterrupt as interrupt:
         if as_json:
