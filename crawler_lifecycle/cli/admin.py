@@ -70,7 +70,7 @@ def doctor(state: Path | None, as_json: bool) -> None:
 
 
 def _doctor_lines(checks: "Sequence[Check]") -> "Iterator[str]":
-    """Yield a line for every part. Parts that cannot be checked because of another part's fault follow its line."""
+    """Yield a line for every part. A faulty part is followed by the parts without a check because of the fault."""
     for check in checks:
         if check.because_of is not None:
             continue

@@ -60,7 +60,7 @@ def _show(control: "Control", *, as_json: bool) -> int:
 
 
 def _refuse_if_late(control: "Control", overview: "AuditOverview", period: int, *, as_json: bool) -> None:
-    """Raise NotReady if no audit was complete for several periods. Before the first audit, print when it is due."""
+    """Raise NotReady if no audit was complete for several periods. Before the first audit, print its time."""
     from crawler_lifecycle.control.audits import PERIODS_UNTIL_LATE
 
     completed_at = overview.last_complete_at

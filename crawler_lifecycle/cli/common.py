@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))
 REPLACEMENTS = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"}
-TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the state folder that the user typed
+TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
 COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
@@ -76,7 +76,7 @@ def _remember_state(ctx: click.Context, _: click.Parameter, state: Path | None) 
 
 
 def with_state(message: str) -> str:
-    """Return the message with the typed --state in each of its `crawlctl` commands, which then can be copied."""
+    """Return the message with the typed --state in every `crawlctl` command, so that a reader can copy commands."""
     context = click.get_current_context(silent=True)
     state = context.meta.get(TYPED_STATE) if context else None
     if state is None:

@@ -75,9 +75,9 @@ def test_a_killed_stack_is_the_only_cause(crawlctl: Crawlctl, state: Path) -> No
 )
 def test_parts_that_have_ended_are_told_in_a_sentence(state: Path, ended: list[str], beginning: str) -> None:
     write_stack(state, temporal=os.getpid(), **{name: pid_that_has_ended() for name in ended})
-    with pytest.raises(NotReady) as told:
+    with pytest.raises(NotReady) as refusal:
         check_stack(Control.open(state).installation)
-    assert told.value.message.startswith(beginning)
+    assert refusal.value.message.startswith(beginning)
 
 
 def test_an_outage_of_temporal_alone_is_told_once(
