@@ -23,7 +23,7 @@ from isal import isal_zlib
 
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.zip_writer import LEVEL, RAW
-from tests.stores import KEY, SECRET, FolderStore, S3Store, Store, rclone_on
+from tests.stores import ENDED_AT, KEY, SECRET, FolderStore, S3Store, Store, rclone_on
 
 BLOCK = 1_000_000
 SMALL = 100
@@ -161,7 +161,7 @@ def _archive(store: Store, files: Path, run: str) -> Cost:
     with mock.patch.dict(os.environ, AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET):
         archiver = store.archiver(files)
         before, began = _peak_mib(), time.perf_counter()
-        archive = archiver.archive(run, 1, _nothing)
+        archive = archiver.archive(run, 1, ENDED_AT, _nothing)
     assert archive is not None
     return Cost(archive.files, time.perf_counter() - began, before, _peak_mib())
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import SettingsError
 
+from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import PREFIX, Settings
 
@@ -49,6 +50,6 @@ def load(**overrides: object) -> Settings:
         # a field's error has the field's place in `loc`; a rule about several settings has no place, and gives the
         # variable's name as the error's type (see `Settings`)
         variable = PREFIX + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
-        raise NotReady(f"{variable}: {first['msg']}") from error
+        raise NotReady(f"{variable}: {expectation(first)}") from error
     except SettingsError as error:
         raise NotReady(f"CRAWLER_...: {error}; a group is set by its fields, as in CRAWLER_DATABASE__URL") from error

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ from crawler_lifecycle.settings.outside import ExportSettings
 KEY, SECRET, REGION = "loopback-key", "loopback-secret", "eu-central-1"
 BUCKET = "archives"
 SOURCE = "crawls.test"
+ENDED_AT = datetime(2026, 3, 1, 12, 30, 59, tzinfo=UTC)  # of the runs whose files are archived
 SMALLEST_PART = 5  # MiB, by S3's rules
 
 

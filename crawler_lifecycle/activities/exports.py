@@ -87,7 +87,8 @@ class ExportActivities:
         """Write the archive, unless an earlier try has written the archive and only failed to announce the archive."""
         archive = _archive_of_earlier_try()
         if archive is None:
-            archive = self.archiver.archive(export.event.run_uid, export.event.end, Heartbeats()) or NO_FILES
+            event = export.event
+            archive = self.archiver.archive(event.run_uid, event.end, event.at, Heartbeats()) or NO_FILES
             activity.heartbeat({"files": archive.files, "bytes": archive.bytes, ARCHIVE: asdict(archive)})
         self._note_missing_files(step, archive)
         if archive.location is None and export.location is not None:  # files removed since: the first archive counts

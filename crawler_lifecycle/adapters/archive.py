@@ -37,7 +37,7 @@ LAST_ZIP_YEAR = 2107
 LONGEST_NAME = 0xFFFF  # bytes; an entry with a longer name in the zip is left out
 REPORT_SECONDS = 1.0  # while no bytes are copied, the progress is reported once in this time
 DEEPEST = 300  # a folder inside 300 folders is left out: every folder on the way takes an open file and a nested call
-MANIFEST = Entry(b"manifest.json", FIRST_ZIP_TIME, stat.S_IFREG | 0o644)
+MANIFEST, MANIFEST_MODE = b"manifest.json", stat.S_IFREG | 0o644
 # error numbers of entries that are left out, with the reason in the manifest; any other error ends the archive
 REASONS_LEFT_OUT = {
     errno.ENOENT: "vanished",
@@ -52,8 +52,13 @@ REASONS_LEFT_OUT = {
 
 
 @contextmanager
-def archive_writer(sink: Sink, progress: Progress, limits: ArchiveLimits = DEFAULT_LIMITS) -> "Iterator[ArchiveWriter]":
-    """Yield the writer of a zip. The zip is complete and measured when the block ends without an error."""
+def archive_writer(
+    sink: Sink, ended_at: datetime, progress: Progress, limits: ArchiveLimits = DEFAULT_LIMITS
+) -> "Iterator[ArchiveWriter]":
+    """Yield the writer of a zip. The zip is complete and measured when the block ends without an error.
+
+    The manifest has the time `ended_at`, and not the present time: a repeated export has to give the same bytes.
+    """
     measured = Measured(sink)
     with (
         tempfile.TemporaryFile() as directory,
@@ -64,7 +69,7 @@ def archive_writer(sink: Sink, progress: Progress, limits: ArchiveLimits = DEFAU
         target = ZipWriter(measured, directory)
         archive = ArchiveWriter(target, Manifest(files, left_out), progress, measured, Room(limits), hasher)
         yield archive
-        archive.add_manifest()
+        archive.add_manifest(ended_at)
         target.close()
 
 
@@ -229,10 +234,10 @@ class ArchiveWriter:
                 self.bytes += count
                 self._progress(self.files, self.bytes)
 
-    def add_manifest(self) -> None:
-        self._zip.add_stream(
-            MANIFEST, self._reported(self._manifest.chunks(self.files, self.bytes)), self._manifest.largest
-        )
+    def add_manifest(self, at: datetime) -> None:
+        entry = Entry(MANIFEST, _zip_time(at.timestamp()), MANIFEST_MODE)
+        chunks = self._manifest.chunks(self.files, self.bytes)
+        self._zip.add_stream(entry, self._reported(chunks), self._manifest.largest)
 
     def _reported(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -35,7 +36,7 @@ class FolderExporter:
     def destination(self, run_uid: str, end: int) -> str:
         return str(self._exports / archive_name(checked_uid(run_uid), end))
 
-    def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
+    def archive(self, run_uid: str, end: int, ended_at: datetime, progress: Progress) -> Archive | None:
         """Write the archive, under its name only when complete. Return its figures; None if the run left no files."""
         destination = Path(self.destination(run_uid, end))
         folder = files_of(self._files, run_uid)
@@ -44,7 +45,8 @@ class FolderExporter:
         try:
             with self._draft(run_uid) as draft:
                 with draft.open("wb") as file:
-                    with archive_writer(file, _FlushingProgress(file, progress), self._limits) as archive:
+                    flushing = _FlushingProgress(file, progress)
+                    with archive_writer(file, ended_at, flushing, self._limits) as archive:
                         archive.add_folder(folder)
                     file.flush()
                     os.fsync(file.fileno())

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_control, plain, print_json, standard_options
+from crawler_lifecycle.cli.common import open_control, plain, print_json, standard_options, with_state
 from crawler_lifecycle.cli.failures import NOT_READY, Commands
 from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.services.api.tokens import Tokens
 
 SCOPES = click.Choice(["read", "operate"])  # rights for a token: only `operate` allows changes
@@ -60,11 +63,21 @@ def doctor(state: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(checks)
     else:
-        for check in checks:
-            mark = click.style("ok  ", fg="green") if check.ok else click.style("mend", fg="red")
-            click.echo(f"{mark}  {check.part}: {plain(check.line)}")
+        for line in _doctor_lines(checks):
+            click.echo(line)
     if not all(check.ok for check in checks):
         raise click.exceptions.Exit(NOT_READY)
+
+
+def _doctor_lines(checks: "Sequence[Check]") -> "Iterator[str]":
+    """Yield a line for every part. A faulty part is followed by the parts without a check because of the fault."""
+    for check in checks:
+        if check.because_of is not None:
+            continue
+        mark = click.style("ok  ", fg="green") if check.ok else click.style("mend", fg="red")
+        yield f"{mark}  {check.part}: {plain(with_state(check.line))}"
+        if unchecked := [other.part for other in checks if other.because_of == check.part]:
+            yield f"      not checked because of this: {', '.join(unchecked)}"
 
 
 @click.command()

@@ -9,6 +9,7 @@ import click
 
 from crawler_lifecycle.cli.common import open_control, print_answer, standard_options
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
+from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.audits import AuditOverview, AuditReport
@@ -24,7 +25,8 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
     """Show where database, Temporal and cluster disagree, since when, and the repairs.
 
     Without an option, show the findings of the last audits. The exit status is 7 after a disagreement (with --repair:
-    after a disagreement that could not be repaired), and 4 if an audit was not complete or no audit ran lately.
+    after a disagreement that could not be repaired), and 4 if an audit was not complete or no audit ran lately. Before
+    the first audit is due, the exit status is 0.
 
     \b
     Examples:
@@ -52,27 +54,22 @@ def _show(control: "Control", *, as_json: bool) -> int:
 
     overview = control.audits.overview()
     print_answer(overview, overview_lines, as_json=as_json)
-    period = control.installation.settings.audit.every_seconds
-    if problem := _problem_if_late(overview, period):
-        click.echo(problem, err=True)
-        return NOT_READY
+    if period := control.installation.settings.audit.every_seconds:  # 0: switched off
+        _refuse_if_late(control, overview, period, as_json=as_json)
     return DISAGREES if any(overview.open.values()) else OK
 
 
-def _problem_if_late(overview: "AuditOverview", period: int) -> str | None:
-    """Return the problem if no audit was complete for several periods; None also if the period is 0 (switched off)."""
+def _refuse_if_late(control: "Control", overview: "AuditOverview", period: int, *, as_json: bool) -> None:
+    """Raise NotReady if no audit was complete for several periods. Before the first audit, print its time."""
     from crawler_lifecycle.control.audits import PERIODS_UNTIL_LATE
 
-    if not period:
-        return None
     completed_at = overview.last_complete_at
+    if completed_at is None and any(audit.finished_at for audit in overview.audits):
+        raise NotReady("no audit was complete yet: the lines of its parts say why")
     if completed_at is None:
-        return (
-            "no audit was complete yet: start a worker, which runs audits by a schedule, or `crawlctl audit --repair`"
-        )
-    if datetime.now(UTC) - completed_at > PERIODS_UNTIL_LATE * timedelta(seconds=period):
-        return "no audit was complete lately: `crawlctl doctor` says whether a worker runs"
-    return None
+        click.echo(asyncio.run(control.audits.check_before_the_first()), err=as_json)
+    elif datetime.now(UTC) - completed_at > PERIODS_UNTIL_LATE * timedelta(seconds=period):
+        raise NotReady("no audit was complete lately: `crawlctl doctor` says whether a worker runs")
 
 
 def _audit_now(control: "Control", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:

@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))
 REPLACEMENTS = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"}
+TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
+COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
@@ -62,8 +65,23 @@ def state_option(command: Command) -> Command:
     return click.option(
         "--state",
         type=Folder(path_type=Path, file_okay=False),
+        callback=_remember_state,
         help="State folder of the embedded stack (default: $CRAWLER_STATE or ~/.local/state/crawler-lifecycle).",
     )(command)
+
+
+def _remember_state(ctx: click.Context, _: click.Parameter, state: Path | None) -> Path | None:
+    ctx.meta[TYPED_STATE] = state
+    return state
+
+
+def with_state(message: str) -> str:
+    """Return the message with the typed --state in every `crawlctl` command, so that a reader can copy commands."""
+    context = click.get_current_context(silent=True)
+    state = context.meta.get(TYPED_STATE) if context else None
+    if state is None:
+        return message
+    return COMMAND_IN_MESSAGE.sub(lambda command: f"{command[0]} --state {shlex.quote(str(state))}", message)
 
 
 def json_option(command: Command) -> Command:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,9 +155,14 @@ def _print_end(details: "RunDetails", items: int, results_folder: Path) -> None:
         f"  events   {results_folder / 'events.jsonl'}",
         "",
         "Next:",
-        f"  python -m zipfile -l {results_folder / (run.run_uid + '.zip')}",
+        f"  {_list_command()} {results_folder / (run.run_uid + '.zip')}",
         "  make up          keep the stack, and use it from a second terminal:",
         f"  {crawlctl_command()} run sleeper --arg seconds=30",
         f"  {crawlctl_command()} --help",
     ):
         print_line(line)
+
+
+def _list_command() -> str:
+    """Return an installed command for listing a zip."""
+    return "unzip -l" if shutil.which("unzip") else f"{sys.executable} -m zipfile -l"

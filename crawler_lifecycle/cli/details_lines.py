@@ -7,9 +7,9 @@ from datetime import datetime
 import click
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
-from crawler_lifecycle.cli.list_lines import why
+from crawler_lifecycle.cli.list_lines import time_taken, why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
-from crawler_lifecycle.cli.words import coloured, counts, crawled, facts, rfc3339
+from crawler_lifecycle.cli.words import coloured, counts, crawled, duration, facts, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
@@ -22,7 +22,7 @@ LAST_LINES = 3  # longest extract from a task's log tail
 
 def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     run = details.run
-    yield from _run_lines(run)
+    yield from _run_lines(run, now)
     yield ""
     yield click.style("Tasks", bold=True)
     for task in details.tasks:
@@ -97,7 +97,7 @@ def _evidence_lines(task: TaskRecord) -> Iterator[str]:
     yield from task.events
 
 
-def _run_lines(run: RunRecord) -> Iterator[str]:
+def _run_lines(run: RunRecord, now: datetime) -> Iterator[str]:
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}"
     arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
     yield from facts(
@@ -116,8 +116,10 @@ def _run_lines(run: RunRecord) -> Iterator[str]:
             ("cluster", run.cluster),
             ("intent", run.intent),
             ("created", rfc3339(run.created_at)),
-            ("started", rfc3339(run.started_at)),
+            ("reopened", rfc3339(run.begun_at) if run.begun_at != run.created_at else None),
+            ("main started", rfc3339(run.started_at)),
             ("finished", rfc3339(run.finished_at)),
+            ("took", duration(time_taken(run, now))),
             ("last look", rfc3339(run.last_look_at)),
             ("next look", None if run.status.is_over else rfc3339(next_look_at(run))),
             ("waits for", None if run.status.is_over else cause_of(run)),

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.cli.common import plain, with_state
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 
 OK = 0
@@ -44,6 +45,7 @@ KINDS = {
 # error class -> exit status; all other errors exit with WRONG
 EXIT_STATUSES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), (TemporaryError, NOT_READY))
 LONGEST_MESSAGE = 300  # characters; click repeats typed words, and the middle is cut out if the message is longer
+LIMIT = re.compile(r"(?:at least|at most|not) -?\d+")  # in the words of contract.refusals
 TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is the command that the user typed
 
 
@@ -94,7 +96,7 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
     except LifecycleError as error:
         message, option = _with_option_name(error, ctx.meta.get(TYPED_COMMAND) if ctx else None)
         status = next((status for error_class, status in EXIT_STATUSES if isinstance(error, error_class)), WRONG)
-        print_failure(message, status, as_json=as_json, option=option)
+        print_failure(with_state(message), status, as_json=as_json, option=option)
         raise click.exceptions.Exit(status) from error
     except KeyboardInterrupt as interrupt:
         if as_json:
@@ -133,9 +135,9 @@ def _with_option_name(error: LifecycleError, command: click.Command | None) -> t
         if field in (param.name, f"{param.name}_seconds"):
             name = _option_name(param)
             place = f"{name} {inner_field}" if inner_field else name
-            # `--grace 5m` gives the field grace_seconds: the field's limit, as in "greater than 0", is in seconds
-            unit = " (in seconds)" if field != param.name and "greater" in error.expected else ""
-            return f"{place}: {error.expected}{unit}", name
+            # `--grace 5m` gives the field grace_seconds: the limit in "at least 1" is in seconds
+            expected = LIMIT.sub(r"\g<0> s", error.expected) if field != param.name else error.expected
+            return f"{place}: {expected}", name
     return error.message, None
 
 

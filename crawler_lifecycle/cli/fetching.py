@@ -22,7 +22,8 @@ SILENCE_SECONDS = 60.0  # longest wait for the next byte from the bucket before 
 @click.command()
 @click.argument("run")
 @click.option("--end", type=click.IntRange(min=1), help="Number of the end, for a reopened run; default: the last end.")
-@click.option("--output", type=click.Path(path_type=Path), default=Path(), help="File or folder; default: this folder.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path(),
+              help="File, or an existing folder; default: the current folder.")  # fmt: skip
 @standard_options
 def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: bool) -> None:
     """Fetch and check the archive of RUN: a zip file with the items of its tasks.
@@ -37,14 +38,14 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
     """
 
     archive = open_reader(state).archive(run, end)
-    target = output / archive.stored.name if output.is_dir() else output
+    target = (output / archive.stored.name if output.is_dir() else output).absolute()
     sha256 = _download(archive.stored, target, archive.sha256)
     if as_json:
         size = archive.stored.size
         print_json({"run_id": archive.run_id, "end": archive.end, "file": str(target), "size": size, "sha256": sha256})
     else:
         checked = "equal to the record" if archive.sha256 else "no SHA-256 is on record"
-        click.echo(f"{target}: the archive of run {archive.run_id}, end {archive.end}")
+        click.echo(f"the archive of run {archive.run_id}, end {archive.end}, was written to {target}")
         click.echo(f"  {archive.stored.size} bytes, SHA-256 {sha256} ({checked})")
 
 

@@ -7,7 +7,7 @@ from crawler_lifecycle.cli.words import counts, crawled, duration, rfc3339, tabl
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 
-RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "OUTCOME", "TASKS", "CRAWLED", "TRIGGER", "CREATED", "TOOK", "WHY")
+RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "OUTCOME", "REASON", "TASKS", "CRAWLED", "TRIGGER", "CREATED", "TOOK", "WHY")
 STATUS = RUN_COLUMNS.index("STATUS")
 CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
 LONGEST_WHY = 80  # characters; the rest of a longer explanation is cut off
@@ -23,13 +23,19 @@ def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
         run.crawler,
         run.status,
         run.outcome or "-",
+        run.reason or "-",
         counts(run.tasks),
         crawled(run.stats) or "-",
         run.trigger,
         rfc3339(run.created_at),
-        duration((run.finished_at or now) - run.created_at),
+        duration(time_taken(run, now)),
         _shortened(why(run) or ""),
     )
+
+
+def time_taken(run: RunSummary, now: datetime) -> timedelta:
+    """Return the time from the run's creation or last reopening to its end or, before the end, until now."""
+    return (run.finished_at or now) - run.begun_at
 
 
 def why(run: RunSummary) -> str | None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from crawler_lifecycle.cli.list_lines import why
+from crawler_lifecycle.cli.list_lines import time_taken, why
 from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
 from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
@@ -51,7 +51,7 @@ def _since_last_reopening(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
     """Yield the run's present state, with at most `most_tasks` tasks."""
     run = details.run
-    took = duration((run.finished_at or now) - run.created_at)
+    took = duration(time_taken(run, now))
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}  {took}"
     yield f"  stage     {stage(details)}"
     if explanation := why(run):

@@ -26,6 +26,9 @@ def list_runs(
 ) -> None:
     """List runs, newest first.
 
+    OUTCOME is one word for the end, for programs that react to ends. REASON says what decided the end. TOOK counts from
+    the creation or the last reopening.
+
     \b
     Examples:
       crawlctl list

@@ -100,7 +100,8 @@ def _print_end(details: "RunDetails") -> None:
 
     details = plain(details)
     run = details.run
-    click.echo(f"run {run.run_id} ended {coloured(run.status)} ({run.reason}): {counts(run.tasks)}")
+    words = f"outcome {run.outcome}, reason {run.reason}"
+    click.echo(f"run {run.run_id} ended {coloured(run.status)} ({words}): {counts(run.tasks)}")
     if explanation := why(run):
         click.echo(f"  why: {explanation}")
     for export in details.exports:

@@ -38,7 +38,8 @@ class RunSummary(Message):
     intent: Intent
     tasks: dict[TaskStatus, int]
     created_at: datetime
-    started_at: datetime | None
+    begun_at: datetime = Field(description="time from which duration and limits count: creation or last reopening")
+    started_at: datetime | None = Field(description="start of the main job, after the last reopening")
     finished_at: datetime | None
     waiting_cause: str | None
     waiting_since: datetime | None
@@ -71,7 +72,6 @@ class RunRecord(RunSummary):
     epoch: int = Field(description="number of the run's supervisors until now")
     workflow_id: str
     first_execution_run_id: str = Field(description="Temporal's id of the first execution that the request started")
-    begun_at: datetime = Field(description="time from which the limits count: creation or last reopening")
     end_number: int = Field(description="number of the run's ends until now")
     export_state: ExportState | None = Field(description="worst state of the run's exports; none while the run is open")
     request: KeptRequest

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, Validation
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.contract.retries import RequestedRetries, Retries
 from crawler_lifecycle.contract.states import Report, Trigger
 from crawler_lifecycle.errors import BadInput
@@ -195,10 +196,10 @@ def refusals_as_bad_input() -> Iterator[None]:
 
 def _bad_input(error: ValidationError) -> BadInput:
     """Return the first error as BadInput, with a count for further errors."""
-    first, *others = error.errors(include_url=False, include_context=False)
+    first, *others = error.errors(include_url=False)
     # pydantic marks an error in a dict's key with "[key]"; the field's name is enough for the reader
     field = ".".join(str(part) for part in first["loc"] if part != "[key]")
     if not field:  # an error about the whole model has no location; `RunRequest` puts the field's name into the type
         field = first["type"] if first["type"] in RunRequest.model_fields else "request"
     more = f" (and {len(others)} more)" if others else ""
-    return BadInput(field[:200], first["msg"].removeprefix("Value error, ")[:300] + more)
+    return BadInput(field[:200], expectation(first) + more)

@@ -4,6 +4,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+from temporalio.client import ScheduleDescription
+
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
@@ -11,6 +13,7 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.descriptions import MISSING
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
+from crawler_lifecycle.domain.words import utc_text
 from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
 
 AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
@@ -67,20 +70,22 @@ class AuditCommands:
         period = self._context.installation.settings.audit.every_seconds
         if not period:
             return "switched off (CRAWLER_AUDIT__EVERY_SECONDS=0): a terminated workflow is not resumed"
-        schedule_made_at = await self._schedule_made_at(period)
+        schedule = await self._working_schedule(period)
         overview = await self._context.calls.run(self.overview, audits=1, findings=0)
-        longest_gap = timedelta(seconds=PERIODS_UNTIL_LATE * period)
         completed_at = overview.last_complete_at
-        if datetime.now(UTC) - (completed_at or schedule_made_at) > longest_gap:
-            since = f"since {completed_at:%Y-%m-%dT%H:%M:%SZ}" if completed_at else "yet"
-            raise NotReady(f"no audit was complete {since}: `crawlctl audit` tells why")
-        last_audit = (
-            f"the last complete one at {completed_at:%Y-%m-%dT%H:%M:%SZ}" if completed_at else "none was due yet"
-        )
+        _refuse_late(completed_at or schedule.info.created_at, schedule, period)
+        last_audit = f"the last complete one at {utc_text(completed_at)}" if completed_at else _next("first", schedule)
         return f"every {period} s, {last_audit}, {sum(overview.open.values())} findings open"
 
-    async def _schedule_made_at(self, period: int) -> datetime:
-        """Return when the schedule was made. NotReady if the schedule does not exist or is paused."""
+    async def check_before_the_first(self) -> str:
+        """Return when the first audit is due, in words. NotReady if the schedule does not work, with the remedy."""
+        period = self._context.installation.settings.audit.every_seconds
+        schedule = await self._working_schedule(period)
+        _refuse_late(schedule.info.created_at, schedule, period)
+        return f"no audit was made yet, {_next('first', schedule)}"
+
+    async def _working_schedule(self, period: int) -> ScheduleDescription:
+        """Return the schedule. NotReady if the schedule does not exist or is paused."""
         installation = await self._context.database(lambda store: store.records.installation())
         try:
             schedule = await AuditSchedule(self._engine, installation, period).describe()
@@ -92,8 +97,23 @@ class AuditCommands:
             raise NotReady(
                 f"the schedule is paused: `temporal schedule toggle --unpause -s {schedule.id} --reason ...`"
             )
-        return schedule.info.created_at
+        return schedule
 
     async def _wait(self, audit: str) -> AuditReport:
         handle = (await self._engine.client()).get_workflow_handle(audit)
         return AuditReport.model_validate(await self._engine.result(handle))
+
+
+def _refuse_late(since: datetime, schedule: ScheduleDescription, period: int) -> None:
+    """Raise NotReady if no audit was complete for several periods since then."""
+    if datetime.now(UTC) - since > timedelta(seconds=PERIODS_UNTIL_LATE * period):
+        raise NotReady(
+            f"no audit was complete since {utc_text(since)}, {_next('next', schedule)}: it needs a worker "
+            "(`crawlctl doctor`), and `crawlctl audit` shows how the last ones ended"
+        )
+
+
+def _next(number: str, schedule: ScheduleDescription) -> str:
+    """Return when the schedule starts its next audit; `number` is `first` or `next`."""
+    due = next(iter(schedule.info.next_action_times), None)
+    return f"the {number} one is due {f'at {utc_text(due)}' if due else 'soon'}"

@@ -2,24 +2,23 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, runtime_checkable
 
-import psutil
+from pydantic import Field
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.domain.naming import archive_queue
+from crawler_lifecycle.control.stack_check import STACK, StackDown, check_stack
+from crawler_lifecycle.control.worker_checks import check_archive_worker, check_worker
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.ports import Cluster, Records
@@ -34,6 +33,7 @@ class Check(Message):
     part: str
     ok: bool
     line: str
+    because_of: str | None = Field(default=None, description="other part, whose fault keeps this part from a check")
 
 
 async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> list[Check]:
@@ -49,11 +49,11 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
         "settings": _settings,
         "database": lambda: context.database(lambda store: _database(context.installation, store.records)),
         "disk": in_thread(lambda _: check_room(settings.local_folders)),
+        STACK: in_thread(lambda _: check_stack(context.installation)),
         "temporal": lambda: _temporal(engine),
         "search attributes": lambda: _search_attributes(engine),
-        "worker": lambda: _worker(engine),
-        "archive worker": lambda: _archive_worker(engine),
-        "stack": in_thread(lambda _: _stack(settings.state)),
+        "worker": lambda: check_worker(engine),
+        "archive worker": lambda: check_archive_worker(engine),
         "scheduler service": lambda: context.scheduler(lambda scheduler: scheduler.check()),
         "installation": lambda: _installation(context),
         "cluster": in_thread(lambda parts: parts.cluster.check()),
@@ -66,14 +66,30 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
     }
     if settings.cluster.kind == "kubernetes":
         checks["cluster rights"] = in_thread(lambda parts: _rights(parts.cluster))
-    return list(await asyncio.gather(*(_run_check(part, check) for part, check in checks.items())))
+    outcomes = await asyncio.gather(*(_outcome(check) for check in checks.values()))
+    return _with_causes(dict(zip(checks, outcomes, strict=True)))
 
 
-async def _run_check(part: str, check: Callable[[], Awaitable[str]]) -> Check:
+async def _outcome(check: Callable[[], Awaitable[str]]) -> str | LifecycleError:
     try:
-        return Check(part=part, ok=True, line=await check())
+        return await check()
     except LifecycleError as error:
-        return Check(part=part, ok=False, line=error.message)
+        return error
+
+
+def _with_causes(outcomes: Mapping[str, str | LifecycleError]) -> list[Check]:
+    """Return the checks. A part names the stack if the stack is down, or the first part with the same fault."""
+    stack = outcomes[STACK]
+    lost_parts = stack.parts if isinstance(stack, StackDown) else frozenset[str]()
+    checks, first_parts = list[Check](), dict[str, str]()
+    for part, outcome in outcomes.items():
+        if isinstance(outcome, str):
+            checks.append(Check(part=part, ok=True, line=outcome))
+            continue
+        first = STACK if part in lost_parts else first_parts.setdefault(outcome.message, part)
+        because_of = first if first != part else None
+        checks.append(Check(part=part, ok=False, line=outcome.message, because_of=because_of))
+    return checks
 
 
 async def _settings() -> str:
@@ -84,19 +100,6 @@ async def _settings() -> str:
 
 def _database(installation: Installation, records: Records) -> str:
     return f"{installation.database_name}, installation {records.installation()}"
-
-
-def _stack(state: Path) -> str:
-    """Return the names of the stack's processes, or say that there is no stack. NotReady if a process has ended."""
-    stack = stack_file.read(state)
-    if stack is None:
-        return "none on this state folder: its parts are looked after elsewhere"
-    ended = [process.name for process in stack.processes if not psutil.pid_exists(process.pid)]
-    if ended:
-        raise NotReady(
-            f"{', '.join(ended)} of the stack have ended: `crawlctl up` starts them again, or is not running"
-        )
-    return ", ".join(process.name for process in stack.processes)
 
 
 async def _installation(context: Context) -> str:
@@ -148,17 +151,3 @@ async def _search_attributes(engine: Engine) -> str:
             f"temporal operator search-attribute create {options}"
         )
     return ", ".join(search_attribute_types())
-
-
-async def _worker(engine: Engine) -> str:
-    pollers = await engine.pollers()
-    if not pollers:
-        raise NotReady(f"no worker asks task queue {engine.task_queue} for work: start `python -m workers.lifecycle`")
-    return f"task queue {engine.task_queue}: {', '.join(sorted(pollers))}"
-
-
-async def _archive_worker(engine: Engine) -> str:
-    queue, pollers = archive_queue(engine.task_queue), await engine.archive_pollers()
-    if not pollers:
-        raise NotReady(f"no worker asks task queue {queue} for archives to make: start `python -m workers.lifecycle`")
-    return f"task queue {queue}: {', '.join(sorted(pollers))}"

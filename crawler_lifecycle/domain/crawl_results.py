@@ -19,6 +19,7 @@ from crawler_lifecycle.contract.crawl_result import (
     Number,
     Stats,
 )
+from crawler_lifecycle.contract.refusals import expectation
 
 LARGEST_SUMS = 3_000  # bytes as JSON: notices and events carry the sums
 MOST_NAMES = 500  # different names in 10,000 tasks would fill the memory
@@ -87,6 +88,6 @@ def _within_limit(sums: Stats) -> Stats:
 
 
 def _first_mistake(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
+    first = error.errors(include_url=False)[0]
     place = ".".join(part if str(part).isprintable() else repr(part) for part in map(str, first["loc"]))[:LONGEST_NAME]
-    return (f"{place}: {first['msg']}" if place else first["msg"])[:LONGEST_PROBLEM]
+    return (f"{place}: {expectation(first)}" if place else expectation(first))[:LONGEST_PROBLEM]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -99,8 +100,11 @@ class Archiver(Protocol):
     def destination(self, run_uid: str, end: int) -> str:
         """Return the place where `archive` stores the archive."""
 
-    def archive(self, run_uid: str, end: int, progress: "Progress") -> Archive | None:
-        """Archive the run's files at the destination. Return the archive; None if the run has no files."""
+    def archive(self, run_uid: str, end: int, ended_at: datetime, progress: "Progress") -> Archive | None:
+        """Archive the run's files at the destination. Return the archive; None if the run has no files.
+
+        `ended_at`, the time of the end, is the manifest's time, so that a repeated archive has the same bytes.
+        """
 
     def check_archives(self) -> str:
         """Return a line about the store for people, or raise an error with the remedy."""

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, NotReady, TemporaryError
 
 MEDIA_TYPE = "application/problem+json"
@@ -88,7 +89,7 @@ async def _answer_invalid_request(_: Request, error: Exception) -> Response:
         return problem(400, f"not JSON: {first['ctx']['error']}", "body")
     status = 400 if first["loc"][0] == "header" else 422
     more = f" (and {len(others)} more)" if others else ""
-    return problem(status, first["msg"].removeprefix("Value error, ") + more, _field_name(first["loc"]))
+    return problem(status, expectation(first) + more, _field_name(first["loc"]))
 
 
 def _field_name(location: tuple[object, ...]) -> str:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.zip_parts import RULE, archived_name
 from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
-from tests.stores import FolderStore, Store
+from tests.stores import ENDED_AT, FolderStore, Store
 
 
 class Bench:
@@ -74,7 +74,7 @@ def test_everything_a_run_left_is_archived(bench: Bench) -> None:
     }
     for name, content in written.items():
         bench.write(name, content)
-    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     assert archive
     assert archive.location == bench.exporter.destination(bench.run_uid, 1)
     assert (archive.files, archive.bytes) == (4, sum(map(len, written.values())))
@@ -94,7 +94,7 @@ def test_everything_a_run_left_is_archived(bench: Bench) -> None:
 
 def test_an_archive_is_measured_and_can_be_fetched_in_parts(bench: Bench) -> None:
     bench.write("items.jsonl", os.urandom(200_000))
-    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     content = bench.content()
     assert archive
     assert (archive.size, archive.sha256) == (len(content), hashlib.sha256(content).hexdigest())
@@ -112,7 +112,7 @@ def test_an_archive_is_measured_and_can_be_fetched_in_parts(bench: Bench) -> Non
 
 def test_an_archive_that_is_not_there_is_not_found(bench: Bench) -> None:
     bench.write("items.jsonl")
-    bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     for run_uid, end in ((bench.run_uid, 2), (str(uuid4()), 1)):
         with pytest.raises(NotFound, match="there is no archive at"):
             bench.exporter.stored(run_uid, end)
@@ -129,7 +129,7 @@ def test_a_run_that_left_no_file_has_no_archive(bench: Bench, empty: str) -> Non
         (bench.run / "a" / "b").mkdir(parents=True)
     if empty == "only a link":
         (bench.run / "link").symlink_to("/etc/passwd")
-    assert bench.exporter.archive(bench.run_uid, 1, bench.progress) is None
+    assert bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress) is None
     assert bench.store.content(bench.run_uid) is None
     assert bench.store.unfinished() == []
 
@@ -137,11 +137,19 @@ def test_a_run_that_left_no_file_has_no_archive(bench: Bench, empty: str) -> Non
 def test_a_second_archive_is_the_same(bench: Bench) -> None:
     for name in ("z", "a/z", "a/b/c", "b", "B"):
         bench.write(name, name.encode() * 1000)
-    first = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    first = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     content = bench.content()
-    second = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    second = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     assert first == second
     assert bench.content() == content
+
+
+def test_the_manifest_has_the_time_of_the_end(bench: Bench) -> None:
+    """It was dated 1980."""
+    bench.write("items.jsonl")
+    bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
+    with zipfile.ZipFile(io.BytesIO(bench.content())) as archive:
+        assert archive.getinfo("manifest.json").date_time == (2026, 3, 1, 12, 30, 58)  # in steps of two seconds
 
 
 @pytest.mark.parametrize("store", ["folder", "moto"], indirect=True)
@@ -153,7 +161,7 @@ def test_two_at_once_do_no_harm(bench: Bench) -> None:
 
     def archive(_: int) -> object:
         barrier.wait(60)
-        return bench.exporter.archive(bench.run_uid, 1, lambda *_: None)
+        return bench.exporter.archive(bench.run_uid, 1, ENDED_AT, lambda *_: None)
 
     with ThreadPoolExecutor(4) as pool:
         archives = list(pool.map(archive, range(4)))
@@ -180,7 +188,7 @@ def test_links_and_special_files_are_named_but_not_followed(bench: Bench) -> Non
             listener.bind("socket")
         finally:
             os.chdir(here)
-        archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+        archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     assert archive
     assert archive.files == 1
     assert list(bench.archived()[0]) == ["real"]
@@ -200,7 +208,7 @@ def test_a_folder_that_is_a_link_is_refused(bench: Bench, tmp_path: Path) -> Non
     (tmp_path / "elsewhere" / "file").write_text("x")
     bench.run.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Refused):
-        bench.exporter.archive(bench.run_uid, 1, bench.progress)
+        bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +232,7 @@ def test_a_name_that_not_every_system_takes_is_escaped_and_comes_back(bench: Ben
     """Such files were left out, as if their names led out of the folder. (W7)"""
     bench.write("plain")
     (bench.run / os.fsdecode(name)).write_bytes(name)
-    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     assert archive
     assert (archive.files, archive.left_out) == (2, 0)
     assert bench.archived()[0][archived] == name
@@ -254,7 +262,7 @@ def test_any_name_and_content_comes_back(tmp_path: Path, files: dict[str, bytes]
     bench = Bench(tmp_path, FolderStore(tmp_path / "exports"))
     for name, content in files.items():
         bench.write(name, content)
-    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     assert archive
     assert archive.files == len(files)
     assert {os.fsdecode(unquote_to_bytes(name)): data for name, data in bench.archived()[0].items()} == files
@@ -278,7 +286,7 @@ def test_a_file_that_changes_while_it_is_read_is_noted(bench: Bench, change: str
                 file.write(b"z")
                 os.utime(path, (1, 1))
 
-    archive = bench.exporter.archive(bench.run_uid, 1, progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, progress)
     assert archive
     files, manifest = bench.archived()
     noted = {item["name"]: item.get("changed_while_read", False) for item in manifest["files"]}
@@ -289,7 +297,7 @@ def test_a_file_that_changes_while_it_is_read_is_noted(bench: Bench, change: str
 
 def test_an_interrupted_archive_leaves_nothing_and_the_old_one_in_place(bench: Bench) -> None:
     bench.write("a", b"x" * 3_000_000)
-    bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     before = bench.content()
     bench.write("b")
 
@@ -297,7 +305,7 @@ def test_an_interrupted_archive_leaves_nothing_and_the_old_one_in_place(bench: B
         raise InterruptedError("cancelled")
 
     with pytest.raises((InterruptedError, TemporaryError)):
-        bench.exporter.archive(bench.run_uid, 1, cancelled)
+        bench.exporter.archive(bench.run_uid, 1, ENDED_AT, cancelled)
     assert bench.content() == before
     assert bench.store.unfinished() == []
 
@@ -306,7 +314,7 @@ def test_strange_times_and_modes_are_no_obstacle(bench: Bench) -> None:
     os.utime(bench.write("old"), (-1_000_000_000, -1_000_000_000))
     os.utime(bench.write("future"), (2**33, 2**33))
     bench.write("program").chmod(0o755)
-    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     assert archive
     assert archive.files == 3
     with zipfile.ZipFile(io.BytesIO(bench.content())) as content:
@@ -316,6 +324,6 @@ def test_strange_times_and_modes_are_no_obstacle(bench: Bench) -> None:
 @pytest.mark.parametrize("run_uid", ["", "..", "../x", "no-uuid", "x" * 36])
 def test_only_a_uuid_becomes_a_path(bench: Bench, run_uid: str) -> None:
     with pytest.raises(BadInput):
-        bench.exporter.archive(run_uid, 1, bench.progress)
+        bench.exporter.archive(run_uid, 1, ENDED_AT, bench.progress)
     with pytest.raises(BadInput):
         bench.exporter.destination(run_uid, 1)

@@ -13,6 +13,7 @@ from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from tests.messages import a_notice, an_event
+from tests.stores import ENDED_AT
 
 RUN = str(uuid4())
 
@@ -46,10 +47,10 @@ def test_what_a_crash_left_is_removed_but_not_what_another_writes(exporter: Fold
     def while_another_writes(files: int, bytes_done: int) -> None:
         if not seen:
             seen.append(drafts(exports))
-            exporter.archive(RUN, 1, silent)
+            exporter.archive(RUN, 1, ENDED_AT, silent)
             seen.append(drafts(exports))
 
-    assert exporter.archive(RUN, 1, while_another_writes)
+    assert exporter.archive(RUN, 1, ENDED_AT, while_another_writes)
     assert len(seen[0]) == 1
     assert left.name not in seen[0]
     assert seen[1] == seen[0]
@@ -59,7 +60,7 @@ def test_what_a_crash_left_is_removed_but_not_what_another_writes(exporter: Fold
 def test_a_destination_that_cannot_be_written_is_a_temporary_error(exporter: FolderExporter, exports: Path) -> None:
     exports.write_text("a file where a folder should be")
     with pytest.raises(TemporaryError):
-        exporter.archive(RUN, 1, silent)
+        exporter.archive(RUN, 1, ENDED_AT, silent)
     with pytest.raises(TemporaryError):
         exporter.announce(an_event("one"))
     for check in (exporter.check_events, exporter.check_archives, FilePusher(exports / "notices.jsonl").check):

@@ -25,7 +25,7 @@ from crawler_lifecycle.adapters.aws.upload import LARGEST, MOST_PARTS, Upload, p
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Archive
 from tests.proxy import Proxy, proxy_to
-from tests.stores import BUCKET, SMALLEST_PART, S3Store
+from tests.stores import BUCKET, ENDED_AT, SMALLEST_PART, S3Store
 
 MIB = 1024 * 1024
 RUN = str(uuid4())
@@ -96,7 +96,7 @@ def test_an_archive_goes_in_parts_of_one_size(s3: S3Store, files: Path, monkeypa
         return send(**given)
 
     monkeypatch.setattr(archiver._client, "upload_part", upload_part)
-    assert_whole(s3, archiver.archive(RUN, 1, silent))
+    assert_whole(s3, archiver.archive(RUN, 1, ENDED_AT, silent))
     assert sizes[:-1] == [SMALLEST_PART * MIB] * 2
     assert 0 < sizes[-1] <= SMALLEST_PART * MIB
 
@@ -122,7 +122,7 @@ def test_parts_grow_so_that_they_are_enough() -> None:
 def test_the_object_is_encrypted_and_named_as_the_settings_say(moto: str, credentials: None, small: Path) -> None:
     for chosen in ({"encryption": "AES256"}, {"encryption": "aws:kms", "kms_key": "alias/crawls"}):
         s3 = S3Store(moto, f"{uuid4()}/")
-        s3.archiver(small, **chosen).archive(RUN, 2, silent)
+        s3.archiver(small, **chosen).archive(RUN, 2, ENDED_AT, silent)
         head = s3.client.head_object(Bucket=BUCKET, Key=f"{s3.prefix}{RUN}-2.zip")
         assert head["ServerSideEncryption"] == chosen["encryption"]
         assert head.get("SSEKMSKeyId") == chosen.get("kms_key")
@@ -136,13 +136,14 @@ def test_what_a_try_that_crashed_has_left_goes_with_the_next_that_succeeds(
     begin_upload(s3, f"{s3.prefix}{RUN}.zip")
     begin_upload(s3, f"{s3.prefix}{RUN}.zip.other")
     assert s3.content(RUN) is None
-    assert s3.archiver(small).archive(RUN, 1, silent)
+    assert s3.archiver(small).archive(RUN, 1, ENDED_AT, silent)
     assert s3.content(RUN)
     assert s3.unfinished() == [f"{s3.prefix}{RUN}.zip.other"]
 
 
 CRASH = """
 import os, sys
+from datetime import UTC, datetime
 from pathlib import Path
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.settings import ExportSettings
@@ -152,14 +153,14 @@ def progress(files, bytes_done):
         os._exit(9)
 
 settings = ExportSettings.model_validate_json(sys.argv[3])
-S3Archiver(Path(sys.argv[1]), "archives", settings).archive(sys.argv[2], 1, progress)
+S3Archiver(Path(sys.argv[1]), "archives", settings).archive(sys.argv[2], 1, datetime.now(UTC), progress)
 """
 
 
 def test_one_that_was_begun_at_the_same_moment_is_left_alone(s3: S3Store, small: Path) -> None:
     with Upload(s3.client, {"Bucket": BUCKET, "Key": f"{s3.prefix}{RUN}.zip"}, {}, 5 * MIB, lambda: None) as other:
         other.write(b"x" * 5 * MIB)
-        assert s3.archiver(small).archive(RUN, 1, silent)
+        assert s3.archiver(small).archive(RUN, 1, ENDED_AT, silent)
         other.write(b"y" * 10)
         other.complete()
     assert s3.content(RUN) == b"x" * 5 * MIB + b"y" * 10
@@ -170,12 +171,12 @@ def test_a_process_that_dies_leaves_no_object(s3: S3Store, files: Path, later: N
     assert subprocess.run(command, timeout=60).returncode == 9
     assert s3.content(RUN) is None
     assert s3.unfinished() == [f"{s3.prefix}{RUN}.zip"]
-    assert_whole(s3, s3.archiver(files).archive(RUN, 1, silent))
+    assert_whole(s3, s3.archiver(files).archive(RUN, 1, ENDED_AT, silent))
 
 
 def test_a_connection_that_breaks_once_costs_nothing(s3: S3Store, proxy: Proxy, files: Path) -> None:
     proxy.drop_after(8 * MIB)
-    assert_whole(s3, behind(proxy, s3, files).archive(RUN, 1, silent))
+    assert_whole(s3, behind(proxy, s3, files).archive(RUN, 1, ENDED_AT, silent))
     assert proxy.dropped == 1
 
 
@@ -185,11 +186,11 @@ def test_a_server_that_goes_away_is_a_temporary_error_and_the_next_try_cleans_up
     archiver = behind(proxy, s3, files)
     proxy.drop_after(8 * MIB, for_good=True)
     with pytest.raises(TemporaryError, match="cannot be reached"):
-        archiver.archive(RUN, 1, silent)
+        archiver.archive(RUN, 1, ENDED_AT, silent)
     assert s3.content(RUN) is None
     assert len(s3.unfinished()) == 1
     proxy.open_door()
-    assert_whole(s3, archiver.archive(RUN, 1, silent))
+    assert_whole(s3, archiver.archive(RUN, 1, ENDED_AT, silent))
 
 
 def test_a_lost_answer_to_the_last_request_does_no_harm(s3: S3Store, proxy: Proxy, files: Path) -> None:
@@ -197,9 +198,9 @@ def test_a_lost_answer_to_the_last_request_does_no_harm(s3: S3Store, proxy: Prox
     archiver = behind(proxy, s3, files)
     proxy.lose_answer(rb"POST [^ ]+uploadId=")
     try:
-        archive = archiver.archive(RUN, 1, silent)
+        archive = archiver.archive(RUN, 1, ENDED_AT, silent)
     except TemporaryError:
-        archive = archiver.archive(RUN, 1, silent)
+        archive = archiver.archive(RUN, 1, ENDED_AT, silent)
     assert proxy.dropped == 1
     assert_whole(s3, archive)
 
@@ -211,7 +212,7 @@ def test_a_lost_answer_to_the_first_request_leaves_no_upload(
     pauses = list[float]()
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=pauses.append))
     proxy.lose_answer(rb"POST [^ ]+\?uploads")
-    archive = behind(proxy, s3, files).archive(RUN, 1, silent)
+    archive = behind(proxy, s3, files).archive(RUN, 1, ENDED_AT, silent)
     assert proxy.dropped == 1
     assert pauses == [(uploading.APART + timedelta(seconds=1)).total_seconds()]
     assert_whole(s3, archive)
@@ -233,7 +234,7 @@ def test_who_waits_for_the_server_says_so(
             repeated.set()
 
     with ThreadPoolExecutor(1) as pool:
-        archive = pool.submit(behind(proxy, s3, files).archive, RUN, 1, progress)
+        archive = pool.submit(behind(proxy, s3, files).archive, RUN, 1, ENDED_AT, progress)
         try:
             assert held.wait(60)
             assert repeated.wait(60)
@@ -260,7 +261,7 @@ def test_who_is_cancelled_while_it_waits_leaves_nothing(
             raise RuntimeError("cancelled")
 
     with pytest.raises(RuntimeError, match="cancelled"):
-        behind(proxy, s3, files).archive(RUN, 1, progress)
+        behind(proxy, s3, files).archive(RUN, 1, ENDED_AT, progress)
     assert s3.content(RUN) is None
     assert s3.unfinished() == []
 
@@ -274,7 +275,7 @@ def test_a_server_that_does_not_list_uploads_is_good_enough(
         archiver._client.head_bucket(Bucket="not-here")
 
     monkeypatch.setattr(archiver._client, "list_multipart_uploads", refused)
-    assert_whole(s3, archiver.archive(RUN, 1, silent))
+    assert_whole(s3, archiver.archive(RUN, 1, ENDED_AT, silent))
     assert "are not looked for" in caplog.text
 
 
@@ -287,7 +288,7 @@ def test_a_bucket_that_is_not_there_is_for_somebody_to_mend(s3: S3Store, small: 
     with pytest.raises(NotReady, match="CRAWLER_EXPORT__BUCKET"):
         archiver.check_archives()
     with pytest.raises(NotReady, match="NoSuchBucket"):
-        archiver.archive(RUN, 1, silent)
+        archiver.archive(RUN, 1, ENDED_AT, silent)
 
 
 def test_wrong_and_missing_credentials_are_for_somebody_to_mend(
@@ -296,10 +297,10 @@ def test_wrong_and_missing_credentials_are_for_somebody_to_mend(
     s3 = S3Store(rclone, "")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody-else")
     with pytest.raises(NotReady, match="rights of these credentials"):
-        s3.archiver(small).archive(RUN, 1, silent)
+        s3.archiver(small).archive(RUN, 1, ENDED_AT, silent)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(NotReady, match="needs credentials"):
-        s3.archiver(small).archive(RUN, 1, silent)
+        s3.archiver(small).archive(RUN, 1, ENDED_AT, silent)
 
 
 def test_an_address_that_is_none_is_said_at_once(credentials: None, small: Path) -> None:
@@ -309,4 +310,4 @@ def test_an_address_that_is_none_is_said_at_once(credentials: None, small: Path)
 
 def test_nobody_there_is_a_temporary_error(credentials: None, small: Path) -> None:
     with pytest.raises(TemporaryError, match="cannot be reached"):
-        S3Store("http://127.0.0.1:1", "").archiver(small).archive(RUN, 1, silent)
+        S3Store("http://127.0.0.1:1", "").archiver(small).archive(RUN, 1, ENDED_AT, silent)

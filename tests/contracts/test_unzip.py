@@ -10,6 +10,7 @@ import pytest
 
 from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.zip_writer import Entry, ZipWriter
+from tests.stores import ENDED_AT
 from tests.unzips import PROGRAMS, content_of, verify
 
 MIB = 1 << 20
@@ -26,7 +27,7 @@ def run(tmp_path: Path) -> Path:
 
 def archived(run: Path) -> Path:
     target = run.parent / "archive.zip"
-    with target.open("wb") as file, archive_writer(file, lambda *_: None) as archive:
+    with target.open("wb") as file, archive_writer(file, ENDED_AT, lambda *_: None) as archive:
         archive.add_folder(run)
     return target
 

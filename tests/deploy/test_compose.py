@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.sql.database import parse_url
 from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.deploy.dockerfile import CHECKOUT
-from tests.stores import announced
+from tests.stores import ENDED_AT, announced
 
 COMPOSE = CHECKOUT / "deploy" / "compose.yaml"
 SECRETS = {"DATABASE_PASSWORD": "letters", "SCHEDULER_TOKEN": "secret-of-the-test", "OBJECTS_SECRET": "digits"}
@@ -158,7 +158,7 @@ def test_the_service_archives_to_the_s3_server_that_is_there(
             assert announced(process) == chosen.s3_endpoint_url
             archiver = S3Archiver(tmp_path / "files", chosen.bucket or "", chosen)
             archiver.check_archives()
-            assert archiver.archive(run_uid, 1, lambda files, bytes_done: None)
+            assert archiver.archive(run_uid, 1, ENDED_AT, lambda files, bytes_done: None)
         finally:
             process.terminate()
             process.communicate(timeout=60)

@@ -345,8 +345,8 @@ async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs:
         ("stop", "999999"): (3, "there is no run 999999"),
         ("stop", "seven"): (3, "is neither a RunID (a number) nor a run_uid"),
         ("stop", str(failed.run_id)): (6, "there is nothing to stop"),
-        ("stop", str(going_on.run_id), "--reason", reason): (2, "--reason: String should have at most 1024 characters"),
-        ("stop", str(going_on.run_id), "--actor", reason): (2, "--actor: String should have at most 256 characters"),
+        ("stop", str(going_on.run_id), "--reason", reason): (2, "--reason: expected at most 1024 characters"),
+        ("stop", str(going_on.run_id), "--actor", reason): (2, "--actor: expected at most 256 characters"),
         ("resume", "999999"): (3, "there is no run 999999"),
         ("resume", str(failed.run_id)): (6, "there is nothing to resume, but it can be reopened"),
         ("resume", str(completed.run_id), "--reopen"): (6, "only a run that ended FAILED is reopened"),
@@ -360,7 +360,7 @@ async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs:
     client = await stack.control.engine.client()
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await client.get_workflow_handle(going_on.workflow_id).execute_update("stop", {"actor": "a" * 1_000_000})
-    assert "actor: String should have at most 256 characters" in str(refused.value.cause)
+    assert "actor: expected at most 256 characters" in str(refused.value.cause)
     await _refused_by_its_workflow(stack, "crawler: ", {"run_id": going_on.run_id, "crawler": "polite"})
     await _refused_by_its_workflow(stack, "there is no run", {"run_id": 999_999, "crawler": "gated"})
     for field in ("grace_seconds", "max_duration_seconds", "start_limit_seconds"):

@@ -24,15 +24,15 @@ EXPECTED = [  # in this order
     r"run 2  jobs made to end after \d+\.\d s: 1 job made to end at once",
     r"run 2  proved after",
     r"run 3 goes on under workflow crawl-brief-\w+, epoch 2: PROCESSING",
-    r"run 3 ended COMPLETED \(all_succeeded\): 1 SUCCEEDED",
+    r"run 3 ended COMPLETED \(outcome finished, reason all_succeeded\): 1 SUCCEEDED",
     r"run 1 goes on under workflow crawl-moody-\w+, epoch 2: INITIALIZING",
-    r"run 1 ended COMPLETED \(all_succeeded\): 3 SUCCEEDED",
+    r"run 1 ended COMPLETED \(outcome finished, reason all_succeeded\): 3 SUCCEEDED",
     r"task 2 +SUCCEEDED .*attempt 2",
     r"ended: FAILED: the run was stopped",
     r"reopened: its workflow goes on",
     r"ended: COMPLETED: all tasks succeeded",
     r"3 +brief +COMPLETED",
-    r"2 +stubborn +FAILED +cancel_timeout",
+    r"2 +stubborn +FAILED +cancel_timeout +stopped_forced",
     r"1 +moody +COMPLETED",
 ]
 

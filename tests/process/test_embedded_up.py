@@ -81,7 +81,7 @@ async def test_the_first_command_of_the_help_succeeds(state: Path) -> None:
     """The command failed for want of a site."""
     async with up(state), crawlctl(state.parent, "run", "bookshop", "--state", str(state)) as first:
         assert await first.end() == 0, first.output
-        assert "ended COMPLETED (all_succeeded)" in first.output
+        assert "ended COMPLETED (outcome finished, reason all_succeeded)" in first.output
 
 
 async def test_a_part_that_dies_is_started_again_visibly(state: Path) -> None:

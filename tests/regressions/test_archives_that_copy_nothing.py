@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.contract.steps.run import RunEnd
 from tests.house import House
+from tests.stores import ENDED_AT
 
 MANY = 20
 RUN = "11111111-2222-4333-8444-555555555555"
@@ -37,7 +38,10 @@ def test_what_is_not_copied_is_progress_too(tmp_path: Path, kind: str, monkeypat
     told = list[tuple[int, int]]()
     slow = itertools.count(0, 10)
     monkeypatch.setattr(time, "monotonic", lambda: next(slow))
-    with (tmp_path / "zip").open("wb") as file, archive_writer(file, lambda *so_far: told.append(so_far)) as archive:
+    with (
+        (tmp_path / "zip").open("wb") as file,
+        archive_writer(file, ENDED_AT, lambda *so_far: told.append(so_far)) as archive,
+    ):
         archive.add_folder(run)
     assert len(told) >= 2 * MANY, "while they are listed, and while they are looked at"
 
@@ -54,7 +58,7 @@ def test_an_archive_is_written_down_piece_by_piece(tmp_path: Path, monkeypatch: 
         return fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", counted)
-    FolderExporter(tmp_path / "files", tmp_path / "exports").archive(RUN, 1, lambda *_: None)
+    FolderExporter(tmp_path / "files", tmp_path / "exports").archive(RUN, 1, ENDED_AT, lambda *_: None)
     assert len(flushed) == 6
     assert flushed == sorted(flushed)
 

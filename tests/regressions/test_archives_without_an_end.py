@@ -12,6 +12,7 @@ from crawler_lifecycle.adapters.archive_limits import DEFAULT_LIMITS, GIB, Archi
 from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd
 from crawler_lifecycle.ports import Archive
 from tests.house import House
+from tests.stores import ENDED_AT
 
 TIB = 1024 * GIB
 MIB = 1 << 20
@@ -32,7 +33,7 @@ def with_holes(path: Path, size: int, content: bytes = b"") -> None:
 def archived(folder: Path, limits: ArchiveLimits) -> tuple[list[str], dict[str, str], Archive]:
     """Files in it, and what was left out for which reason."""
     target = folder.parent / "zip"
-    with target.open("wb") as file, archive_writer(file, lambda *_: None, limits) as writer:
+    with target.open("wb") as file, archive_writer(file, ENDED_AT, lambda *_: None, limits) as writer:
         writer.add_folder(folder)
     with zipfile.ZipFile(target) as content:
         manifest = json.loads(content.read("manifest.json"))

@@ -16,6 +16,7 @@ from crawler_lifecycle.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_tim
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps.run import RunEnd
 from tests.house import House
+from tests.stores import ENDED_AT
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def nest(folder: Path, name: str, levels: int) -> None:
 
 def archived(folder: Path, target: Path) -> tuple[set[str], dict[str, str]]:
     """Names of the files in it, and what was left out for which reason."""
-    with target.open("wb") as file, archive_writer(file, lambda *_: None) as archive:
+    with target.open("wb") as file, archive_writer(file, ENDED_AT, lambda *_: None) as archive:
         archive.add_folder(folder)
     with zipfile.ZipFile(target) as made:
         manifest = json.loads(made.read("manifest.json"))

@@ -19,7 +19,7 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import Archive
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of, ref_to
-from tests.stores import BUCKET, S3Store
+from tests.stores import BUCKET, ENDED_AT, S3Store
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -67,7 +67,7 @@ def archived(folder: Path, database: Database, run: RunRecord) -> bytes:
     files.mkdir(parents=True)
     (files / "items.jsonl").write_bytes(CONTENT)
     exporter = FolderExporter(folder / "files", folder / "exports")
-    exported(database, run, exporter.archive(run.run_uid, run.end_number, lambda *_: None))
+    exported(database, run, exporter.archive(run.run_uid, run.end_number, ENDED_AT, lambda *_: None))
     return Path(exporter.destination(run.run_uid, run.end_number)).read_bytes()
 
 
@@ -98,7 +98,7 @@ def test_an_archive_in_a_bucket_is_a_redirect_to_a_signed_address(
     run = over(database, make_run())
     (tmp_path / "files" / run.run_uid).mkdir(parents=True)
     (tmp_path / "files" / run.run_uid / "items.jsonl").write_bytes(CONTENT)
-    exported(database, run, store.archiver(tmp_path / "files").archive(run.run_uid, 1, lambda *_: None))
+    exported(database, run, store.archiver(tmp_path / "files").archive(run.run_uid, 1, ENDED_AT, lambda *_: None))
     bucket = {
         "BUCKET": BUCKET,
         "PREFIX": store.prefix,

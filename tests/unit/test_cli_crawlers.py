@@ -87,8 +87,8 @@ def test_a_catalogue_is_checked_before_anything_runs(crawlctl: Crawlctl, tmp_pat
     assert [line.removeprefix(f"{broken}: crawlers.") for line in result.stdout.splitlines()] == [
         "a: command: there is no program 'no-such-program' on this machine",
         f"b: command: there is no file {tmp_path / 'nowhere.py'}",
-        "c: comand: Extra inputs are not permitted",
-        "e: pod.tolerations.0.effect: Input should be 'NoSchedule', 'PreferNoSchedule' or 'NoExecute'",
+        "c: comand: is not a known field",
+        "e: pod.tolerations.0.effect: expected 'NoSchedule', 'PreferNoSchedule' or 'NoExecute'",
         f"f: pod.labels.kubernetes.io/os: keys of kubernetes.io are reserved; a catalogue may set {allowed}",
     ]
     told = json.loads(crawlctl("crawlers", "--check", str(broken), "--json").stdout)

@@ -99,3 +99,16 @@ def test_a_place_that_cannot_be_written_is_one_line(
     result = crawlctl("fetch", "1", "--output", str(tmp_path / "nowhere" / "a.zip"))
     assert result.exit_code == 4
     assert "nowhere/a.zip cannot be written: No such file" in result.stderr
+
+
+def test_without_a_place_the_archive_is_in_the_current_folder_and_its_path_is_shown(
+    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the name of the file was shown, so that the folder was anybody's guess."""
+    lies[:] = [in_bucket(f"{bucket}/signed")]
+    monkeypatch.chdir(tmp_path)
+    shown = crawlctl("fetch", "1").stdout
+    assert shown.startswith(f"the archive of run 1, end 2, was written to {tmp_path / 'a.zip'}\n")
+    assert json.loads(crawlctl("fetch", "1", "--json").stdout)["file"] == str(tmp_path / "a.zip")
+    assert (tmp_path / "a.zip").read_bytes() == CONTENT
+    assert "default: the current folder" in " ".join(crawlctl("fetch", "--help").stdout.split())

@@ -1,5 +1,6 @@
 """What is typed wrong gets one clear line that names it, and status 2."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,19 +115,21 @@ def test_arguments_are_split_at_the_first_equals_sign_only(key: str, value: str)
 
 
 @pytest.mark.parametrize("words", [["run", "sleeper"], ["crawlers"], ["list"]])
-def test_where_no_stack_runs_one_line_says_how_to_get_one(crawlctl: Crawlctl, words: list[str]) -> None:
+def test_where_no_stack_runs_one_line_says_how_to_get_one(crawlctl: Crawlctl, tmp_path: Path, words: list[str]) -> None:
     result = crawlctl(*words)
     (line,) = result.stderr.splitlines()
     assert (result.exit_code, result.stdout) == (4, "")
-    assert "`crawlctl up`" in line
+    assert f"`crawlctl up --state {tmp_path / 'state'}`" in line
 
 
 @pytest.mark.parametrize("words", [["run", "sleeper"], ["crawlers"]])
 def test_where_the_stack_has_ended_one_line_names_the_service_that_is_missing(
-    crawlctl: Crawlctl, words: list[str]
+    crawlctl: Crawlctl, tmp_path: Path, words: list[str]
 ) -> None:
     assert crawlctl("db", "upgrade").exit_code == 0
     (line,) = crawlctl(*words).stderr.splitlines()
-    assert line == f"Error: {NO_SERVICE}"
-    (doctor,) = [line for line in crawlctl("doctor").stdout.splitlines() if "scheduler service: " in line]
-    assert doctor == f"mend  scheduler service: {NO_SERVICE}"
+    assert line == "Error: " + NO_SERVICE.replace("crawlctl up", f"crawlctl up --state {tmp_path / 'state'}")
+    (check,) = [
+        check for check in json.loads(crawlctl("doctor", "--json").stdout) if check["part"] == "scheduler service"
+    ]
+    assert check["line"] == NO_SERVICE

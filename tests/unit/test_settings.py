@@ -73,7 +73,7 @@ def test_a_bad_value_is_one_line_that_names_the_variable(
     monkeypatch.setenv(_variable(place), value)
     with pytest.raises(NotReady) as refused:
         configuration.load()
-    assert refused.value.message.startswith(f"{_variable(place)}: Input should be ")
+    assert refused.value.message.startswith(f"{_variable(place)}: expected ")
     assert "\n" not in refused.value.message
 
 

@@ -170,8 +170,8 @@ async def test_reopening_is_passed_on(play: Play) -> None:
         ({"crawler": "books", "reopen": True}, "reopen: only together with the run_id"),
         ({"crawler": "books", "run_id": 7, "tasks": 4}, "tasks: not together with run_id"),
         ({"crawler": "books", "run_id": 7, "arguments": {"a": "b"}}, "arguments: not together with run_id"),
-        ({"crawler": "books", "run_id": 0}, "run_id: Input should be greater than or equal to 1"),
-        ({"crawler": "books", "run_id": "7"}, "run_id: Input should be a valid integer"),
+        ({"crawler": "books", "run_id": 0}, "run_id: expected at least 1, not 0"),
+        ({"crawler": "books", "run_id": "7"}, "run_id: expected a whole number"),
     ],
 )
 async def test_what_makes_no_sense_is_refused(play: Play, request_: dict[str, object], said: str) -> None:

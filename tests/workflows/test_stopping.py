@@ -290,7 +290,7 @@ async def test_a_megabyte_of_words_is_cut_by_the_signal_and_refused_by_the_updat
         await held.reached.wait()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await handle.execute_update("stop", endless)
-        assert str(refused.value.cause).startswith("BadInput: actor: String should have at most 256 characters")
+        assert str(refused.value.cause).startswith("BadInput: actor: expected at most 256 characters")
         await handle.signal("stop", endless)
         held.go_on.set()
         await handle.result()

@@ -1,6 +1,7 @@
 """Archives in a bucket: the zip is uploaded while it is created, and downloaded by a signed address."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 
@@ -42,7 +43,7 @@ class S3Archiver:
     def destination(self, run_uid: str, end: int) -> str:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"
 
-    def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
+    def archive(self, run_uid: str, end: int, ended_at: datetime, progress: Progress) -> Archive | None:
         """Upload the archive, and return its figures; `bytes` counts the files before compression.
 
         Return None without an upload if the run left no files.
@@ -54,7 +55,7 @@ class S3Archiver:
         repeated = _RepeatedProgress(progress)
         try:
             with Upload(self._client, target, self._options, self._first_part_bytes, repeated.report_again) as upload:
-                with archive_writer(upload, repeated, self._limits) as archive:
+                with archive_writer(upload, ended_at, repeated, self._limits) as archive:
                     archive.add_folder(folder)
                 if archive.is_empty:
                     return None  # an upload without `complete` leaves no object

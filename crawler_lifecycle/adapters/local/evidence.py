@@ -1,14 +1,17 @@
 """Evidence for a local job: its last log lines and its record about the end."""
 
+import signal
 import socket
 from pathlib import Path
 
 from crawler_lifecycle.adapters import log_files
-from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable, utc_time
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Stop, Unreadable, utc_time
 from crawler_lifecycle.adapters.local.results import result_of
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.words import utc_text
+
+KILLED = 128 + signal.SIGKILL  # exit code of a killed program
 
 
 def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
@@ -39,7 +42,13 @@ def _events(folder: JobFolder) -> list[str]:
     if stop:
         steps.append((stop.at, "asked to end"))
     if ended:
-        steps.append((ended.at, f"ended: {ended.reason or 'succeeded'}"))
+        steps.append((ended.at, f"ended: {_how(ended, stop)}"))
     _, problem = result_of(folder) if ended else (None, None)
     lines = [f"{utc_text(utc_time(seconds), 'milliseconds')} {step}" for seconds, step in steps]
     return [*lines, problem] if problem else lines
+
+
+def _how(ended: Ended, stop: Stop | None) -> str:
+    """Return how the job ended. After our own SIGKILL, the exit code alone would leave the killer unknown."""
+    was_killed = ended.code == KILLED and ended.stop_asked and stop is not None and stop.kill
+    return "killed by the stop" if was_killed else ended.reason or "succeeded"

@@ -32,13 +32,13 @@ EXECUTION = "019a9f5e-1f0a-7c3e-9b1d-2f4c6a8e0b12"
 RUN_SUMMARY = {
     "run_id": 42, "run_uid": UID, "crawler": "bookshop", "trigger": "api", "cluster": "default",
     "status": "PROCESSING", "reason": None, "intent": "RUN", "tasks": {"RUNNING": 3, "SUCCEEDED": 1},
-    "created_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None, "waiting_since": None,
-    "waiting_message": None, "changed_at": LATER,
+    "created_at": AT, "begun_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None,
+    "waiting_since": None, "waiting_message": None, "changed_at": LATER,
 }  # fmt: skip
 REQUEST = {"crawler": "bookshop", "arguments": {"site": "https://books.example"}, "tasks": 4}
 RUN_RECORD = RUN_SUMMARY | {
     "installation": "0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10", "epoch": 1, "workflow_id": WORKFLOW,
-    "first_execution_run_id": EXECUTION, "begun_at": AT, "end_number": 0, "export_state": None, "request": REQUEST,
+    "first_execution_run_id": EXECUTION, "end_number": 0, "export_state": None, "request": REQUEST,
     "entry": {"name": "bookshop", "command": ["python", "/opt/crawlers/bookshop_spider.py"], "processes": 4},
     "last_look_at": LATER, "look_problem": None, "next_look_at": "2026-11-20T09:01:07Z", "nudge_sent": 2,
     "nudge_acknowledged": 2,

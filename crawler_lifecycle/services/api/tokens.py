@@ -19,6 +19,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.control.stack_file import make_token, write_private
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
@@ -78,7 +79,9 @@ class Tokens:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise NotReady(f"the tokens in {self.path} cannot be read ({where}: {first['msg']}): mend it") from error
+            raise NotReady(
+                f"the tokens in {self.path} cannot be read ({where}: {expectation(first)}): mend it"
+            ) from error
         return self._known
 
     def make(self, name: str, scopes: Sequence[Scope]) -> str:
@@ -92,7 +95,7 @@ class Tokens:
         try:
             new = Token(name=name, hash=_hash(text), scopes=sorted(set(scopes)), created_at=datetime.now(UTC))
         except ValidationError as error:
-            raise BadInput("name", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+            raise BadInput("name", expectation(error.errors()[0])) from error
         with self._locked():
             if any(known.name == name for known in self.all()):
                 raise BadInput("name", f"there is a token named {name} already: revoke that, or choose another")

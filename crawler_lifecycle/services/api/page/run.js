@@ -80,7 +80,7 @@ export function showRun(main, id, place, list, signal) {
     setText(title, `${run.crawler} \u00b7 run ${run.run_id}`);
     document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
     setPill(status, shownStatus(run));
-    setLasting(took, run.created_at, run.finished_at);
+    setLasting(took, run.begun_at, run.finished_at);
     drawWaits(run);
     drawStages(run, view.main_task);
     const told = phasesOf(view);
@@ -136,7 +136,8 @@ export function showRun(main, id, place, list, signal) {
         request.grace_seconds && `${request.grace_seconds} s of grace`,
         request.allowed_failures && `${request.allowed_failures * 100} % may fail`,
       ].filter(Boolean).join(", "),
-      "Cluster": run.cluster, "Created": utc(run.created_at), "Started": utc(run.started_at),
+      "Cluster": run.cluster, "Created": utc(run.created_at),
+      "Reopened": run.begun_at === run.created_at ? null : utc(run.begun_at), "Main job started": utc(run.started_at),
       "Finished": utc(run.finished_at), "Last look": utc(run.last_look_at),
       "Next look": isOver(run) ? null : utc(run.next_look_at),
       "Run UID": run.run_uid, "Workflow": run.workflow_id, "Epoch": String(run.epoch),

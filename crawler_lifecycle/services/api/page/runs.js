@@ -144,7 +144,7 @@ function makeRow(run) {
     h("td", { class: "tasks" }, h("span", { class: "num" }), h("span", { class: "meter" })),
     h("td", { class: "why" }),
     h("td", { class: "at quiet" }, time(run.created_at)),
-    h("td", { class: "took quiet" }, lasting(run.created_at, run.finished_at)));
+    h("td", { class: "took quiet" }, lasting(run.begun_at, run.finished_at)));
 }
 
 function updateRow(row, run) {
@@ -154,5 +154,5 @@ function updateRow(row, run) {
   setBar(tasks.lastChild, run.tasks);
   setText(why, isOver(run) ? endedWith(run) : `waits for ${waitsFor(run)}`);
   why.title = why.textContent;
-  setLasting(took.firstChild, run.created_at, run.finished_at);
+  setLasting(took.firstChild, run.begun_at, run.finished_at);
 }

@@ -1,0 +1,54 @@
+"""Words for pydantic's errors, in a single table for all doors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+LONGEST_EXPECTATION = 300  # characters
+WHOLE_NUMBER, NUMBER, TRUTH = "expected a whole number", "expected a number", "expected true or false"
+OBJECT, TIME = "expected an object", "expected a time such as 2026-11-20T03:00:00Z"
+# pydantic's type for the error -> words; the names in braces come from the error's context
+WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known field",
+    "greater_than_equal": "expected at least {ge}, not {input}",
+    "greater_than": "expected more than {gt}, not {input}",
+    "less_than_equal": "expected at most {le}, not {input}",
+    "less_than": "expected less than {lt}, not {input}",
+    "string_too_short": "expected {min_length} or more characters",
+    "string_too_long": "expected at most {max_length} characters",
+    "too_short": "expected {min_length} or more entries",
+    "too_long": "expected at most {max_length} entries",
+    "enum": "expected {expected}",
+    "literal_error": "expected {expected}",
+    "string_pattern_mismatch": "expected a text like {pattern}",
+    "string_type": "expected a text",
+    "int_type": WHOLE_NUMBER,
+    "int_parsing": WHOLE_NUMBER,
+    "int_from_float": WHOLE_NUMBER,
+    "float_type": NUMBER,
+    "float_parsing": NUMBER,
+    "finite_number": NUMBER,
+    "bool_type": TRUTH,
+    "bool_parsing": TRUTH,
+    "list_type": "expected a list",
+    "dict_type": OBJECT,
+    "model_type": OBJECT,
+    "model_attributes_type": OBJECT,
+    "datetime_type": TIME,
+    "datetime_parsing": TIME,
+    "datetime_from_date_parsing": TIME,
+    "timezone_aware": f"{TIME}, with a time zone",
+}
+
+
+def expectation(error: ErrorDetails | Mapping[str, Any]) -> str:
+    """Return the field's expected value in a short line. An error by our own validators keeps its words."""
+    words = WORDS.get(error["type"])
+    if words is None:
+        return str(error["msg"]).removeprefix("Value error, ")[:LONGEST_EXPECTATION]
+    values = dict(error.get("ctx", {}))
+    if "{input}" in words:  # otherwise the input may be a long text or a secret
+        values["input"] = error["input"]
+    return words.format(**values)[:LONGEST_EXPECTATION]
