@@ -7,7 +7,7 @@ A scope is the installation, a crawler, or a label such as `site:example.com`. T
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, StringConstraints
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import Label, Name
@@ -73,8 +73,8 @@ class LimitChange(ScopeName):
 class PauseRequest(ScopeName):
     """Pause a scope: new runs are accepted and wait, nothing new is deployed, running work goes on."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(str.strip)] = Field(
-        description="reason of the pause, for everybody who looks at a waiting run"
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)] = Field(
+        description="reason of the pause, for the readers of waiting runs"
     )
 
 
