@@ -30,17 +30,20 @@ class LimitCommands:
 
     def change(self, request: LimitChange, actor: str) -> Sequence[LimitRecord]:
         """Write the values that the request names. BadInput for a request without a value."""
-        self._context.store.limits.change(request.scope, request.values, actor)
+        scope, values = request.scope, request.values  # before the database is opened, which may be slow
+        self._context.store.limits.change(scope, values, actor)
         return self.all()
 
     def pause(self, request: PauseRequest, actor: str) -> Sequence[LimitRecord]:
         """Pause the scope: new runs are accepted and wait, and work in the cluster goes on."""
-        self._context.store.limits.pause(request.scope, request.reason, actor)
+        scope = request.scope
+        self._context.store.limits.pause(scope, request.reason, actor)
         return self.all()
 
     def resume(self, request: ScopeName, actor: str) -> Sequence[LimitRecord]:
         """End the scope's pause. NotFound if the scope is not paused."""
-        self._context.store.limits.resume(request.scope, actor)
+        scope = request.scope
+        self._context.store.limits.resume(scope, actor)
         return self.all()
 
     async def check(self) -> str:
