@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from crawler_lifecycle.cli.words import rfc3339, table
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord, in_words
 from crawler_lifecycle.contract.records import Place, RunSummary
+from crawler_lifecycle.contract.states import Intent, RunStatus
 
 COLUMNS = ("SCOPE", "RUNS", "TASKS", "PLACES KEPT", "WEIGHT", "RUNS IN LINE", "PAUSED")
 
@@ -36,14 +37,15 @@ def _pause(record: LimitRecord) -> str:
     return f"since {rfc3339(record.paused_at)} by {record.paused_by or 'an unnamed caller'}: {reason}"
 
 
-def is_in_line(run: RunSummary) -> bool:
-    """Return whether the run waits for its permit."""
-    return run.held_by is not None and run.admitted_at is None and not run.status.is_over
+def was_held(run: RunSummary) -> bool:
+    """Return whether a limit or a pause holds the run without a permit, or held the run until a stop."""
+    return run.held_by is not None and run.admitted_at is None
 
 
-def permit_words(run: RunSummary, place: Place | None) -> str | None:
+def permit_words(run: RunSummary, place: Place | None = None) -> str | None:
     """Return what a run in line waits for; None unless the run waits for its permit."""
-    if run.held_by is None or not is_in_line(run):
+    is_wanted = run.status is RunStatus.INITIALIZING and run.intent is Intent.RUN
+    if run.held_by is None or not was_held(run) or not is_wanted:
         return None
     number = f", place {place.number} of {place.length}" if place else ""
     since = rfc3339(run.waiting_since)
@@ -51,7 +53,7 @@ def permit_words(run: RunSummary, place: Place | None) -> str | None:
 
 
 def held_children(run: RunSummary) -> str | None:
-    """Return which scope holds the child tasks of a run that has begun; None if no scope does."""
-    if run.held_by is None or run.admitted_at is None or run.status.is_over:
+    """Return which scope holds the child tasks of a run; None if no scope does, and before the main job has started."""
+    if run.held_by is None or run.status is not RunStatus.PROCESSING:
         return None
     return f"held by a limit or a pause of {in_words(run.held_by)}"

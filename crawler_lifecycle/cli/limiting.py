@@ -69,9 +69,10 @@ def set_limits(
     as_json: bool,
     **values: int | str | None,
 ) -> None:
-    """Set limits for the installation, or with an option for a crawler or a label. `none` takes a limit away.
+    """Set limits; `none` takes a limit away.
 
-    A lower limit ends nothing: runs and tasks above the limit go on, and new ones wait.
+    Without --crawler and --label, the limits are for the installation. A lower limit ends nothing: runs and tasks
+    above the limit go on, and new runs and tasks wait.
     """
     from crawler_lifecycle.contract.limits import LimitChange
     from crawler_lifecycle.contract.requests import refusals_as_bad_input

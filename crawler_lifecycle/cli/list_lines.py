@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.cli.limit_lines import is_in_line
+from crawler_lifecycle.cli.limit_lines import permit_words, was_held
 from crawler_lifecycle.cli.words import counts, crawled, duration, rfc3339, table, waiting_words
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
@@ -42,7 +42,9 @@ def _wait(run: RunSummary) -> str:
     """Return what keeps an open run from going on; empty if no cause is on record."""
     if run.status.is_over or run.waiting_cause is None:
         return ""
-    words = "waits for its permit" if is_in_line(run) else waiting_words(run.waiting_cause)
+    if was_held(run):
+        return f"waits for its permit: {run.waiting_message}" if permit_words(run) else ""
+    words = waiting_words(run.waiting_cause)
     return f"{words}: {run.waiting_message}" if run.waiting_message else words
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from crawler_lifecycle.cli.limit_lines import permit_words
+from crawler_lifecycle.cli.limit_lines import permit_words, was_held
 from crawler_lifecycle.cli.list_lines import why
 from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
 from crawler_lifecycle.contract.records import LogRecord, Place, RunDetails, RunRecord, RunSummary, TaskRecord
@@ -119,8 +119,8 @@ def awaited_event(details: RunDetails) -> str | None:
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
         return f"its export ({', '.join(pending)})" if pending else None
-    if run.waiting_cause:
-        return cause_of(run, details.place)
+    if cause := cause_of(run, details.place):
+        return cause
     if run.status is RunStatus.INITIALIZING:
         return "the main job"
     open_tasks = [task for task in details.tasks if not task.status.is_over]
@@ -136,8 +136,8 @@ def cause_of(run: RunSummary, place: Place | None = None) -> str | None:
     """
     if run.waiting_cause is None:
         return None
-    if permit := permit_words(run, place):
-        return permit
+    if was_held(run):
+        return permit_words(run, place)
     message = f": {run.waiting_message}" if run.waiting_message else ""
     return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.cli.requests import make_request
 from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.records import Place, RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.errors import BadInput
 from tests.commands import Crawlctl
 from tests.databases import ref_to
@@ -70,6 +70,7 @@ def test_a_pause_has_a_reason_and_an_end(upgraded: Crawlctl) -> None:
     result = upgraded("installation", "resume")
     assert (result.exit_code, result.stderr) == (3, "Error: the installation is not paused\n")
     assert not any(each.paused_at for each in records(upgraded, "installation", "resume", *site).values())
+    assert list(records(upgraded, "limits")) == ["installation"], "nothing is left of the site"
     result = upgraded("installation", "resume", *site)
     assert (result.exit_code, result.stderr) == (3, "Error: label site:example.com is not paused\n")
 
@@ -163,6 +164,15 @@ def test_held_child_tasks_name_the_scope_and_a_run_that_is_over_names_none() -> 
     assert any("waits for a place (limit of the installation, a crawler or a label)" in line for line in shown)
     over = a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED, **begun)
     assert not any("site:example.com" in line for line in lines_of(over))
+
+
+def test_a_run_that_has_its_permit_or_is_stopped_is_not_in_line() -> None:
+    begun = a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, held_by=SITE, admitted_at=NOW)
+    assert awaited_event(begun) == "the main job"
+    assert not any("site:example.com" in line for line in lines_of(begun))
+    for stopped in (in_line(intent=Intent.STOP), in_line(intent=Intent.STOP, status=RunStatus.STOPPING)):
+        assert "permit" not in str(awaited_event(stopped))
+        assert not any("permit" in line for line in (*lines_of(stopped), *list_lines([stopped.run], NOW)))
 
 
 def test_labels_and_priority_are_shown_where_they_are_given() -> None:

@@ -105,7 +105,7 @@ export function showRun(main, id, place, list, signal) {
     const decided = isOver(run) ? run.explanation?.task : null;
     const text = isOver(run)
       ? `${sentence(run)}. ${counts(run.tasks)}.`
-      : `Waits for ${waitsFor(run)}${view.place ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
+      : `Waits for ${waitsFor(run)}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
     const since = !isOver(run) && run.waiting_since;
     if (waits.dataset.text !== text + since + decided) {
       waits.dataset.text = text + since + decided;
@@ -113,7 +113,7 @@ export function showRun(main, id, place, list, signal) {
       waits.replaceChildren(visible(text), ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []),
         ...(Number.isInteger(decided) ? [" ", log] : []));
     }
-    held.hidden = isOver(run) || isInLine(run) || !run.held_by;
+    held.hidden = run.status !== "PROCESSING" || !run.held_by;
     setText(held, run.held_by ? `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.` : "");
     problem.hidden = !run.look_problem || isOver(run);
     setText(problem, run.look_problem ? `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}` : "");
