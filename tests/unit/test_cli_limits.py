@@ -129,8 +129,8 @@ PERMIT = (
 )
 
 
-def in_line(**more: Any) -> RunDetails:
-    details = a_run(RunStatus.INITIALIZING, TaskStatus.QUEUED, **IN_LINE | more)
+def in_line(status: RunStatus = RunStatus.INITIALIZING, **more: Any) -> RunDetails:
+    details = a_run(status, TaskStatus.QUEUED, **IN_LINE | more)
     return details.model_copy(update={"place": Place(number=3, length=17)})
 
 
@@ -156,7 +156,7 @@ def test_a_paused_run_in_line_says_so() -> None:
 
 
 def test_held_child_tasks_name_the_scope_and_a_run_that_is_over_names_none() -> None:
-    begun = {"admitted_at": NOW, "held_by": SITE, "started_at": NOW}
+    begun: dict[str, Any] = {"admitted_at": NOW, "held_by": SITE, "started_at": NOW}
     details = a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.QUEUED, **begun)
     child = details.tasks[1].model_copy(update={"cause": "admission"})
     shown = lines_of(details.model_copy(update={"tasks": [details.tasks[0], child]}))
@@ -170,7 +170,7 @@ def test_a_run_that_has_its_permit_or_is_stopped_is_not_in_line() -> None:
     begun = a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, held_by=SITE, admitted_at=NOW)
     assert awaited_event(begun) == "the main job"
     assert not any("site:example.com" in line for line in lines_of(begun))
-    for stopped in (in_line(intent=Intent.STOP), in_line(intent=Intent.STOP, status=RunStatus.STOPPING)):
+    for stopped in (in_line(intent=Intent.STOP), in_line(RunStatus.STOPPING, intent=Intent.STOP)):
         assert "permit" not in str(awaited_event(stopped))
         assert not any("permit" in line for line in (*lines_of(stopped), *list_lines([stopped.run], NOW)))
 
