@@ -26,9 +26,7 @@ from tests.databases import copy_of, ref_to
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 SITE = "label:site:example.com"
-BUTTONS = (
-    "[...document.querySelectorAll('main button')].filter((each) => each.offsetParent).map((each) => each.textContent)"
-)
+BUTTONS = "[...document.querySelectorAll('main button')].filter((it) => it.offsetParent).map((it) => it.textContent)"
 
 
 @dataclass
@@ -44,15 +42,15 @@ class Desk:
 
     def begin(self, **request: Any) -> RunRecord:
         """Return a run of the site after its request for a permit."""
-        asked = RunRequest(crawler="books", labels=["site:example.com"], **request)
+        run_request = RunRequest(crawler="books", labels=["site:example.com"], **request)
         entry = Crawler(name="books", labels=["site:example.com"])
-        new = NewRun(asked, entry, 1, f"crawl-{uuid4()}", str(uuid4()))
+        new = NewRun(run_request, entry, 1, f"crawl-{uuid4()}", str(uuid4()))
         run = self.store.runs.create(new)
         self.store.claims.claim_main(ref_to(run), "test", timedelta(seconds=60))
         return run
 
     def limits(self) -> dict[str, LimitRecord]:
-        return {each.scope: each for each in self.store.limits.all()}
+        return {record.scope: record for record in self.store.limits.all()}
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +100,10 @@ async def fill(page: Page, **fields: str) -> None:
 
 async def press_in_row(page: Page, scope: str, button: str) -> None:
     row = f"document.querySelector('.limits [data-key={json.dumps(scope)}]')"
-    found = (
-        f"[...{row}.querySelectorAll('button')].find((each) => each.textContent === '{button}' && each.offsetParent)"
-    )
-    await page.until(found)
-    await page.evaluate(f"{found}.click()")
+    wanted = f"(it) => it.textContent === '{button}' && it.offsetParent"
+    first = f"[...{row}.querySelectorAll('button')].find({wanted})"
+    await page.until(first)
+    await page.evaluate(f"{first}.click()")
 
 
 async def test_limits_are_set_and_taken_away(page: Page, desk: Desk) -> None:
@@ -152,7 +149,7 @@ async def test_the_installation_is_paused_only_by_its_name(page: Page, desk: Des
     """A field for a label that is left empty must not mean everything."""
     await show_limits(page)
     await page.evaluate(
-        "[...document.querySelectorAll('.tools button')].find((each) => each.textContent === 'Pause').click()"
+        "[...document.querySelectorAll('.tools button')].find((it) => it.textContent === 'Pause').click()"
     )
     await page.until_text("Pause a scope")
     await fill(page, reason="moved")

@@ -60,7 +60,7 @@ def test_bad_requests_change_nothing(limits: LimitCommands) -> None:
         assert refused.value.field == field
     with pytest.raises(NotFound, match="crawler books is not paused"):
         limits.resume(ScopeName(crawler="books"), "ann")
-    assert [(each.scope, each.changed_by) for each in limits.all()] == [(INSTALLATION, None)]
+    assert [(record.scope, record.changed_by) for record in limits.all()] == [(INSTALLATION, None)]
 
 
 async def test_doctor_tells_pauses_and_the_line(in_line: LimitCommands) -> None:

@@ -31,7 +31,7 @@ def http(api: Api) -> Iterator[httpx.Client]:
 
 def by_scope(answer: httpx.Response) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
-    return {each["scope"]: each for each in answer.json()["limits"]}
+    return {record["scope"]: record for record in answer.json()["limits"]}
 
 
 def test_limits_go_around(http: httpx.Client) -> None:

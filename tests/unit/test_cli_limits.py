@@ -35,7 +35,7 @@ def upgraded(crawlctl: Crawlctl) -> Crawlctl:
 def records(crawlctl: Crawlctl, *words: str) -> dict[str, LimitRecord]:
     result = crawlctl(*words, "--json")
     assert result.exit_code == 0, result.output
-    return {each["scope"]: LimitRecord.model_validate(each) for each in json.loads(result.stdout)}
+    return {record["scope"]: LimitRecord.model_validate(record) for record in json.loads(result.stdout)}
 
 
 def test_values_are_set_and_taken_away_one_by_one(upgraded: Crawlctl) -> None:
@@ -69,7 +69,7 @@ def test_a_pause_has_a_reason_and_an_end(upgraded: Crawlctl) -> None:
     assert f"since {again.paused_at:%Y-%m-%dT%H:%M:%SZ} by bob: still" in table
     result = upgraded("installation", "resume")
     assert (result.exit_code, result.stderr) == (3, "Error: the installation is not paused\n")
-    assert not any(each.paused_at for each in records(upgraded, "installation", "resume", *site).values())
+    assert not any(record.paused_at for record in records(upgraded, "installation", "resume", *site).values())
     assert list(records(upgraded, "limits")) == ["installation"], "nothing is left of the site"
     result = upgraded("installation", "resume", *site)
     assert (result.exit_code, result.stderr) == (3, "Error: label site:example.com is not paused\n")

@@ -29,7 +29,7 @@ def test_a_command_has_the_options_that_the_document_names(line: str) -> None:
     command: click.Command = main
     while isinstance(command, click.Group) and words:
         name, *words = words
-        found = command.get_command(click.Context(command), name)
-        assert found is not None, name
-        command = found
+        inner = command.get_command(click.Context(command), name)
+        assert inner is not None, name
+        command = inner
     assert command.make_context(command.name, words).args == []
