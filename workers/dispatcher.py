@@ -1,4 +1,4 @@
-"""Dispatcher process: lets the scheduler service deploy all runs' child tasks."""
+"""Dispatcher process: lets the scheduler service deploy all runs' queued tasks, as the limits allow."""
 
 import asyncio
 import threading
@@ -7,6 +7,7 @@ from datetime import timedelta
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.services.line_metrics import LineMetrics
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
@@ -23,7 +24,9 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         )
         interval = timedelta(seconds=settings.interval_seconds)
         needs = health.needs_of(parts) | {"scheduler service": lambda: asyncio.to_thread(parts.deployer.check)}
-        async with health.served(parts.settings.health, needs, dispatcher.pulses):
+        async with health.served(parts.settings.health, needs, dispatcher.pulses) as health_server:
+            if health_server is not None:
+                health_server.metrics.register(LineMetrics(parts.store.limits.all))
             loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, loop_end, interval))
             signal = asyncio.create_task(stopped.wait())
             await asyncio.wait((loop, signal), return_when=asyncio.FIRST_COMPLETED)

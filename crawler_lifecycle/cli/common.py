@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.limits import LimitCommands
     from crawler_lifecycle.control.reading import RunReader
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -105,6 +106,14 @@ def open_reader(state: Path | None) -> "RunReader":
     from crawler_lifecycle.control.reading import RunReader
 
     return RunReader(Context.open(state))
+
+
+def open_limits(state: Path | None) -> "LimitCommands":
+    """Return the commands for limits, which need the database and no Temporal client."""
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.limits import LimitCommands
+
+    return LimitCommands(Context.open(state))
 
 
 def print_json(value: Any) -> None:

@@ -7,11 +7,12 @@ from datetime import datetime
 import click
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
+from crawler_lifecycle.cli.limit_lines import held_children
 from crawler_lifecycle.cli.list_lines import time_taken, why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
 from crawler_lifecycle.cli.words import coloured, counts, crawled, duration, facts, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, Place, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
 from crawler_lifecycle.domain.crawl_results import FIRST_STATS, PROBLEM
@@ -22,7 +23,7 @@ LAST_LINES = 3  # longest extract from a task's log tail
 
 def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     run = details.run
-    yield from _run_lines(run, now)
+    yield from _run_lines(run, details.place, now)
     yield ""
     yield click.style("Tasks", bold=True)
     for task in details.tasks:
@@ -97,7 +98,7 @@ def _evidence_lines(task: TaskRecord) -> Iterator[str]:
     yield from task.events
 
 
-def _run_lines(run: RunRecord, now: datetime) -> Iterator[str]:
+def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[str]:
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}"
     arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
     yield from facts(
@@ -110,6 +111,8 @@ def _run_lines(run: RunRecord, now: datetime) -> Iterator[str]:
             ("trigger", run.trigger),
             ("requested by", run.request.requested_by),
             ("arguments", arguments),
+            ("labels", ", ".join(run.request.labels)),
+            ("priority", run.priority),
             ("tasks", counts(run.tasks)),
             ("crawled", crawled(run.stats)),
             ("result", run.result if run.result is None else json.dumps(run.result, ensure_ascii=False)),
@@ -122,7 +125,8 @@ def _run_lines(run: RunRecord, now: datetime) -> Iterator[str]:
             ("took", duration(time_taken(run, now))),
             ("last look", rfc3339(run.last_look_at)),
             ("next look", None if run.status.is_over else rfc3339(next_look_at(run))),
-            ("waits for", None if run.status.is_over else cause_of(run)),
+            ("waits for", None if run.status.is_over else cause_of(run, place)),
+            ("child tasks", held_children(run)),
             ("look problem", run.look_problem),
         ]
     )

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.cli.words import counts, crawled, duration, rfc3339, table
+from crawler_lifecycle.cli.limit_lines import permit_words, was_held
+from crawler_lifecycle.cli.words import counts, crawled, duration, rfc3339, table, waiting_words
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 
@@ -29,7 +30,7 @@ def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
         run.trigger,
         rfc3339(run.created_at),
         duration(time_taken(run, now)),
-        _shortened(why(run) or ""),
+        _shortened(why(run) or _wait(run)),
     )
 
 
@@ -41,6 +42,16 @@ def time_taken(run: RunSummary, now: datetime) -> timedelta:
 def why(run: RunSummary) -> str | None:
     """Return why the run ended, in a sentence. None while the run is under way, and if all of its tasks succeeded."""
     return " ".join(run.explanation.text.split()) if run.explanation else None
+
+
+def _wait(run: RunSummary) -> str:
+    """Return what keeps an open run from going on; empty if no cause is on record."""
+    if run.status.is_over or run.waiting_cause is None:
+        return ""
+    if was_held(run):
+        return f"waits for its permit: {run.waiting_message}" if permit_words(run) else ""
+    words = waiting_words(run.waiting_cause)
+    return f"{words}: {run.waiting_message}" if run.waiting_message else words
 
 
 def _shortened(text: str) -> str:

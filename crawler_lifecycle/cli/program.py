@@ -7,7 +7,7 @@ no Temporal client.
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, auditing, demo, fetching, reading, running, scheduling, stopping, up
+from crawler_lifecycle.cli import admin, auditing, demo, fetching, limiting, reading, running, scheduling, stopping, up
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
 
 
@@ -38,6 +38,8 @@ for command in (
     stopping.stop,
     stopping.resume,
     scheduling.schedule,
+    limiting.limits,
+    limiting.installation,
     auditing.audit,
     admin.token,
     admin.database,

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from crawler_lifecycle.cli.limit_lines import permit_words, was_held
 from crawler_lifecycle.cli.list_lines import time_taken, why
 from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
-from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import LogRecord, Place, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
@@ -118,8 +119,8 @@ def awaited_event(details: RunDetails) -> str | None:
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
         return f"its export ({', '.join(pending)})" if pending else None
-    if run.waiting_cause:
-        return cause_of(run)
+    if cause := cause_of(run, details.place):
+        return cause
     if run.status is RunStatus.INITIALIZING:
         return "the main job"
     open_tasks = [task for task in details.tasks if not task.status.is_over]
@@ -128,10 +129,15 @@ def awaited_event(details: RunDetails) -> str | None:
     return f"{len(open_tasks)} of {len(details.tasks)} tasks"
 
 
-def cause_of(run: RunSummary) -> str | None:
-    """Return why the run waits: the cause, its message and its beginning. None: no cause is on record."""
+def cause_of(run: RunSummary, place: Place | None = None) -> str | None:
+    """Return why the run waits: the cause, its message and its beginning. None: no cause is on record.
+
+    `place`: the run's place in the line for a permit, if known.
+    """
     if run.waiting_cause is None:
         return None
+    if was_held(run):
+        return permit_words(run, place)
     message = f": {run.waiting_message}" if run.waiting_message else ""
     return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
 

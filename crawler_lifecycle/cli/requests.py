@@ -34,6 +34,8 @@ def run_options(command: Command) -> Command:
         click.option("--program-retries", type=int, help="Further attempts of a task whose program failed."),
         click.option("--allowed-failures", type=float, default=0.0, help="Share of tasks that may fail, 0 to 1."),
         click.option("--report", type=click.Choice(REPORTS), help="Which notices to send; default: all."),
+        click.option("--label", "labels", multiple=True, help="Label for limits, e.g. site:example.com; repeatable."),
+        click.option("--priority", type=int, help="Runs with a higher priority get their permits first; default: 0."),
     )):  # fmt: skip
         command = option(command)
     return command
@@ -56,6 +58,7 @@ def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) ->
     }
     fields["trigger"] = Trigger(fields.get("trigger", Trigger.MANUAL))
     fields["report"] = Report(fields.get("report", Report.ALL))
+    fields["labels"] = list(fields.get("labels", ()))
     if retries:
         fields["retries"] = retries
     with refusals_as_bad_input():

@@ -80,6 +80,8 @@ def _facts(details: ScheduleDetails) -> Iterator[str]:
             ("overlap", details.overlap or "other"),
             ("missed window", _duration(details.missed_window_seconds)),
             ("arguments", arguments),
+            ("labels", ", ".join(run.labels) if run else ""),
+            ("priority", run.priority if run else None),
             ("requested by", run.requested_by if run else None),
             ("made", rfc3339(details.created_at)),
             ("paused", pause and f"since {rfc3339(pause.since)}, by {pause.actor or '-'}: {pause.reason or '-'}"),

@@ -25,7 +25,7 @@ CAUSES = {
     reasons.UNSCHEDULABLE: "a node that fits",
     reasons.RETRY_PAUSE: "the pause before its next attempt",
     reasons.RUN_LIMIT: "its turn (limit of the run)",
-    reasons.ADMISSION: "its permit",
+    reasons.ADMISSION: "a place (limit of the installation, a crawler or a label)",
     reasons.PAUSED: "the end of a pause",
 }
 

@@ -1,4 +1,4 @@
-"""Models for limits: caps on open runs and on tasks, weights and pauses, each for a scope.
+"""Models for the limits and pauses of scopes: caps on open runs and on tasks, and weights.
 
 A scope is the installation, a crawler, or a label such as `site:example.com`. The scope's text is its key everywhere:
 `installation`, `crawler:books`, `label:site:example.com`.
@@ -7,7 +7,7 @@ A scope is the installation, a crawler, or a label such as `site:example.com`. T
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, StringConstraints
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import Label, Name
@@ -16,7 +16,7 @@ from crawler_lifecycle.errors import BadInput
 INSTALLATION = "installation"
 CRAWLER, LABEL = "crawler:", "label:"  # a scope's text begins so, and the name follows
 LONGEST_SCOPE = 140
-LEAST_TASKS = 2  # a main job and one of its child tasks; a lower cap would keep a run with child tasks waiting for ever
+LEAST_TASKS = 2  # a main job and a child task; a lower cap would keep a run with child tasks waiting for ever
 MOST = 1_000_000
 VALUES = ("runs", "tasks", "weight")
 
@@ -36,7 +36,7 @@ def in_words(scope_text: str) -> str:
 
 
 class ScopeName(Request):
-    """Scope of a limit or of a pause: a crawler, a label, or the installation if neither is given."""
+    """Scope for a limit or a pause: a crawler, a label, or the installation if neither is given."""
 
     crawler: Name | None = Field(default=None, description="only runs of this crawler")
     label: Label | None = Field(default=None, description="only runs with this label")
@@ -51,7 +51,7 @@ TaskCap = Annotated[int, Field(ge=LEAST_TASKS, le=MOST)]
 
 
 class LimitChange(ScopeName):
-    """New values for a scope's limits. A value that is left out stays, and null takes the value away."""
+    """New values for a scope's limits. A value stays unless the request names the value; null takes a value away."""
 
     runs: Cap | None = Field(default=None, description="most runs that have begun and are not over")
     tasks: TaskCap | None = Field(default=None, description="most tasks in the cluster, with main tasks")
@@ -61,7 +61,7 @@ class LimitChange(ScopeName):
 
     @property
     def values(self) -> dict[str, int | None]:
-        """The values that the request names. BadInput without a value, and for a weight of anything but a label."""
+        """The values named by the request. BadInput without a value, and for a weight without a label."""
         named: dict[str, int | None] = {name: getattr(self, name) for name in VALUES if name in self.model_fields_set}
         if not named:
             raise BadInput("runs", "expected at least one of runs, tasks and weight")
@@ -71,10 +71,10 @@ class LimitChange(ScopeName):
 
 
 class PauseRequest(ScopeName):
-    """Pause a scope: new runs are accepted and wait, nothing new is deployed, running work goes on."""
+    """Pause a scope: new runs are accepted and wait, queued tasks stay queued, running work goes on."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(str.strip)] = Field(
-        description="reason of the pause, for everybody who looks at a waiting run"
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)] = Field(
+        description="reason of the pause, for the readers of waiting runs"
     )
 
 

@@ -17,6 +17,7 @@ from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.limits import LimitCommands
 from crawler_lifecycle.control.stack_check import STACK, StackDown, check_stack
 from crawler_lifecycle.control.worker_checks import check_archive_worker, check_worker
 from crawler_lifecycle.domain.words import counted
@@ -36,7 +37,7 @@ class Check(Message):
     because_of: str | None = Field(default=None, description="other part, whose fault keeps this part from a check")
 
 
-async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> list[Check]:
+async def check_all(context: Context, engine: Engine, audits: AuditCommands, limits: LimitCommands) -> list[Check]:
     """Run all checks at the same time: a part that hangs must not delay the checks for other parts."""
     parts, settings = context.parts, context.installation.settings
 
@@ -61,6 +62,7 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
         "archives": in_thread(lambda parts: parts.archiver.check_archives()),
         "notices": in_thread(lambda parts: parts.pusher.check()),
         "audit": audits.check,
+        "limits": limits.check,
         # `audits` has the store already, but reads the database, so the check needs a thread for the database
         "runs": lambda: context.database(lambda _: _failing_runs(audits)),
     }

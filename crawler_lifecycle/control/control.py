@@ -1,4 +1,4 @@
-"""`Control` joins all commands for runs, schedules and audits of an installation: the Python door."""
+"""`Control` joins all commands for runs, schedules, audits and limits of an installation: the Python door."""
 
 from pathlib import Path
 from typing import Self
@@ -8,6 +8,7 @@ from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation, locate
+from crawler_lifecycle.control.limits import LimitCommands
 from crawler_lifecycle.control.runs import RunCommands
 from crawler_lifecycle.control.schedules import ScheduleCommands
 
@@ -21,10 +22,11 @@ class Control:
         self.runs = RunCommands(self.context, self.engine)
         self.schedules = ScheduleCommands(self.context, self.engine)
         self.audits = AuditCommands(self.context, self.engine)
+        self.limits = LimitCommands(self.context)
 
     @classmethod
     def open(cls, state: Path | None = None) -> Self:
         return cls(locate(state))
 
     async def doctor(self) -> list[Check]:
-        return await check_all(self.context, self.engine, self.audits)
+        return await check_all(self.context, self.engine, self.audits, self.limits)

@@ -46,6 +46,7 @@ class RunState:
     waiting_cause: str | None
     waiting_since: datetime | None
     waiting_message: str | None
+    admitted_at: datetime | None  # None while the run waits for its permit
     retries: Retries | None
 
 

@@ -110,7 +110,9 @@ class Watcher:
         is_start = self._last_search is None
         self._last_search = time.monotonic()
         others = [nudge for nudge in unanswered if self._claimed.get(nudge.run_id) != nudge.number]
-        nudges = unanswered if is_start else [*others, *(each for each in unanswered if each.run_uid in self._changed)]
+        nudges = (
+            unanswered if is_start else [*others, *(nudge for nudge in unanswered if nudge.run_uid in self._changed)]
+        )
         due = [nudge for nudge in nudges if self._repeated.get(nudge.run_id) != nudge.number]
         self._unsent |= {nudge.run_id: nudge for nudge in due}
         self._repeated |= {nudge.run_id: nudge.number for nudge in due}

@@ -39,6 +39,12 @@ class Stage:
         body = {"reason": "wrong site", "actor": "ann"}
         (await self._http.post(f"/v1/runs/{run}/stop", json=body)).raise_for_status()
 
+    async def limit(self, **values: Any) -> None:
+        (await self._http.put("/v1/limits", json=values)).raise_for_status()
+
+    async def pause(self, **scope: Any) -> None:
+        (await self._http.post("/v1/limits/pause", json=scope)).raise_for_status()
+
     async def show(self, place: str, ready: str) -> None:
         await self.page.evaluate(f"location.hash = '{place}'")
         await self.page.until(ready)
@@ -76,6 +82,17 @@ async def play(stage: Stage) -> None:
     await stage.take("runs-dark", LIST, dark=True)
     await stage.take("runs-light", LIST)
     await stage.take("runs-phone", PHONE)
+    await stage.limit(runs=50, tasks=500)
+    await stage.limit(label="site:books.example", runs=1)
+    await stage.limit(label="tenant:acme", weight=3)
+    first, _ = [
+        await stage.start("sleeper", 1, arguments={"seconds": "300"}, labels=["site:books.example", "tenant:acme"])
+        for _ in range(2)
+    ]
+    await stage.until(first, "PROCESSING")
+    await stage.pause(crawler="failing", reason="the site is being rebuilt")
+    await stage.show("#/limits", "document.querySelector('.limits').textContent.includes('rebuilt')")
+    await stage.take("limits-light", LIST)
 
 
 async def main(link: str) -> None:

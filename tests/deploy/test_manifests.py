@@ -316,7 +316,7 @@ def test_the_settings_that_manifests_set_by_themselves_are_ours() -> None:
 
 
 def test_jobs_of_the_limits_fit_the_quota() -> None:
-    """No child waits for the quota that the dispatcher thought there was room for. Main jobs beyond the limit do."""
+    """No task waits for the quota that admission thought there was room for."""
     quota = by_name("ResourceQuota", "crawls")["spec"]["hard"]
     assert int(quota["pods"]) >= Settings().limits.tasks_in_cluster
     for size in ("small", "large"):

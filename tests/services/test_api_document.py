@@ -5,8 +5,25 @@ from typing import Any
 
 from crawler_lifecycle.services.api.app import openapi_document
 from crawler_lifecycle.services.api.audits import AuditBody
-from crawler_lifecycle.services.api.document import ADD_TASKS_BODY, AUDIT_BODY, RESUME_BODY, START_BODY, STOP_BODY
-from crawler_lifecycle.services.api.messages import MoreTasks, ResumeBody, StartRequest, StopBody
+from crawler_lifecycle.services.api.document import (
+    ADD_TASKS_BODY,
+    AUDIT_BODY,
+    LIMIT_BODY,
+    RESUME_BODY,
+    SCOPE_BODY,
+    SCOPE_PAUSE_BODY,
+    START_BODY,
+    STOP_BODY,
+)
+from crawler_lifecycle.services.api.messages import (
+    LimitBody,
+    MoreTasks,
+    ResumeBody,
+    ScopeBody,
+    ScopePauseBody,
+    StartRequest,
+    StopBody,
+)
 from tests.apis import DOCUMENT
 
 
@@ -40,6 +57,9 @@ def test_the_examples_are_accepted() -> None:
         (ADD_TASKS_BODY, MoreTasks),
         (RESUME_BODY, ResumeBody),
         (AUDIT_BODY, AuditBody),
+        (LIMIT_BODY, LimitBody),
+        (SCOPE_PAUSE_BODY, ScopePauseBody),
+        (SCOPE_BODY, ScopeBody),
     ):
         for example in (body.openapi_examples or {}).values():
             message.model_validate(example["value"])

@@ -18,7 +18,7 @@ def a_task(number: int, status: TaskStatus, **more: Any) -> TaskRecord:
 
 
 def a_run(status: RunStatus, *tasks: TaskStatus, exports: list[ExportRecord] | None = None, **more: Any) -> RunDetails:
-    nothing = dict.fromkeys(RunRecord.model_fields)
+    nothing = {name: None for name, field in RunRecord.model_fields.items() if field.is_required()}
     known = {
         "run_id": 7, "run_uid": "u", "crawler": "shop", "trigger": Trigger.API, "cluster": "default", "status": status,
         "intent": Intent.RUN, "tasks": {each: tasks.count(each) for each in tasks}, "created_at": NOW, "begun_at": NOW,

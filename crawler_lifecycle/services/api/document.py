@@ -33,7 +33,8 @@ RUN_SUMMARY = {
     "run_id": 42, "run_uid": UID, "crawler": "bookshop", "trigger": "api", "cluster": "default",
     "status": "PROCESSING", "reason": None, "intent": "RUN", "tasks": {"RUNNING": 3, "SUCCEEDED": 1},
     "created_at": AT, "begun_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None,
-    "waiting_since": None, "waiting_message": None, "changed_at": LATER,
+    "waiting_since": None, "waiting_message": None, "priority": 0, "admitted_at": AT, "held_by": None,
+    "changed_at": LATER,
 }  # fmt: skip
 REQUEST = {"crawler": "bookshop", "arguments": {"site": "https://books.example"}, "tasks": 4}
 RUN_RECORD = RUN_SUMMARY | {
@@ -75,7 +76,9 @@ def _stream_example(example: str) -> Responses:
 TOKEN = _example({"name": "shop-backend", "scopes": ["operate", "read"]})
 CRAWLERS = _example({"crawlers": ["bookshop", "sleeper"]})
 RUN_PAGE = _example({"runs": [RUN_SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
-RUN_VIEW = _example({"run": RUN_RECORD, "log": [CREATION], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]})
+RUN_VIEW = _example(
+    {"run": RUN_RECORD, "place": None, "log": [CREATION], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]}
+)
 TASKS = _example({"tasks": [TASK_LINE], "total": 4, "next": 3})
 _JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
 TASK = _example(TASK_LINE | _JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
@@ -151,6 +154,18 @@ BACKFILLED = _example(
     "The runs are started.",
 )
 DELETED = _example({"schedule_id": "nightly", "deleted": True})
+_NO_PAUSE = {"paused_at": None, "paused_by": None, "paused_reason": None}
+_CHANGE = {"changed_at": AT, "changed_by": "ann"}
+INSTALLATION_LIMITS = _NO_PAUSE | {
+    "scope": "installation", "runs": None, "tasks": 1000, "weight": None, "changed_at": None, "changed_by": None,
+    "runs_begun": 12, "tasks_in_cluster": 340, "places_kept": 3, "runs_held": 0,
+}  # fmt: skip
+SITE_LIMITS = _CHANGE | {
+    "scope": "label:site:example.com", "runs": 2, "tasks": None, "weight": None, "paused_at": LATER, "paused_by": "ann",
+    "paused_reason": "the site is being rebuilt", "runs_begun": 2, "tasks_in_cluster": 5, "places_kept": 0,
+    "runs_held": 15,
+}  # fmt: skip
+LIMITS = _example({"limits": [INSTALLATION_LIMITS, SITE_LIMITS]})
 
 # bodies of requests
 SCHEDULE_BODY = Body(
@@ -170,6 +185,31 @@ PAUSE_BODY = Body(
         "why": {"summary": "With a note", "value": {"reason": "the site is being rebuilt", "actor": "ann"}}
     }
 )
+LIMIT_BODY = Body(
+    openapi_examples={
+        "a site": {"summary": "At most two runs of a site", "value": {"label": "site:example.com", "runs": 2}},
+        "a tenant": {"summary": "A share three times as large", "value": {"label": "tenant:acme", "weight": 3}},
+        "the installation": {
+            "summary": "Most tasks in the cluster, and no limit for runs",
+            "value": {"tasks": 500, "runs": None},
+        },
+    }
+)
+SCOPE_PAUSE_BODY = Body(
+    openapi_examples={
+        "a site": {
+            "summary": "Pause a site",
+            "value": {"label": "site:example.com", "reason": "the site is being rebuilt"},
+        },
+        "the installation": {"summary": "Pause the installation", "value": {"reason": "the cluster is upgraded"}},
+    }
+)
+SCOPE_BODY = Body(
+    openapi_examples={
+        "a site": {"summary": "Resume a site", "value": {"label": "site:example.com"}},
+        "the installation": {"summary": "Resume the installation", "value": {}},
+    }
+)
 BACKFILL_BODY = Body(
     openapi_examples={
         "two days": {"summary": "Two days", "value": {"since": "2026-11-16T00:00:00Z", "until": "2026-11-18T00:00:00Z"}}
@@ -178,6 +218,10 @@ BACKFILL_BODY = Body(
 START_BODY = Body(
     openapi_examples={
         "a run": {"summary": "A run of four tasks", "value": REQUEST | {"requested_by": "ann"}},
+        "labels": {
+            "summary": "A run under the limits of a site and of a tenant, before runs without a priority",
+            "value": {"crawler": "bookshop", "labels": ["site:example.com", "tenant:acme"], "priority": 10},
+        },
         "limits": {
             "summary": "A run with a limit of an hour, in which a tenth of the tasks may fail",
             "value": {"crawler": "bookshop", "max_duration_seconds": 3600, "allowed_failures": 0.1},

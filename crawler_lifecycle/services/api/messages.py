@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskLine
 from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RETRIES, Moment, RunParameters
@@ -101,6 +102,22 @@ class PauseBody(RequestBody):
     actor: Annotated[str, Field(max_length=256)] | None = Field(
         default=None, description="person or program that asks, for the record; default: the token's name"
     )
+
+
+class LimitBody(RequestBody, LimitChange):
+    """New values for the limits of a scope. A value that is left out stays, and null takes a value away."""
+
+
+class ScopePauseBody(RequestBody, PauseRequest):
+    """Pause of a scope: a crawler, a label, or the installation if neither is given."""
+
+
+class ScopeBody(RequestBody, ScopeName):
+    """Scope: a crawler, a label, or the installation if neither is given."""
+
+
+class LimitList(Message):
+    limits: list[LimitRecord] = Field(description="scopes with limits or a pause; the installation comes first")
 
 
 class BackfillBody(RequestBody):

@@ -32,6 +32,7 @@ export const forgetToken = () => sessionStorage.removeItem(KEPT);
 
 export const get = (path, signal) => call("GET", path, undefined, {}, signal);
 export const post = (path, body = {}, headers = {}) => call("POST", path, body, headers);
+export const put = (path, body) => call("PUT", path, body);
 
 const PATIENCE = 30_000; // also with a browser that waits for a connection to become free
 

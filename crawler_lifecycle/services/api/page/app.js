@@ -2,6 +2,7 @@
 
 import { forgetToken, get, hasToken, keepToken, takeToken } from "/api.js";
 import { h, setText } from "/dom.js";
+import { showLimits } from "/limits.js";
 import { goLive, listen, stopLive } from "/live.js";
 import { showRun } from "/run.js";
 import { showRuns } from "/runs.js";
@@ -11,6 +12,8 @@ const main = document.getElementById("main");
 const startButton = document.getElementById("start");
 const banner = document.getElementById("banner");
 const live = document.getElementById("live");
+const limitsLink = document.getElementById("limits");
+const LIMITS = "/limits";
 let shown = new AbortController();
 let wasRefused = false; // the token before
 let list = "#/"; // as it was left, with its filters
@@ -22,8 +25,11 @@ function route() {
   const run = /^\/runs\/([^/]+)$/.exec(path);
   main.replaceChildren();
   if (!hasToken()) return askForToken();
-  document.title = run ? `Run ${run[1]}` : "Runs";
-  if (run) showRun(main, run[1], new URLSearchParams(query), list, shown.signal);
+  document.title = run ? `Run ${run[1]}` : path === LIMITS ? "Limits" : "Runs";
+  if (path === LIMITS) limitsLink.setAttribute("aria-current", "page");
+  else limitsLink.removeAttribute("aria-current");
+  if (path === LIMITS) showLimits(main, shown.signal);
+  else if (run) showRun(main, run[1], new URLSearchParams(query), list, shown.signal);
   else if (path && path !== "/") showNothing(path);
   else {
     list = `#/${query ? `?${query}` : ""}`;
@@ -37,7 +43,7 @@ function showNothing(path) {
 }
 
 function askForToken() {
-  startButton.hidden = live.hidden = banner.hidden = true;
+  startButton.hidden = live.hidden = banner.hidden = limitsLink.hidden = true;
   const field = h("input", { type: "password", id: "token", autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
@@ -61,7 +67,7 @@ function askForToken() {
 function begin() {
   route();
   if (!hasToken()) return;
-  live.hidden = false;
+  live.hidden = limitsLink.hidden = false;
   goLive();
   learnScopes();
 }
@@ -70,6 +76,7 @@ async function learnScopes() {
   try {
     const me = await get("/v1/me");
     document.body.dataset.scopes = me.scopes.join(" ");
+    document.dispatchEvent(new Event("scopes-known"));
     startButton.hidden = !me.scopes.includes("operate");
     if (!startButton.hidden) goOnStarting();
   } catch (error) {

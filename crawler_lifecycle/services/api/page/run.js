@@ -7,23 +7,27 @@ import { phasesOf } from "/phases.js";
 import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
 import {
-  counts, crawled, endedBecause, isOver, inWords, lasting, number, pill, setLasting, setPill, shownStatus, time, utc, waitsFor,
+  counts, crawled, endedBecause, isInLine, isOver, inWords, lasting, number, pill, scopeInWords, setLasting, setPill, shownStatus, time,
+  utc, waitsFor,
 } from "/words.js";
 
 const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
 const SETTLE = 250;
 const AGAIN = 2000;
+const IN_LINE = 10_000; // others leave the line without a change of this run
 
 // `list`: the address of the list that is gone back to.
 export function showRun(main, id, place, list, signal) {
   let view = null;
   let timer = null;
+  let lineTimer = null;
   let asked = 0;
   let answered = 0; // the latest of those asked for
   const title = h("h1", {}, `Run ${id}`);
   const status = pill("initializing");
   const took = lasting(null);
   const waits = h("p", { class: "waits" });
+  const held = h("p", { class: "quiet", hidden: true });
   const problem = h("p", { class: "problem", hidden: true });
   const missing = h("p", { class: "empty", hidden: true });
   const waiting = skeleton();
@@ -38,7 +42,7 @@ export function showRun(main, id, place, list, signal) {
   const buttons = makeButtons();
   const content = h("div", { class: "run", hidden: true },
     h("div", { class: "head" }, h("div", { class: "names" }, title, status, took), buttons.element),
-    waits, problem, stages, stop, tasks.element,
+    waits, held, problem, stages, stop, tasks.element,
     h("div", { class: "columns" },
       h("section", { class: "card" }, h("h2", {}, "Timeline"), log),
       h("section", { class: "card" }, h("h2", {}, "Details"), facts, h("h2", {}, "Exports"), exports, none)));
@@ -54,6 +58,8 @@ export function showRun(main, id, place, list, signal) {
       missing.hidden = waiting.hidden = true;
       content.hidden = false;
       draw();
+      clearTimeout(lineTimer);
+      if (isInLine(view.run)) lineTimer = setTimeout(load, IN_LINE);
     } catch (error) {
       if (signal.aborted) return;
       missing.hidden = Boolean(view);
@@ -99,7 +105,7 @@ export function showRun(main, id, place, list, signal) {
     const decided = isOver(run) ? run.explanation?.task : null;
     const text = isOver(run)
       ? `${sentence(run)}. ${counts(run.tasks)}.`
-      : `Waits for ${waitsFor(run)}`;
+      : `Waits for ${waitsFor(run)}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
     const since = !isOver(run) && run.waiting_since;
     if (waits.dataset.text !== text + since + decided) {
       waits.dataset.text = text + since + decided;
@@ -107,6 +113,8 @@ export function showRun(main, id, place, list, signal) {
       waits.replaceChildren(visible(text), ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []),
         ...(Number.isInteger(decided) ? [" ", log] : []));
     }
+    held.hidden = run.status !== "PROCESSING" || !run.held_by;
+    setText(held, run.held_by ? `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.` : "");
     problem.hidden = !run.look_problem || isOver(run);
     setText(problem, run.look_problem ? `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}` : "");
   }
@@ -129,6 +137,7 @@ export function showRun(main, id, place, list, signal) {
       "Stats": run.stats && Object.entries(run.stats).map(([name, value]) => `${name}: ${number(value)}`).join("\n"),
       "Result": run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, "Trigger": run.trigger,
       "Arguments": Object.entries(request.arguments).map(([name, value]) => `${name}=${value}`).join("\n"),
+      "Labels": request.labels.join("\n"), "Priority": run.priority ? String(run.priority) : null,
       "Limits": [
         request.max_parallel && `${request.max_parallel} at once`,
         request.max_duration_seconds && `${request.max_duration_seconds} s in all`,
@@ -182,7 +191,7 @@ export function showRun(main, id, place, list, signal) {
   listen(({ kind, run }) => {
     if (kind === "ready" || (kind === "run" && (String(run.run_id) === id || run.run_uid === id))) soon();
   }, signal);
-  signal.addEventListener("abort", () => clearTimeout(timer));
+  signal.addEventListener("abort", () => [timer, lineTimer].forEach(clearTimeout));
   load();
   tasks.load();
 }

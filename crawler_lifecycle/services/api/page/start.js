@@ -34,6 +34,8 @@ function open(starting) {
   const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
   const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the installation\u2019s" });
   const args = h("textarea", { id: "start-arguments", name: "arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
+  const labels = field("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
+  const priority = field("priority", "Priority, -100 to 100", { pattern: "-?[0-9]*", placeholder: "the crawler\u2019s own" });
   const names = h("datalist", { id: "crawlers" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const send = h("button", { class: "primary", type: "submit" }, "Start");
@@ -41,7 +43,7 @@ function open(starting) {
     h("h2", { id: "start-title" }, "Start a run"),
     crawler.element, names,
     h("div", { class: "field" }, h("label", { for: "start-arguments" }, "Arguments, one name=value a line"), args),
-    h("div", { class: "fields" }, tasks.element, parallel.element, longest.element, limit.element),
+    h("div", { class: "fields" }, tasks.element, parallel.element, longest.element, limit.element, labels.element, priority.element),
     problem,
     h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), send));
   const what = h("h2", { id: "starting-title" });
@@ -76,7 +78,8 @@ function open(starting) {
       if (equals < 1) throw new Problem(0, `expected name=value, not ${line.trim()}`, "arguments");
       wanted.arguments[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
     }
-    for (const { input } of [tasks, parallel, longest, limit]) if (input.value) wanted[input.name] = Number(input.value);
+    if (labels.input.value.trim()) wanted.labels = labels.input.value.trim().split(/\s+/);
+    for (const { input } of [tasks, parallel, longest, limit, priority]) if (input.value) wanted[input.name] = Number(input.value);
     return wanted;
   }
 

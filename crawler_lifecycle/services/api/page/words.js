@@ -10,7 +10,8 @@ const OVER = new Set(["COMPLETED", "FAILED"]);
 const CAUSES = {
   main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "room in the cluster",
   quota: "quota in the cluster", unschedulable: "a node that fits",
-  retry_pause: "the pause before its next attempt", run_limit: "its turn (limit of the run)", installation_limit: "its turn (limit of the installation)",
+  retry_pause: "the pause before its next attempt", run_limit: "its turn (limit of the run)",
+  admission: "a place (limit of the installation, a crawler or a label)", paused: "the end of a pause",
 };
 
 export const isOver = (run) => OVER.has(run.status);
@@ -99,10 +100,17 @@ export function taskCount(tasks) {
 
 export const cause = (name) => CAUSES[name] ?? name.replaceAll("_", " ");
 
+export const scopeInWords = (scope) => (scope === "installation" ? "the installation" : scope.replace(":", " "));
+
+// Whether it waits for its permit. A run that is being stopped does so no more, whatever its row still says.
+const wasHeld = (run) => Boolean(run.held_by) && !run.admitted_at;
+export const isInLine = (run) => wasHeld(run) && run.status === "INITIALIZING" && run.intent === "RUN";
+
 // What a run waits for, in a few words; empty if it is over and all is said.
 export function waitsFor(run) {
   if (isOver(run)) return run.export_state === "pending" ? "the export" : "";
-  if (run.waiting_cause) return cause(run.waiting_cause) + (run.waiting_message ? `: ${run.waiting_message}` : "");
+  if (run.waiting_cause && isInLine(run)) return `its permit: ${run.waiting_message} (${scopeInWords(run.held_by)})`;
+  if (run.waiting_cause && !wasHeld(run)) return cause(run.waiting_cause) + (run.waiting_message ? `: ${run.waiting_message}` : "");
   if (run.status === "STOPPING") return "the proof that nothing of it runs any more";
   if (run.status === "INITIALIZING") return run.tasks.QUEUED && Object.keys(run.tasks).length === 1
     ? "the main job to be deployed" : "the main job to run";

@@ -1,0 +1,136 @@
+"""The commands for limits and pauses: limits, limits set, installation pause, installation resume."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from crawler_lifecycle.cli.common import Command, open_limits, print_answer, standard_options, user_name
+from crawler_lifecycle.cli.failures import Commands
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.contract.limits import LimitRecord
+
+NONE = "none"  # takes a value away
+
+
+class Value(click.ParamType[int | str]):
+    """An option's limit: a number, or `none`, which takes the limit away."""
+
+    name = "number|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        try:
+            return NONE if value == NONE else int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor `{NONE}`", param, ctx)
+
+
+def scope_options(command: Command) -> Command:
+    """Add the options for a scope, and for the actor that is put on record."""
+    command = click.option("--actor", help="Name for the record; default: your login name.")(command)
+    command = click.option("--label", help="Only runs with this label, e.g. site:example.com.")(command)
+    return click.option("--crawler", help="Only runs of this crawler.")(command)
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@standard_options
+@click.pass_context
+def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
+    """Show or set limits: most runs, most tasks, and weights, for the installation, crawlers and labels.
+
+    \b
+    Examples:
+      crawlctl limits
+      crawlctl limits set --tasks 500
+      crawlctl limits set --label site:example.com --runs 2
+      crawlctl limits set --label tenant:acme --weight 3
+      crawlctl limits set --crawler bookshop --runs none
+    """
+    if ctx.invoked_subcommand is None:
+        _print(open_limits(state).all(), as_json=as_json)
+
+
+@limits.command("set")
+@scope_options
+@click.option("--runs", type=Value(), help="Most runs that have begun and are not over.")
+@click.option("--tasks", type=Value(), help="Most tasks in the cluster, with main tasks; at least 2.")
+@click.option("--weight", type=Value(), help="Share of the cluster beside other labels; only with --label.")
+@standard_options
+@click.pass_context
+def set_limits(
+    ctx: click.Context,
+    /,
+    crawler: str | None,
+    label: str | None,
+    actor: str | None,
+    state: Path | None,
+    as_json: bool,
+    **values: int | str | None,
+) -> None:
+    """Set limits; `none` takes a limit away.
+
+    Without --crawler and --label, the limits are for the installation. A lower limit ends nothing: runs and tasks
+    above the limit go on, and new runs and tasks wait.
+    """
+    from crawler_lifecycle.contract.limits import LimitChange
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+
+    named = {name: None if value == NONE else value for name, value in values.items() if value is not None}
+    with refusals_as_bad_input():
+        change = LimitChange.model_validate({"crawler": crawler, "label": label, **named})
+    commands = open_limits(state or _of_the_group(ctx, "state"))
+    _print(commands.change(change, actor or user_name()), as_json=as_json or bool(_of_the_group(ctx, "as_json")))
+
+
+def _of_the_group(ctx: click.Context, option: str) -> Any:
+    """Return an option that was typed before the word `set`."""
+    return ctx.parent.params.get(option) if ctx.parent else None
+
+
+@click.group("installation", cls=Commands)
+def installation() -> None:
+    """Pause and resume the installation, a crawler or a label.
+
+    \b
+    Examples:
+      crawlctl installation pause --reason "the cluster is upgraded"
+      crawlctl installation pause --label site:example.com --reason "the site asked us"
+      crawlctl installation resume --label site:example.com
+    """
+
+
+@installation.command()
+@scope_options
+@click.option("--reason", required=True, help="Reason, for the readers of waiting runs.")
+@standard_options
+def pause(
+    crawler: str | None, label: str | None, actor: str | None, reason: str, state: Path | None, as_json: bool
+) -> None:
+    """Let nothing new begin until a resume. Runs are accepted and wait, and jobs in the cluster go on."""
+    from crawler_lifecycle.contract.limits import PauseRequest
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+
+    with refusals_as_bad_input():
+        request = PauseRequest(crawler=crawler, label=label, reason=reason)
+    _print(open_limits(state).pause(request, actor or user_name()), as_json=as_json)
+
+
+@installation.command()
+@scope_options
+@standard_options
+def resume(crawler: str | None, label: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
+    """End a pause. The runs in line begin as the limits allow."""
+    from crawler_lifecycle.contract.limits import ScopeName
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+
+    with refusals_as_bad_input():
+        scope = ScopeName(crawler=crawler, label=label)
+    _print(open_limits(state).resume(scope, actor or user_name()), as_json=as_json)
+
+
+def _print(records: "Sequence[LimitRecord]", *, as_json: bool) -> None:
+    from crawler_lifecycle.cli.limit_lines import limit_lines
+
+    print_answer(records, limit_lines, as_json=as_json)

@@ -1,0 +1,69 @@
+"""Endpoints for limits and pauses: show, change, pause, resume."""
+
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from crawler_lifecycle.services.api import document as docs
+from crawler_lifecycle.services.api import messages
+from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
+from crawler_lifecycle.services.problems import problems
+
+router = APIRouter(prefix="/v1/limits", tags=["limits"])
+
+
+@router.get("", dependencies=READING, responses=docs.LIMITS)
+def limits(api: CurrentApi) -> messages.LimitList:
+    """Return the limits and pauses of all scopes, with the present use."""
+    return messages.LimitList(limits=list(api.control.limits.all()))
+
+
+@router.put(
+    "",
+    dependencies=OPERATING,
+    responses=docs.LIMITS
+    | problems(
+        _400="The request cannot be read.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE + " Nothing was changed."
+    ),
+)
+def put_limits(
+    api: CurrentApi, caller: Caller, body: Annotated[messages.LimitBody, docs.LIMIT_BODY]
+) -> messages.LimitList:
+    """Set or take away limits of a scope. A lower limit ends nothing: new runs and tasks wait.
+
+    A repeated request changes nothing.
+    """
+    return messages.LimitList(limits=list(api.control.limits.change(body, caller.name)))
+
+
+@router.post(
+    "/pause",
+    dependencies=OPERATING,
+    responses=docs.LIMITS | problems(_400="The request cannot be read.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
+)
+def pause_scope(
+    api: CurrentApi, caller: Caller, body: Annotated[messages.ScopePauseBody, docs.SCOPE_PAUSE_BODY]
+) -> messages.LimitList:
+    """Pause a scope: runs are accepted and wait, nothing new is deployed, and jobs in the cluster go on.
+
+    The pause of a paused scope gives the pause another reason.
+    """
+    return messages.LimitList(limits=list(api.control.limits.pause(body, caller.name)))
+
+
+@router.post(
+    "/resume",
+    dependencies=OPERATING,
+    responses=docs.LIMITS
+    | problems(
+        _400="The request cannot be read.",
+        _404="The scope is not paused.",
+        _413=docs.TOO_LARGE,
+        _422=docs.NOT_ACCEPTABLE,
+    ),
+)
+def resume_scope(
+    api: CurrentApi, caller: Caller, body: Annotated[messages.ScopeBody, docs.SCOPE_BODY]
+) -> messages.LimitList:
+    """End the pause of a scope. The body is required, so that only `{}` means the installation."""
+    return messages.LimitList(limits=list(api.control.limits.resume(body, caller.name)))

@@ -1,0 +1,199 @@
+"""The page's view of limits, and a run in line, before a database that the test writes."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.limits import LimitRecord
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import Api, served
+from tests.browser.chromium import Page, chromium
+from tests.browser.pages import IS_LIVE
+from tests.databases import copy_of, ref_to
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+SITE = "label:site:example.com"
+BUTTONS = "[...document.querySelectorAll('main button')].filter((it) => it.offsetParent).map((it) => it.textContent)"
+
+
+@dataclass
+class Desk:
+    """An API, its tokens and its database, with room for one run of a site."""
+
+    api: Api
+    database: Database
+
+    @property
+    def store(self) -> SqlStore:
+        return SqlStore(self.database)
+
+    def begin(self, **request: Any) -> RunRecord:
+        """Return a run of the site after its request for a permit."""
+        run_request = RunRequest(crawler="books", labels=["site:example.com"], **request)
+        entry = Crawler(name="books", labels=["site:example.com"])
+        new = NewRun(run_request, entry, 1, f"crawl-{uuid4()}", str(uuid4()))
+        run = self.store.runs.create(new)
+        self.store.claims.claim_main(ref_to(run), "test", timedelta(seconds=60))
+        return run
+
+    def limits(self) -> dict[str, LimitRecord]:
+        return {record.scope: record for record in self.store.limits.all()}
+
+
+@pytest.fixture(scope="module")
+def desk(has_chromium: None, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    folder = tmp_path_factory.mktemp("page")
+    url = copy_of(sqlite_template, folder)
+    database = Database(url)
+    with served(folder, url, CRAWLER_API__REQUESTS_PER_SECOND="500") as api:
+        desk = Desk(api, database)
+        desk.store.limits.change(SITE, {"runs": 1}, "ann")
+        yield desk
+    database.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    async with chromium(tmp_path_factory.mktemp("browser")) as page:
+        await page.look_like(1280, 900)
+        yield page
+        assert page.errors == []
+
+
+async def open_with(browser: Page, desk: Desk, *scopes: Scope) -> Page:
+    token = desk.api.token(*scopes)
+    await browser.open("about:blank")
+    await browser.open(f"{desk.api.url}/#token={token}")
+    await browser.until(IS_LIVE)
+    return browser
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Page, desk: Desk) -> Page:
+    return await open_with(browser, desk, *Scope)
+
+
+async def show_limits(page: Page) -> None:
+    await page.click("#limits")
+    await page.until_text("Limits", "installation")
+
+
+async def fill(page: Page, **fields: str) -> None:
+    for name, value in fields.items():
+        await page.evaluate(f"document.querySelector('#limit-{name}').value = ''")
+        await page.evaluate(f"document.querySelector('#limit-{name}').focus()")
+        await page.type(value)
+
+
+async def press_in_row(page: Page, scope: str, button: str) -> None:
+    row = f"document.querySelector('.limits [data-key={json.dumps(scope)}]')"
+    wanted = f"(it) => it.textContent === '{button}' && it.offsetParent"
+    first = f"[...{row}.querySelectorAll('button')].find({wanted})"
+    await page.until(first)
+    await page.evaluate(f"{first}.click()")
+
+
+async def test_limits_are_set_and_taken_away(page: Page, desk: Desk) -> None:
+    await show_limits(page)
+    await page.click("main button", "Set a limit")
+    await page.until("document.querySelector('dialog[open]')")
+    await fill(page, name="tenant:acme", weight="3", runs="0")
+    await page.press("Enter")
+    await page.until_text("runs: Input should be greater than or equal to 1")
+    await fill(page, runs="1234")
+    await page.press("Enter")
+    await page.until("!document.querySelector('dialog')")
+    await page.until_text("label tenant:acme", "0 of 1,234")
+    acme = desk.limits()["label:tenant:acme"]
+    assert (acme.runs, acme.tasks, acme.weight) == (1234, None, 3)
+    await press_in_row(page, "label:tenant:acme", "Change")
+    await page.until("document.querySelector('#limit-runs').value === '1234'")
+    await page.evaluate("document.querySelector('#limit-runs').value = ''")
+    await page.press("Enter")
+    await page.until("!document.querySelector('dialog')")
+    acme = desk.limits()["label:tenant:acme"]
+    assert (acme.runs, acme.weight) == (None, 3)
+
+
+async def test_a_scope_is_paused_and_resumed(page: Page, desk: Desk, tmp_path: Path) -> None:
+    await show_limits(page)
+    await press_in_row(page, SITE, "Pause")
+    await page.until_text("Pause label site:example.com?")
+    await page.type("the site is being rebuilt")
+    await page.press("Enter")
+    await page.until("!document.querySelector('dialog')")
+    await page.until("document.querySelector('.limits').textContent.includes('the site is being rebuilt')")
+    paused = desk.limits()[SITE]
+    assert (paused.paused_reason, bool(paused.paused_by)) == ("the site is being rebuilt", True)
+    assert desk.limits()["installation"].paused_at is None
+    await page.screenshot(tmp_path / "limits.png")
+    await press_in_row(page, SITE, "Resume")
+    await page.until_text("Resumed: label site:example.com.")
+    assert desk.limits()[SITE].paused_at is None
+
+
+async def test_the_installation_is_paused_only_by_its_name(page: Page, desk: Desk) -> None:
+    """A field for a label that is left empty must not mean everything."""
+    await show_limits(page)
+    await page.evaluate(
+        "[...document.querySelectorAll('.tools button')].find((it) => it.textContent === 'Pause').click()"
+    )
+    await page.until_text("Pause a scope")
+    await fill(page, reason="moved")
+    await page.press("Enter")
+    await page.until("document.querySelector('dialog[open] :invalid')")
+    assert desk.limits()["installation"].paused_at is None
+    choose = "document.querySelector('#limit-kind').value = 'installation'"
+    await page.evaluate(f"{choose}, document.querySelector('#limit-kind').dispatchEvent(new Event('change'))")
+    await page.click("dialog button", "Pause")
+    await page.until("!document.querySelector('dialog')")
+    assert desk.limits()["installation"].paused_reason == "moved"
+    await press_in_row(page, "installation", "Resume")
+    await page.until_text("Resumed: the installation.")
+
+
+async def test_a_run_in_line_shows_its_scope_and_place(page: Page, desk: Desk, tmp_path: Path) -> None:
+    _, second, third = desk.begin(), desk.begin(), desk.begin(priority=5)
+    await page.evaluate(f"location.hash = '#/runs/{second.run_id}'")
+    await page.until_text(
+        "Waits for its permit: label site:example.com has as many runs as its limit allows (label site:example.com), "
+        "place 2 of 2, since"
+    )
+    await page.until("document.querySelector('.facts').textContent.includes('site:example.com')")
+    await page.screenshot(tmp_path / "run.png")
+    await page.evaluate(f"location.hash = '#/runs/{third.run_id}'")
+    await page.until_text("place 1 of 2", "Priority")
+    await page.evaluate("location.hash = '#/'")
+    await page.until_text("waits for its permit: label site:example.com has as many runs")
+    await show_limits(page)
+    await page.until("document.querySelector('.limits').textContent.includes('1 of 1')")
+
+
+async def test_who_may_read_sees_no_form(browser: Page, desk: Desk) -> None:
+    page = await open_with(browser, desk, Scope.READ)
+    await page.until("document.body.dataset.scopes === 'read'")
+    await show_limits(page)
+    await page.until("document.querySelector('.limits tbody tr')")
+    assert await page.evaluate(BUTTONS) == []
+
+
+async def test_nothing_is_cut_off_on_a_phone(page: Page, tmp_path: Path) -> None:
+    await page.look_like(360, 740, mobile=True)
+    await show_limits(page)
+    await page.until("document.querySelector('.limits tbody tr')")
+    await page.screenshot(tmp_path / "phone.png")
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.look_like(1280, 900)

@@ -1,0 +1,96 @@
+"""The commands for limits in Python, and what `crawlctl doctor` says about pauses and runs in line."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
+from crawler_lifecycle.control import limits as module
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.limits import LimitCommands, scopes_with_room
+from crawler_lifecycle.errors import BadInput, NotFound, NotReady
+from tests.databases import MakeRun, copy_of, ref_to
+
+SITE = "site:example.com"
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def limits(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
+    context = Context.for_installation(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    yield LimitCommands(context)
+    context.parts.database.close()
+
+
+@pytest.fixture
+def in_line(limits: LimitCommands, database: Database, make_run: MakeRun) -> LimitCommands:
+    """One run of the site has begun, and another run of the site is in line."""
+    limits.change(LimitChange(label=SITE, runs=1), "ann")
+    claims = limits._context.store.claims
+    for _ in range(2):
+        claims.claim_main(ref_to(make_run(labels=[SITE])), "test", timedelta(seconds=60))
+    return limits
+
+
+def test_a_change_answers_with_all_limits(limits: LimitCommands) -> None:
+    whole, site = limits.change(LimitChange(label=SITE, runs=2), "ann")
+    assert (whole.scope, whole.tasks) == (INSTALLATION, 1000)
+    assert (site.scope, site.runs, site.changed_by) == (f"label:{SITE}", 2, "ann")
+    (whole, _) = limits.change(LimitChange(tasks=20), "bob")
+    assert (whole.tasks, whole.changed_by) == (20, "bob")
+
+
+def test_bad_requests_change_nothing(limits: LimitCommands) -> None:
+    for request, field in (
+        (LimitChange(), "runs"),
+        (LimitChange(crawler="books", weight=2), "weight"),
+        (LimitChange(crawler="books", label=SITE, runs=1), "label"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            limits.change(request, "ann")
+        assert refused.value.field == field
+    with pytest.raises(NotFound, match="crawler books is not paused"):
+        limits.resume(ScopeName(crawler="books"), "ann")
+    assert [(record.scope, record.changed_by) for record in limits.all()] == [(INSTALLATION, None)]
+
+
+async def test_doctor_tells_pauses_and_the_line(in_line: LimitCommands) -> None:
+    assert await in_line.check() == "1 run in line for a permit"
+    in_line.pause(PauseRequest(crawler="books", reason="rebuilt"), "ann")
+    line = await in_line.check()
+    assert line.startswith("crawler books is paused since 20")
+    assert line.endswith("by ann: rebuilt; 1 run in line for a permit")
+
+
+async def test_doctor_misses_a_dispatcher_where_a_run_waits_without_a_cause(
+    in_line: LimitCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DISPATCHER_PATIENCE", 0.0)
+    in_line.change(LimitChange(label=SITE, runs=4), "ann")
+    with pytest.raises(NotReady, match=r"1 run in line for label site:example\.com, which has room: no dispatcher"):
+        await in_line.check()
+
+
+@pytest.mark.parametrize(
+    ("record", "has_room"),
+    [
+        (LimitRecord(scope="label:a:b", runs=2, runs_begun=2, runs_held=1), False),
+        (LimitRecord(scope="label:a:b", runs=3, runs_begun=2, runs_held=1), False),
+        (LimitRecord(scope="label:a:b", runs=4, runs_begun=2, runs_held=1), True),
+        (LimitRecord(scope="label:a:b", runs=4, runs_begun=2, runs_held=0), False),
+        (LimitRecord(scope="label:a:b", tasks=10, tasks_in_cluster=5, places_kept=2, runs_held=1), False),
+        (LimitRecord(scope="label:a:b", tasks=10, tasks_in_cluster=5, places_kept=1, runs_held=1), True),
+        (LimitRecord(scope="label:a:b", runs_held=1, paused_at=datetime(2026, 3, 1, tzinfo=UTC)), False),
+    ],
+)
+def test_a_scope_has_room_only_beyond_what_may_be_kept(record: LimitRecord, *, has_room: bool) -> None:
+    assert scopes_with_room([record]) == ([record] if has_room else [])
