@@ -10,7 +10,7 @@ STACK = "stack"
 OF_THE_STACK = frozenset(
     {"temporal", "search attributes", "worker", "archive worker", "scheduler service", "installation", "audit"}
 )
-OF_THE_DATABASE = frozenset({"database", "cluster", "runs"})
+OF_THE_DATABASE = frozenset({"database", "cluster", "limits", "runs"})
 
 
 class StackDown(NotReady):

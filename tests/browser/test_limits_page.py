@@ -112,7 +112,7 @@ async def test_limits_are_set_and_taken_away(page: Page, desk: Desk) -> None:
     await page.until("document.querySelector('dialog[open]')")
     await fill(page, name="tenant:acme", weight="3", runs="0")
     await page.press("Enter")
-    await page.until_text("runs: Input should be greater than or equal to 1")
+    await page.until_text("runs: expected at least 1, not 0")
     await fill(page, runs="1234")
     await page.press("Enter")
     await page.until("!document.querySelector('dialog')")
