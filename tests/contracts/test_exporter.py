@@ -145,7 +145,7 @@ def test_a_second_archive_is_the_same(bench: Bench) -> None:
 
 
 def test_the_manifest_has_the_time_of_the_end(bench: Bench) -> None:
-    """It was dated 1980."""
+    """The manifest was dated 1980."""
     bench.write("items.jsonl")
     bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
     with zipfile.ZipFile(io.BytesIO(bench.content())) as archive:
