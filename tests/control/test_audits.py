@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, Finding, FindingKind
+from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
@@ -36,6 +37,7 @@ from crawler_lifecycle.services.failing_workflows import FailingWorkflows
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
 from tests.databases import ref_to
+from tests.messages import a_notice
 from tests.plays import working
 from tests.schedulers import TOKEN, a_catalogue, served
 from tests.waiting import eventually_async
@@ -226,6 +228,9 @@ async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_
     await control.runs.export(run.run_id)
     with pytest.raises(Over, match="nothing to resume"):
         await control.runs.resume(run.run_id)
+    closing = {"kind": NoticeKind.STOPPED, "run_id": run.run_id, "run_uid": run.run_uid}
+    # as a try does it: the notice is stored before it is sent
+    histories.keep_notice(ref_to(run), a_notice(event_id(run.run_uid, "stopped", 1)).model_copy(update=closing))
     histories.note(ref_to(run), "undelivered:stopped:1", "undelivered", "nobody there")
     resumed = await control.runs.resume(run.run_id)
     assert (resumed.started, resumed.run.status, resumed.run.epoch) == (True, RunStatus.FAILED, 1)
