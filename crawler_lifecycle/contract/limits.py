@@ -22,7 +22,7 @@ VALUES = ("runs", "tasks", "weight")
 
 
 def scope(*, crawler: str | None = None, label: str | None = None) -> str:
-    """Return the text of the scope: the crawler's, the label's, or the installation's if neither is given."""
+    """Return the scope's text. Without crawler and label, the scope is the installation."""
     if crawler is not None and label is not None:
         raise BadInput("label", "not together with a crawler: a limit is for the one or the other")
     if crawler is not None:

@@ -163,7 +163,7 @@ class ExportRecord(Message):
 class Place(Message):
     """A run's place in the line for a permit. Weights of labels may let later runs begin earlier."""
 
-    number: int = Field(description="place of the run, from 1")
+    number: int = Field(description="place, from 1")
     length: int = Field(description="how many runs the same scope holds")
 
 

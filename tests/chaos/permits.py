@@ -27,14 +27,14 @@ class Permits:
             await asyncio.sleep(PAUSE)
 
     def problems(self) -> list[str]:
-        """What was wrong, and what is left once every run is over."""
+        """Return violations of the limit, and permits that have leaked. Every run is over."""
         left = self._read()
         if left.runs_begun or left.tasks_in_cluster or left.runs_held:
             self._exceeded.add(f"a permit has leaked: {left}")
         return sorted(self._exceeded)
 
     def _read(self) -> LimitRecord:
-        return next(each for each in self._limits.all() if each.scope == SCOPE)
+        return next(record for record in self._limits.all() if record.scope == SCOPE)
 
     def _note(self, record: LimitRecord) -> None:
         self.held = max(self.held, record.runs_held)

@@ -57,7 +57,7 @@ def look(store: SqlStore, run: RunRecord) -> RunOverview:
 
 
 def limits(store: SqlStore, scope: str = INSTALLATION) -> LimitRecord:
-    return next(each for each in store.limits.all() if each.scope == scope)
+    return next(record for record in store.limits.all() if record.scope == scope)
 
 
 def pass_on(store: SqlStore, most: int = 8) -> list[tuple[int, int]]:
@@ -147,7 +147,7 @@ def test_a_pause_deploys_nothing_new_and_running_work_goes_on(store: SqlStore, m
         store.limits.resume("crawler:books", "bob")
     with pytest.raises(NotFound, match="label site:nowhere is not paused"):
         store.limits.resume("label:site:nowhere", "bob")
-    assert "label:site:nowhere" not in [each.scope for each in store.limits.all()]
+    assert "label:site:nowhere" not in [record.scope for record in store.limits.all()]
 
 
 def test_a_claim_that_is_left_over_is_taken_again_in_a_pause_and_in_a_full_cluster(
@@ -214,6 +214,8 @@ def test_a_stopped_run_leaves_the_line(store: SqlStore, make_run: MakeRun) -> No
     begin(store, second)
     store.runs.request_stop(first.run_id, StopRequest(), datetime.now(UTC))
     assert look(store, second).place == Place(number=1, length=1)
+    stopping = look(store, first)
+    assert (stopping.place, stopping.run.held_by, stopping.run.waiting_cause) == (None, None, None)
     store.tasks.cancel_queued(ref_to(first), "stopped")
     store.runs.close(ref_to(first), RunStatus.FAILED, "stopped")
     closed = look(store, first).run
@@ -230,7 +232,7 @@ def test_a_value_is_set_and_taken_away_and_the_setting_holds_without_one(databas
     assert (limits(store).tasks, limits(store).runs, limits(store).changed_by) == (77, 3, "bob")
     store.limits.change(SITE, {"weight": 3}, None)
     store.limits.change(SITE, {"weight": None}, None)
-    assert [each.scope for each in store.limits.all()] == [INSTALLATION]
+    assert [record.scope for record in store.limits.all()] == [INSTALLATION]
 
 
 def test_runs_of_another_installation_use_no_limit(store: SqlStore, make_run: MakeRun, database_url: str) -> None:

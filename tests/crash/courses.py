@@ -206,7 +206,9 @@ async def admitted(case: Case) -> Started:
     assert details.run.admitted_at
     assert ended.run.finished_at
     assert details.run.admitted_at > ended.run.finished_at, "the limit was exceeded"
-    assert next(each for each in limits.all() if each.scope == f"label:{label}").runs_begun == 0, "a permit has leaked"
+    assert next(record for record in limits.all() if record.scope == f"label:{label}").runs_begun == 0, (
+        "a permit has leaked"
+    )
     return run
 
 

@@ -19,8 +19,8 @@ SITE = "site:one-at-a-time.example"
 async def limits(stack: Site, *words: str) -> dict[str, Any]:
     status, records = await ask(stack.state, *words)
     assert status == 0, records
-    found: dict[str, Any] = next((record for record in records if record["scope"] == f"label:{SITE}"), {})
-    return found
+    record_of_site: dict[str, Any] = next((record for record in records if record["scope"] == f"label:{SITE}"), {})
+    return record_of_site
 
 
 async def until_in_line(stack: Site, run: Started, cause: str) -> None:

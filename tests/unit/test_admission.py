@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def limits(*more: ScopeLimits, tasks: int | None = 1000, **values: Any) -> dict[str, ScopeLimits]:
     own = ScopeLimits.model_validate({"scope": INSTALLATION, "tasks": tasks, **values})
-    return {own.scope: own, **{each.scope: each for each in more}}
+    return {own.scope: own, **{scope_limits.scope: scope_limits for scope_limits in more}}
 
 
 def waiting(run_id: int, *scopes: str, children: int = 0, **values: Any) -> OpenRun:

@@ -122,15 +122,15 @@ def is_watched(now: datetime) -> ColumnElement[bool]:
 
 def _limited_labels(connection: Connection, by_scope: dict[str, ScopeLimits]) -> dict[int, list[str]]:
     """Return the scopes of the open runs' labels, those with limits, by RunID."""
-    found = defaultdict[int, list[str]](list)
+    scopes = defaultdict[int, list[str]](list)
     if any(scope.startswith(LABEL) for scope in by_scope):
         label = history_labels.c
         query = select(label.history_id, label.label).join_from(histories, history_labels, label.history_id == runs.id)
         is_limited = (LABEL + label.label).in_(select(limits.scope))
         for run_id, name in connection.execute(query.where(runs.status.in_(OPEN_STATUSES), is_limited)):
             if LABEL + name in by_scope:  # a row of limits may have no value left
-                found[run_id].append(LABEL + name)
-    return found
+                scopes[run_id].append(LABEL + name)
+    return scopes
 
 
 def _open_run(row: Row[Any], labels: list[str], by_scope: dict[str, ScopeLimits]) -> OpenRun:

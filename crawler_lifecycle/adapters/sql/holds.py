@@ -27,7 +27,7 @@ def admit(connection: Connection, run_id: int, now: datetime) -> None:
 def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: datetime) -> Hold | None:
     """Return what keeps the run from beginning now: a limit, a pause, or a run before it in the line."""
     present = situation(connection, most_tasks, now)
-    run = next(each for each in present.runs if each.run_id == run_id)
+    run = next(candidate for candidate in present.runs if candidate.run_id == run_id)
     if hold := Rooms(present.limits, present.runs).obstacle(run):
         return hold
     for other in present.runs:

@@ -12,7 +12,7 @@ runs = histories.c
 
 def place_in_line(connection: Connection, run: RunRecord) -> Place | None:
     """Return the run's place among the runs that the same scope holds; None unless the run waits for its permit."""
-    if run.held_by is None or run.admitted_at is not None or run.status.is_over:
+    if run.held_by is None or run.admitted_at is not None or run.intent is not Intent.RUN:
         return None
     is_before = or_(runs.priority > run.priority, and_(runs.priority == run.priority, runs.id <= run.run_id))
     query = select(func.sum(case((is_before, 1), else_=0)), func.count()).where(

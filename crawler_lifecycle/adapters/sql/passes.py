@@ -69,12 +69,12 @@ class Passes(TaskClaims):
     @reading
     def _with_another_cause(self, connection: Connection, causes: Mapping[int, str]) -> list[tuple[int, str]]:
         """Return the runs with a QUEUED task that has another cause than the given one, or none."""
-        now, found = self._db.clock(), list[tuple[int, str]]()
+        now, unexplained = self._db.clock(), list[tuple[int, str]]()
         for cause in set(causes.values()):
             for page in pages([run_id for run_id in causes if causes[run_id] == cause]):
                 query = select(tasks.history_id).distinct().where(_is_queued_without(cause, page, now))
-                found += [(run_id, cause) for run_id in connection.scalars(query)]
-        return found
+                unexplained += [(run_id, cause) for run_id in connection.scalars(query)]
+        return unexplained
 
     @transaction
     def _write_cause(self, tx: Connection, run_id: int, cause: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
+from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, lock_run, log, transaction
@@ -62,6 +63,8 @@ def _write_stop(
         is_force = stop.force or intent is Intent.FORCE
         intent = Intent.FORCE if is_force else Intent.STOP
         values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
+        if row.held_by is not None:
+            values |= NOT_WAITING  # the run waits for no permit any more
         connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
     log(connection, run, _line_key(stop, asked_at), _timeline_line(stop, asked_at))

@@ -6,7 +6,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What runs use of a scope's limits."""
+    """Use of a scope's limits by runs."""
 
     runs: int = 0  # admitted runs
     tasks: int = 0  # tasks that have, or may have, a job
@@ -58,7 +58,7 @@ class OpenRun:
 
     @property
     def use(self) -> Use:
-        """What the run uses of the limits of each of its scopes."""
+        """The run's use of its scopes' limits."""
         if not self.is_admitted:
             return Use(tasks=self.in_cluster, children=self.children_in_cluster, places=self.in_cluster)
         has_child_to_come = self.is_wanted and self.children_queued > 0 and self.max_parallel != 1

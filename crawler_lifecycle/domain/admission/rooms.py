@@ -1,4 +1,4 @@
-"""What the limits leave: whether a run's next task may be deployed, and otherwise which scope holds the run."""
+"""Room under the limits: whether a run's next task may be deployed, and otherwise the scope that holds the run."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
