@@ -1,0 +1,46 @@
+"""Standing: the state of a member that has not started, as its needs and its start time demand."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow, ancestors
+from crawler_lifecycle.domain.flows.words import APPROVAL, DEPENDENCIES, TIME
+
+
+def released(row: MemberRow, now: datetime) -> MemberRow:
+    """Return the row of a member whose needs are satisfied."""
+    if row.start_at is not None and row.start_at > now:
+        return _unstarted(row, MemberState.SCHEDULED, TIME, now, row.start_at)
+    if row.kind is MemberKind.APPROVAL:
+        wait = None if row.timeout_seconds is None else now + timedelta(seconds=row.timeout_seconds)
+        return _unstarted(row, MemberState.AVAILABLE, APPROVAL, now, wait)
+    return _unstarted(row, MemberState.AVAILABLE, None, now, None)
+
+
+def after_pause(row: MemberRow, now: datetime) -> MemberRow:
+    """Return the row of a member whose pause before the next attempt is over."""
+    return _unstarted(row, MemberState.AVAILABLE, None, now, None)
+
+
+def suspended(row: MemberRow, now: datetime) -> MemberRow:
+    return _unstarted(row, MemberState.SUSPENDED, DEPENDENCIES, now, None)
+
+
+def standing(row: MemberRow, groups: Mapping[int, GroupRow], now: datetime) -> MemberRow:
+    """Return the row of a new or retried member: suspended if it has needs, released if not."""
+    return suspended(row, now) if has_needs(row, groups) else released(row, now)
+
+
+def has_needs(row: MemberRow, groups: Mapping[int, GroupRow]) -> bool:
+    """Return whether the member, or a group around it, waits for others."""
+    return bool(row.needs) or any(
+        groups[number].needs or groups[number].growth is GroupGrowth.GRAFT for number in ancestors(groups, row.group)
+    )
+
+
+def _unstarted(row: MemberRow, state: MemberState, cause: str | None, now: datetime, due: datetime | None) -> MemberRow:
+    if row.state is state and row.cause == cause and (row.due == due or state is MemberState.AVAILABLE):
+        return row
+    return replace(row, state=state, cause=cause, reason=None, since=now, due=due, ended_at=None)
