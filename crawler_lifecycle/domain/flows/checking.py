@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from crawler_lifecycle.contract.flows.definition import Fragment
 from crawler_lifecycle.contract.flows.limits import (
@@ -45,7 +46,8 @@ def check_fragment(fragment: Fragment) -> None:
 
 def check_whole(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> None:
     """Raise BadInput for a flow that is too large or has a cycle."""
-    dependencies = sum(len(need.on) for row in (*groups.values(), *members.values()) for need in row.needs)
+    needs = chain(*(row.needs for row in groups.values()), *(row.needs for row in members.values()))
+    dependencies = sum(len(need.on) for need in needs)
     for field, number, most in (
         ("jobs", len(members), MOST_MEMBERS),
         ("sub-workflows", len(groups) - 1, MOST_GROUPS),

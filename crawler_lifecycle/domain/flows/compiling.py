@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from crawler_lifecycle.contract.flows.definition import Fragment, GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.names import ROOT, joined, parent_path
 from crawler_lifecycle.contract.flows.needs import Need
+from crawler_lifecycle.contract.flows.states import Ready
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
 from crawler_lifecycle.errors import BadInput
@@ -72,7 +73,7 @@ def group_row(group: GroupDefinition, numbers: Numbers) -> GroupRow:
         raise BadInput("sub-workflows", f"{group.path!r} is in {parent!r}, which is not in the flow")
     grower = None
     if group.grower is not None:
-        grower = numbers.target(group.grower, 0, group.path).number
+        grower = numbers.target(group.grower, 0, group.path).number  # a task's target is a member, never a group
     return GroupRow(
         numbers.groups[group.path],
         group.path,
@@ -83,6 +84,7 @@ def group_row(group: GroupDefinition, numbers: Numbers) -> GroupRow:
         group.max_parallel,
         group.growth,
         grower,
+        context=fingerprint(group.context),
         fingerprint=fingerprint(group),
     )
 
@@ -107,7 +109,7 @@ def member_row(member: MemberDefinition, numbers: Numbers, at: datetime) -> Memb
         start_at=max(filter(None, (member.start_at, delay)), default=None),
         timeout_seconds=work.timeout_seconds if isinstance(work, ApprovalWork) else None,
         fingerprint=fingerprint(member),
-        **({"ready": work.ready} if isinstance(work, CrawlWork) else {}),
+        ready=work.ready if isinstance(work, CrawlWork) else Ready.ENDED,
         since=at,
     )
 

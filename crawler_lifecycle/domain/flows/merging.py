@@ -51,7 +51,7 @@ def new_ledger(definition: FlowDefinition) -> Ledger:
 
 def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
     """Return what a push changes. The first push adds everything, a further push is an update."""
-    if not definition.members and not ledger.members:
+    if not (definition.members or definition.groups or ledger.members):
         raise BadInput("workflow", f"{definition.id!r} has no jobs")
     merged = _merge(ledger, definition, at)
     row = _updated_flow(ledger.flow, definition)
@@ -70,7 +70,8 @@ def append(ledger: Ledger, request: AppendMembers, at: datetime) -> Merged:
         raise NotFound(f"flow {ledger.flow.id!r} has no sub-workflow {request.group!r}")
     fragment = within(request.fragment, request.group)
     taken = {*ledger.paths_of_members(), *ledger.paths_of_groups()} & {
-        part.path for part in (*fragment.members, *fragment.groups)
+        *(member.path for member in fragment.members),
+        *(group.path for group in fragment.groups),
     }
     if taken:
         raise Conflict(f"{min(taken)!r} is already in flow {ledger.flow.id!r}")
@@ -85,7 +86,7 @@ def graft(ledger: Ledger, request: GraftMembers, at: datetime) -> Merged:
     group = _graft_of(ledger, request)
     fragment = within(request.fragment, request.grafter)
     merged = _merge(ledger, fragment, at)
-    kept = {part.path for part in (*fragment.members, *fragment.groups)}
+    kept = {*(member.path for member in fragment.members), *(inner.path for inner in fragment.groups)}
     inside = [row for row in ledger.groups.values() if row.number != group.number and _is_in(ledger, row, group.number)]
     numbers = {group.number, *(row.number for row in inside)}
     old = [row for row in ledger.members.values() if row.group in numbers]
@@ -128,10 +129,11 @@ def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
         known = ledger.members.get(numbers.members[member.path])
         if known is not None and known.fingerprint == fingerprint(member):
             continue
-        row_of_member = member_row(member, numbers, at)
+        new = member_row(member, numbers, at)
         if known is not None:
             _refuse_if_started(known)
-        merged.members.append((standing(row_of_member, groups, at), member))
+            new = replace(new, generation=known.generation, decision=known.decision)
+        merged.members.append((standing(new, groups, at), member))
     members = {**ledger.members, **{row.number: row for row, _ in merged.members}}
     _refuse_shared_paths(groups.values(), members.values())
     check_whole(groups, members)
@@ -147,7 +149,7 @@ def _changed_group(ledger: Ledger, old: GroupRow, new: GroupRow) -> GroupRow:
 
 
 def _has_started(row: MemberRow) -> bool:
-    return row.attempt > 0 or not row.state.is_unstarted and not row.is_cancelled_by_dependency
+    return row.attempt > 0 or (not row.state.is_unstarted and not row.is_cancelled_by_dependency)
 
 
 def _refuse_if_started(row: MemberRow) -> None:

@@ -58,7 +58,8 @@ class GroupRow:
     growth: GroupGrowth | None = None
     grower: int | None = None  # number of the grafter, or of the crawl with the tasks
     expected: int = 0  # members that the crawl's tasks give the group
-    fingerprint: str = ""
+    context: str = ""  # fingerprint of the context
+    fingerprint: str = ""  # of the definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class FlowRow:
     intent: FlowIntent = FlowIntent.RUN
     accepts_members: bool = True  # False after a cancel of the whole flow
     max_parallel: int | None = None
-    fingerprint: str = ""  # of name, family, flags and context
+    fingerprint: str = ""  # of the context
 
 
 @dataclass(slots=True)
