@@ -52,8 +52,10 @@ def _cause(planner: Planner, row: MemberRow) -> str | None:
         return row.cause or words.EXECUTING
     if row.state is not MemberState.AVAILABLE or row.kind is MemberKind.APPROVAL:
         return row.cause
-    if row.in_flight:
-        return words.SETTLING
+    return words.SETTLING if row.in_flight else _cause_of_available(planner, row)
+
+
+def _cause_of_available(planner: Planner, row: MemberRow) -> str:
     if planner.flow.intent is not FlowIntent.RUN:
         return words.PAUSED if planner.flow.intent is FlowIntent.PAUSE else words.DRAINING
     full = planner.turns.full_group(row.group)

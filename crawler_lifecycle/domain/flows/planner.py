@@ -1,8 +1,8 @@
 """Planner: from the rows of a flow, and what is observed, to what comes next.
 
 A planner is built from the ledger in one pass, and single observations bring the planner on: the work for an
-observation is in proportion to the changed members and their direct dependents. A planner keeps nothing beside the rows,
-so a supervisor may drop a planner at any time and build another planner from the rows.
+observation is in proportion to the changed members and their direct dependents. A planner keeps nothing beside the
+rows, so a supervisor may drop a planner at any time and build another planner from the rows.
 """
 
 from collections import Counter

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import chain
 
 from crawler_lifecycle.contract.flows.names import last_name
 from crawler_lifecycle.contract.flows.records import FlowStatus
@@ -39,9 +40,9 @@ def status(ledger: Ledger, now: datetime) -> FlowStatus:
             sums[group].add(row, is_leaf=is_leaf)
             is_leaf = is_leaf and group not in groups_with_dependents
     children: dict[int, list[GroupRow]] = {}
-    for group in ledger.groups.values():
-        if group.parent is not None:
-            children.setdefault(group.parent, []).append(group)
+    for inner in ledger.groups.values():
+        if inner.parent is not None:
+            children.setdefault(inner.parent, []).append(inner)
     return _status(ledger, TOP, sums, children, now)
 
 
@@ -79,8 +80,9 @@ def _depended_on(ledger: Ledger) -> tuple[set[int], set[int]]:
     """Return the numbers of members and groups that others depend on."""
     members: set[int] = set()
     groups: set[int] = set()
-    for row in (*ledger.members.values(), *ledger.groups.values()):
-        for target in (target for need in row.needs for target in need.on):
+    needs = [row.needs for row in ledger.members.values()] + [row.needs for row in ledger.groups.values()]
+    for need in chain.from_iterable(needs):
+        for target in need.on:
             (groups if target.is_group else members).add(target.number)
     grafted = {row.group for row in ledger.members.values()}
     for group in ledger.groups.values():
