@@ -14,7 +14,7 @@ from crawler_lifecycle.flows.running import Cancel, Context, RunningJob
 from crawler_lifecycle.flows.sequence import Sequence
 from crawler_lifecycle.flows.states_dot import write_states_dot as generate_dot
 from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
-from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.flows.workflow import Graft, Workflow
 
 __all__ = [
     "ApprovalJob",
@@ -22,6 +22,7 @@ __all__ = [
     "Context",
     "CrawlJob",
     "EachTask",
+    "Graft",
     "Graph",
     "Job",
     "JobOptions",

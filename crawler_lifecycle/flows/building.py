@@ -64,7 +64,7 @@ def definition_of(workflow: Level) -> FlowDefinition:
             family=workflow.family,
             ignore_cancelled=workflow.ignore_cancelled,
             ignore_discarded=workflow.ignore_discarded,
-            context=None if workflow.context is None else _encoded(workflow.context),
+            context=None if workflow.context is None else encoded_context(workflow.context),
             max_parallel=workflow.max_parallel,
             groups=fragment.groups,
             members=fragment.members,
@@ -133,7 +133,7 @@ def _group(part: SubWorkflow, base: str) -> GroupDefinition:
         needs=() if part.growth is GroupGrowth.GRAFT else _needs(part.needs, base),
         ignore_cancelled=part.workflow.ignore_cancelled,
         ignore_discarded=part.workflow.ignore_discarded,
-        context=_encoded(part.workflow.context or {}),
+        context=encoded_context(part.workflow.context or {}),
         max_parallel=part.max_parallel,
         growth=part.growth,
         grower=None if grower is None else joined(base, grower),
@@ -150,7 +150,7 @@ def _absolute(need: Need, base: str) -> Need:
     return need.model_copy(update={"on": tuple(joined(base, path) for path in need.on)})
 
 
-def _encoded(context: Mapping[str, Any]) -> dict[str, Any]:
+def encoded_context(context: Mapping[str, Any]) -> dict[str, Any]:
     return {key: encode(f"context {key!r}", value) for key, value in context.items()}
 
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.errors import BadInput
 
 def reference(function: Callable[..., Any] | type) -> str:
     """Return `module:qualname`; raise BadInput, with the reason, for a function that no other process can find."""
-    reason = _why_unfindable(function)
+    reason = _why_no_function(function) or _why_unfindable(function)
     if reason:
         raise BadInput("job", f"{_title(function)} {reason}: a step is a function at the top level of a module")
     name = f"{_module(function.__module__)}:{function.__qualname__}"
@@ -59,13 +59,17 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return [part for part in parameters if part.kind not in variable]
 
 
-def _why_unfindable(function: Any) -> str | None:
+def _why_no_function(function: Any) -> str | None:
     if isinstance(function, functools.partial):
         return "is a partial"
     if inspect.ismethod(function):
         return "is a bound method"
     if not inspect.isfunction(function) and not inspect.isclass(function):
         return "is no function"
+    return None
+
+
+def _why_unfindable(function: Any) -> str | None:
     if function.__name__ == "<lambda>":
         return "has no name"
     if "<locals>" in function.__qualname__:

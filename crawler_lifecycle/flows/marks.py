@@ -1,4 +1,4 @@
-"""Marks: decorators that give functions and classes options as steps. A plain function is a step without a mark, too."""
+"""Marks: decorators that give options to functions and classes as steps. A plain function needs no mark."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -10,48 +10,48 @@ from crawler_lifecycle.flows.functions import call_form, reference, required_nam
 from crawler_lifecycle.flows.jobs import Job, JobOptions, StepJob
 
 P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 
-class StepFunction(Protocol[P, R]):
+class StepFunction(Protocol[P, R_co]):
     """A function with a mark: `job` is the function as a job, and a call still calls the function."""
 
     job: StepJob
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
-class WorkerClass(Protocol[R]):
+class WorkerClass(Protocol[R_co]):
     """A class with the mark `@worker()`: `new` returns a job."""
 
-    def __call__(self) -> R: ...
+    def __call__(self) -> R_co: ...
 
     def new(self, args: Mapping[str, object] | None = None, **options: Unpack[JobOptions]) -> StepJob: ...
 
 
-def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R]], StepFunction[P, R]]:
+def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunction[P, R_co]]:
     """Mark a function that is called with keywords: `function.job.with_kwargs(...)` gives them."""
 
-    def mark(function: Callable[P, R]) -> StepFunction[P, R]:
+    def mark(function: Callable[P, R_co]) -> StepFunction[P, R_co]:
         step_job = StepJob(function=reference(function), form=CallForm.KEYWORDS).with_options(**options)
         return _marked(function, step_job)
 
     return mark
 
 
-def step(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R]], StepFunction[P, R]]:
+def step(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunction[P, R_co]]:
     """Mark a function that is called by its parameters: with the context, or with results by their names."""
 
-    def mark(function: Callable[P, R]) -> StepFunction[P, R]:
+    def mark(function: Callable[P, R_co]) -> StepFunction[P, R_co]:
         return _marked(function, step_of(function).with_options(**options))
 
     return mark
 
 
-def worker(**options: Unpack[JobOptions]) -> Callable[[type[R]], WorkerClass[R]]:
+def worker(**options: Unpack[JobOptions]) -> Callable[[type[R_co]], WorkerClass[R_co]]:
     """Mark a class with a method `process(self, job)`. Each job of the class has arguments of its own."""
 
-    def mark(cls: type[R]) -> WorkerClass[R]:
+    def mark(cls: type[R_co]) -> WorkerClass[R_co]:
         process = getattr(cls, "process", None)
         if not inspect.isfunction(process):
             raise BadInput("worker", f"{cls.__qualname__} has no method process(self, job)")
@@ -61,7 +61,7 @@ def worker(**options: Unpack[JobOptions]) -> Callable[[type[R]], WorkerClass[R]]
             return default.with_arguments(dict(args or {})).with_options(**own)
 
         cls.new = staticmethod(new)  # type: ignore[attr-defined]
-        return cast(WorkerClass[R], cls)
+        return cast(WorkerClass[R_co], cls)
 
     return mark
 
@@ -87,7 +87,7 @@ def as_job(name: str, value: object) -> Job:
     return step_of(value)
 
 
-def _marked(function: Callable[P, R], step_job: StepJob) -> StepFunction[P, R]:
-    marked = cast(StepFunction[P, R], function)
+def _marked(function: Callable[P, R_co], step_job: StepJob) -> StepFunction[P, R_co]:
+    marked = cast(StepFunction[P, R_co], function)
     marked.job = step_job
     return marked

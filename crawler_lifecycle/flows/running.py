@@ -7,7 +7,7 @@ from typing import Any
 from crawler_lifecycle.contract.flows.names import last_name
 
 
-class Cancel(Exception):  # noqa: N818 - the word that authors return or raise
+class Cancel(Exception):
     """A step returns or raises this to cancel itself, with a reason. The step is not tried again."""
 
     def __init__(self, reason: str = "") -> None:
@@ -26,6 +26,7 @@ class RunningJob:
     generation: int = 1
     flow_name: str | None = None
     flow_uid: str = ""
+    is_grafter: bool = False
 
     @property
     def name(self) -> str:

@@ -2,12 +2,14 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self, TextIO, Unpack
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
-from crawler_lifecycle.contract.flows.names import checked_name, checked_text
+from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_text, parent_path
+from crawler_lifecycle.contract.flows.requests import GraftMembers
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.flows.values import to_text
 from crawler_lifecycle.errors import BadInput
@@ -19,6 +21,7 @@ from crawler_lifecycle.flows.jobs import ApprovalJob, Job, JobOptions, StepJob, 
 from crawler_lifecycle.flows.marks import as_job
 from crawler_lifecycle.flows.mermaid import mermaid_of
 from crawler_lifecycle.flows.needs import Dependencies, Dependency, EachTask, as_dependencies, names_of
+from crawler_lifecycle.flows.running import RunningJob
 from crawler_lifecycle.flows.states_dot import write_states_dot
 from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
 
@@ -26,11 +29,32 @@ _new_id = getattr(uuid, "uuid7", uuid.uuid4)  # ids that sort by their time, fro
 Addable = Job | Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class Graft:
+    """A sub-workflow for the place of a running grafter."""
+
+    job: RunningJob
+    workflow: "Workflow"
+
+    @property
+    def request(self) -> GraftMembers:
+        """The graft in the form of the contract. Its paths are relative to the grafter's."""
+        fragment = building.fragment_of(self.workflow)
+        context = building.encoded_context(self.workflow.context or {})
+        return GraftMembers(
+            grafter=self.job.path,
+            generation=self.job.generation,
+            attempt=self.job.attempt,
+            fragment=fragment,
+            context=context,
+        )
+
+
 class Workflow(Level):
     """A graph of jobs and sub-workflows. The `add` methods return the workflow, so that calls can be chained.
 
-    `check_deps`: refuse a dependency that is not there yet, at once. `ignore_cancelled`, `ignore_discarded`: a cancelled
-    or discarded dependency counts as completed. `max_parallel`: jobs that execute at once.
+    `check_deps`: refuse a dependency that is not there yet, at once. `ignore_cancelled`, `ignore_discarded`: count a
+    cancelled or discarded dependency as completed. `max_parallel`: jobs that execute at once.
     """
 
     def __init__(
@@ -53,6 +77,25 @@ class Workflow(Level):
             max_parallel=building.checked_limit(max_parallel),
         )
         self.check_deps = check_deps
+        self.path = ROOT  # place of a handle's level in its flow
+
+    @classmethod
+    def for_job(cls, job: RunningJob) -> "Workflow":
+        """Return a handle for the workflow or sub-workflow that a running job belongs to."""
+        handle = cls(id=job.flow_id, name=job.flow_name)
+        handle.path = parent_path(job.path)
+        return handle
+
+    @classmethod
+    def apply_graft(cls, job: RunningJob, sub: "Workflow") -> "Graft":
+        """Return the sub-workflow with its place, for the client. Only a running grafter has a place for it."""
+        if not job.is_grafter:
+            raise BadInput("graft", f"{job.path!r} is no grafter: only a job of add_graft may attach a sub-workflow")
+        return Graft(job, sub)
+
+    def root(self) -> "Workflow":
+        """Return a handle for the whole flow."""
+        return self if self.path == ROOT else Workflow(self.name, id=self.id)
 
     # building
 

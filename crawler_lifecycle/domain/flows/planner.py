@@ -94,8 +94,7 @@ class Planner:
 
     def restore(self, row: MemberRow) -> None:
         """Take the row as it is on record, because a change was refused: another writer was first."""
-        self._changed.pop(row.number, None)
-        self._put(row)
+        self._take(row)
         self.wiring.network.touched.add(row.number)
 
     def take_flow(self, flow: FlowRow) -> None:
@@ -115,6 +114,8 @@ class Planner:
             if seen.attempt == row.attempt:
                 self._grow(seen)
             self._change(after_sight(row, seen))
+        elif row.kind is MemberKind.STEP:
+            self._take(after_end(row, seen))  # the step's own transaction has put its end on record
         else:
             self._change(after_end(row, seen))
 
@@ -190,6 +191,11 @@ class Planner:
         else:
             self._to_stop.discard(row.number)
             self._stopped.discard(row.number)
+
+    def _take(self, row: MemberRow) -> None:
+        """Take a row that is on record."""
+        self._changed.pop(row.number, None)
+        self._put(row)
 
     def _change(self, row: MemberRow) -> None:
         """Take a change of our own, which goes on record with the next plan."""
