@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
 from crawler_lifecycle.flows.graph import Graph
 from crawler_lifecycle.flows.jobs import ApprovalJob, CrawlJob, Job, JobOptions, StepJob, crawl
-from crawler_lifecycle.flows.marks import StepFunction, WorkerClass, job, step, worker
+from crawler_lifecycle.flows.marks import StepFunction, Worker, job, step, worker
 from crawler_lifecycle.flows.needs import EachTask, Quorum, any_of, each_task
 from crawler_lifecycle.flows.running import Cancel, Context, RunningJob
 from crawler_lifecycle.flows.sequence import Sequence
@@ -36,7 +36,7 @@ __all__ = [
     "StepJob",
     "StepState",
     "SubWorkflow",
-    "WorkerClass",
+    "Worker",
     "Workflow",
     "WorkflowState",
     "WorkflowStep",

@@ -11,6 +11,7 @@ from crawler_lifecycle.flows.jobs import Job, JobOptions, StepJob
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+Class = TypeVar("Class")
 
 
 class StepFunction(Protocol[P, R_co]):
@@ -21,12 +22,18 @@ class StepFunction(Protocol[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
-class WorkerClass(Protocol[R_co]):
-    """A class with the mark `@worker()`: `new` returns a job."""
+class Worker:
+    """Base for worker classes, with a method `process(self, job)`.
 
-    def __call__(self) -> R_co: ...
+    The mark `@worker()` alone gives a class the method `new`, too, but type checkers know the method only by this base.
+    """
 
-    def new(self, args: Mapping[str, object] | None = None, **options: Unpack[JobOptions]) -> StepJob: ...
+    _default: StepJob | None = None
+
+    @classmethod
+    def new(cls, args: Mapping[str, object] | None = None, **options: Unpack[JobOptions]) -> StepJob:
+        """Return a job with these arguments."""
+        return _job_of_class(cls).with_arguments(dict(args or {})).with_options(**options)
 
 
 def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunction[P, R_co]]:
@@ -48,22 +55,27 @@ def step(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFun
     return mark
 
 
-def worker(**options: Unpack[JobOptions]) -> Callable[[type[R_co]], WorkerClass[R_co]]:
+def worker(**options: Unpack[JobOptions]) -> Callable[[type[Class]], type[Class]]:
     """Mark a class with a method `process(self, job)`. Each job of the class has arguments of its own."""
 
-    def mark(cls: type[R_co]) -> WorkerClass[R_co]:
-        process = getattr(cls, "process", None)
-        if not inspect.isfunction(process):
-            raise BadInput("worker", f"{cls.__qualname__} has no method process(self, job)")
-        default = StepJob(function=reference(cls), form=CallForm.JOB).with_options(**options)
-
-        def new(args: Mapping[str, object] | None = None, **own: Unpack[JobOptions]) -> StepJob:
-            return default.with_arguments(dict(args or {})).with_options(**own)
-
-        cls.new = staticmethod(new)  # type: ignore[attr-defined]
-        return cast(WorkerClass[R_co], cls)
+    def mark(cls: type[Class]) -> type[Class]:
+        marked: Any = cls
+        marked._default = _job_of_class(cls).with_options(**options)
+        if not issubclass(cls, Worker):
+            marked.new = classmethod(Worker.new.__func__)  # type: ignore[attr-defined]
+        return cls
 
     return mark
+
+
+def _job_of_class(cls: type) -> StepJob:
+    """Return the job of a worker class without arguments, with the options of its own mark."""
+    default = vars(cls).get("_default")
+    if isinstance(default, StepJob):
+        return default
+    if not inspect.isfunction(getattr(cls, "process", None)):
+        raise BadInput("worker", f"{cls.__qualname__} has no method process(self, job)")
+    return StepJob(function=reference(cls), form=CallForm.JOB)
 
 
 def step_of(function: Callable[..., Any]) -> StepJob:

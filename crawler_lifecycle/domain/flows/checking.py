@@ -133,7 +133,7 @@ def _named(cycle: Sequence[Place], groups: Mapping[int, GroupRow], members: Mapp
     """Return the paths along the cycle in the direction of the work: first the dependency, then its dependent."""
     paths = [(members if kind == MEMBER else groups)[number].path for kind, number in cycle if kind != GATE]
     names = list(dict.fromkeys(reversed(paths)))
-    return [*names, names[0]]
+    return [names[-1], *names]
 
 
 def _targets(needs: Sequence[NeedRow]) -> Iterator[Place]:
