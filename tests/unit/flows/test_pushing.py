@@ -166,9 +166,9 @@ def test_limits_of_a_whole_flow() -> None:
 
 
 def test_a_fragment_with_twins_is_refused() -> None:
-    one = fragment_of(Workflow().add("a", plain))
+    one = fragment_of(Workflow().add("twin", plain))
     twins = Fragment(members=one.members * 2)
-    with pytest.raises(BadInput, match="'a' is already in the flow"):
+    with pytest.raises(BadInput, match="'twin' is already in the flow"):
         Play(flow()).append(AppendMembers(key="k", fragment=twins))
 
 
