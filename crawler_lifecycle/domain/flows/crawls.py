@@ -40,8 +40,10 @@ def after_sight(row: MemberRow, seen: RunSeen) -> MemberRow:
     """Return the member's row after a sight of its run."""
     if seen.attempt != row.attempt or seen.end <= row.end:
         return row
+    if row.end and not row.in_flight:  # this sight may be the first since the run was reopened
+        row = _reopened(row, seen)
     if not seen.status.is_over:
-        return _reopened(row, seen) if row.end and not row.in_flight else row
+        return row
     if row.in_flight and _waits_for_archive(row, seen):
         return row if row.cause == ARCHIVE else replace(row, cause=ARCHIVE, outcome=seen.outcome)
     return after_end(row, _as_end(seen))

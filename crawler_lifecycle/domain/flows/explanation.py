@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.domain.flows import words
-from crawler_lifecycle.domain.flows.network import OPEN, Node
+from crawler_lifecycle.domain.flows.network import FAILURES, OPEN, Node
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.wiring import ignored_by
@@ -70,14 +70,14 @@ def _blockers(planner: Planner, row: MemberRow) -> Iterator[int]:
     if row.state is MemberState.SUSPENDED:
         yield from _members_behind(node, None)
     elif row.is_cancelled_by_dependency:
-        yield from islice(_members_behind(node, ~ignored_by(row)), MOST_BLOCKERS)
+        yield from islice(_members_behind(node, FAILURES & ~ignored_by(row)), MOST_BLOCKERS)
 
 
 def _members_behind(node: Node, failures: int | None) -> Iterator[int]:
     """Yield the members among the inputs that are open, or that failed in a way of these bits."""
     for source in node.inputs:
-        if source.value == OPEN if failures is None else source.value > 0 and source.value & failures:
+        if source.value & (OPEN if failures is None else failures):
             if source.member is not None:
                 yield source.member
             else:
-                yield from _members_behind(source, None if failures is None else -1)
+                yield from _members_behind(source, None if failures is None else FAILURES)

@@ -87,14 +87,42 @@ def graft(ledger: Ledger, request: GraftMembers, at: datetime) -> Merged:
     fragment = within(request.fragment, request.grafter)
     merged = _merge(ledger, fragment, at)
     kept = {*(member.path for member in fragment.members), *(inner.path for inner in fragment.groups)}
-    inside = [row for row in ledger.groups.values() if row.number != group.number and _is_in(ledger, row, group.number)]
-    numbers = {group.number, *(row.number for row in inside)}
-    old = [row for row in ledger.members.values() if row.group in numbers]
-    merged.removed_members = [row.number for row in old if row.path not in kept and not _has_started(row)]
-    remaining = {row.group for row in old if row.number not in merged.removed_members}
-    still_used = {number for used in remaining for number in ancestors(ledger.groups, used)}
-    merged.removed_groups = [row.number for row in inside if row.path not in kept and row.number not in still_used]
+    replaced = _Replaced(ledger, merged, group.number, kept)
+    merged.removed_members = sorted(replaced.members)
+    merged.removed_groups = sorted(replaced.groups())
     return merged
+
+
+class _Replaced:
+    """The part of an earlier graft that a repeated grafter replaces: not started, and without dependents outside."""
+
+    def __init__(self, ledger: Ledger, merged: Merged, group: int, kept: set[str]) -> None:
+        self._ledger = ledger
+        self._members = {**ledger.members, **{row.number: row for row, _ in merged.members}}
+        self._groups = {**ledger.groups, **{row.number: row for row, _ in merged.groups}}
+        self._inside = {number for number in ledger.groups if group in ancestors(ledger.groups, number)} - {group}
+        self._kept = kept
+        self.members = {
+            row.number
+            for row in ledger.members.values()
+            if row.group in self._inside | {group} and row.path not in kept and not _has_started(row)
+        }
+        while needed := self._needed(is_group=False) & self.members:
+            self.members -= needed
+
+    def groups(self) -> set[int]:
+        """Return the inner groups without remaining members and dependents."""
+        remaining = (row.group for number, row in self._members.items() if number not in self.members)
+        used = {around for group in remaining for around in ancestors(self._groups, group)}
+        unused = self._inside - used - self._needed(is_group=True)
+        return {number for number in unused if self._ledger.groups[number].path not in self._kept}
+
+    def _needed(self, *, is_group: bool) -> set[int]:
+        """Return the numbers that remaining members, or groups, depend on."""
+        rows = [row.needs for number, row in self._members.items() if number not in self.members]
+        rows += [row.needs for row in self._groups.values()]
+        targets = (target for needs in rows for need in needs for target in need.on)
+        return {target.number for target in targets if target.is_group is is_group}
 
 
 def grow(ledger: Ledger, group: GroupRow, definition: GroupDefinition, at: datetime) -> Merged:
@@ -184,10 +212,6 @@ def _graft_of(ledger: Ledger, request: GraftMembers) -> GroupRow:
     if not is_present or row.state is not MemberState.EXECUTING:
         raise Fenced(f"attempt {request.attempt} of {request.grafter!r} is over, and may attach no sub-workflow")
     return group
-
-
-def _is_in(ledger: Ledger, row: GroupRow, group: int) -> bool:
-    return group in ancestors(ledger.groups, row.number)
 
 
 def _flow_row(definition: FlowDefinition) -> FlowRow:

@@ -1,16 +1,18 @@
 """Network: counts, for every member and group, how its dependencies stand, and passes changes on.
 
-Nodes are members, groups' ends and gates, quorums, and single tasks of crawls. A node's value is OPEN, or a mask with
-the failures that its dependents see. A change takes time in proportion to the direct dependents of all changed nodes.
+Nodes are members, groups' ends and gates, quorums, and single tasks of crawls. A node's value is a mask: whether its
+dependents have to wait, and the failures that they see. A change takes time in proportion to the direct dependents of
+all changed nodes.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-OPEN = -1
 SATISFIED = 0
 CANCELLED, DISCARDED = 1, 2  # bits that a dependent may ignore
 REFUSED = 4  # bit that no dependent may ignore
+FAILURES = CANCELLED | DISCARDED | REFUSED
+OPEN = 8  # bit for a wait; a gate may be open and show failures, too
 
 Rule = Callable[["Node"], int]
 
@@ -35,9 +37,8 @@ class Node:
 
     def count(self, value: int, by: int) -> None:
         """Add the input's value to the counts, or take the value out again."""
-        if value == OPEN:
+        if value & OPEN:
             self.open += by
-            return
         if value & CANCELLED:
             self.cancelled += by
         if value & DISCARDED:
@@ -116,4 +117,4 @@ def end_value(node: Node) -> int:
 
 def gate_value(node: Node) -> int:
     """Return how the needs of a group stand, with all kinds of failures for the members behind the gate."""
-    return OPEN if node.open else node.mask
+    return node.mask | (OPEN if node.open else 0)

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.flows.retrying import RetryRule
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen, after_sight
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end, rule_after
-from crawler_lifecycle.domain.flows.network import REFUSED, Node
+from crawler_lifecycle.domain.flows.network import FAILURES, REFUSED, Node
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.standing import after_pause, released, suspended
@@ -219,6 +219,7 @@ class Planner:
                 continue  # the member has another time by now
             if row.state is MemberState.RETRYABLE:
                 self._change(after_pause(row, now))
+                self.wiring.network.touched.add(number)  # a dependency may be open again by now
             elif row.state is MemberState.SCHEDULED:
                 self.wiring.network.touched.add(number)
             elif row.state is MemberState.AVAILABLE and row.decision is None:
@@ -253,7 +254,7 @@ class Planner:
 
     def _culprit(self, node: Node, ignored: int) -> str:
         """Return the path of the first dependency that failed."""
-        source = next(source for source in node.inputs if source.value > 0 and source.value & ~ignored)
+        source = next(source for source in node.inputs if source.value & FAILURES & ~ignored)
         if not source.is_gate:
             return source.name
         return self._culprit(source, 0 if source.value & REFUSED else ignored)

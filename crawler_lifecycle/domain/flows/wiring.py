@@ -30,8 +30,8 @@ TASK_VALUES = {
 }
 
 
-def ignored_by(row: MemberRow) -> int:
-    """Return the failures of dependencies that the member ignores, as bits."""
+def ignored_by(row: MemberRow | GroupRow) -> int:
+    """Return the failures of dependencies that the member ignores, as bits; for a group, in its quorums."""
     return (CANCELLED if row.ignore_cancelled else 0) | (DISCARDED if row.ignore_discarded else 0)
 
 
@@ -81,6 +81,8 @@ class Wiring:
         end = self.end(row.number)
         if row.number in self._gates:
             self.network.refresh(end)
+            for quorum in self._quorums_around(row.number):
+                self.network.refresh(quorum)
             return
         end.name, end.rule = row.path, lambda node, number=row.number: self._end_value(node, number)
         self._gates[row.number] = gate = self._gate(row)
@@ -92,6 +94,8 @@ class Wiring:
             self.network.watch(self.member(row.grower), end)
         if row.grower is not None:
             self._growers_of.setdefault(row.grower, []).append(row.number)
+            for quorum in self._quorums_around(row.number):
+                self.network.watch(self.member(row.grower), quorum)
         if row.parent is not None:
             self._groups_in.setdefault(row.parent, []).append(row.number)
             self.network.connect(end, self.end(row.parent))
@@ -109,9 +113,8 @@ class Wiring:
             self.network.connect(gate, node)
         self._numbers_in.setdefault(row.group, []).append(row.number)
         self.network.connect(node, self.end(row.group))
-        for around in ancestors(self.groups, row.group):
-            for quorum in self._quorums_on.get(around, ()):
-                self.network.connect(node, quorum)
+        for quorum in self._quorums_around(row.group):
+            self.network.connect(node, quorum)
         self.network.touched.add(row.number)
 
     def see(self, row: MemberRow) -> None:
@@ -154,17 +157,17 @@ class Wiring:
         values = [] if gate is None else [gate.value]
         if row.growth is GroupGrowth.TASKS and row.grower is not None:
             values.append(self.member(row.grower).value)
-        if OPEN in values:
-            return OPEN
         mask = 0
         for value in values:
             mask |= value
+        if mask & OPEN:
+            return OPEN
         return DISCARDED if mask & (DISCARDED | REFUSED) else CANCELLED if mask else SATISFIED
 
     def _may_grow(self, row: GroupRow) -> bool:
         if row.grower is None:
             return False
-        return self._is_short(row) or self.member(row.grower).value == OPEN
+        return self._is_short(row) or bool(self.member(row.grower).value & OPEN)
 
     def _gate(self, row: GroupRow) -> Node | None:
         around = None if row.parent is None else self._gates[row.parent]
@@ -176,7 +179,7 @@ class Wiring:
             return around
         gate = Node(rule=gate_value, name=row.path, is_gate=True)
         for need in row.needs:
-            self.network.connect(self._source(need, 0), gate)
+            self.network.connect(self._source(need, ignored_by(row)), gate)
         if around is not None and row.parent is not None and not self._needs_inside(row.needs, row.parent):
             self.network.connect(around, gate)
         return gate
@@ -216,7 +219,7 @@ class Wiring:
         crawl = self.member(number).value
         if status is TaskStatus.SUCCEEDED:
             return SATISFIED
-        if crawl == OPEN:  # a further attempt of the crawl may have better luck with the task
+        if crawl & OPEN:  # a further attempt of the crawl may have better luck with the task
             return OPEN
         return crawl or (DISCARDED if status is None else TASK_VALUES.get(status, DISCARDED))
 
@@ -234,6 +237,8 @@ class Wiring:
                 self._quorums_on.setdefault(target.number, []).append(node)
                 for number in self.numbers_in(target.number):
                     self.network.connect(self.member(number), node)
+                for grower in self._growers_in(target.number):
+                    self.network.watch(self.member(grower), node)
             self.network.refresh(node)
         return node
 
@@ -241,7 +246,7 @@ class Wiring:
         ends = [self.end(target.number).value for target in need.on if target.is_group]
         may_grow = any(self._grows_inside(target.number) for target in need.on if target.is_group)
         if not node.total and need.share is not None:
-            return OPEN if may_grow or OPEN in ends else SATISFIED
+            return OPEN if may_grow or any(end & OPEN for end in ends) else SATISFIED
         failed = (0 if ignored & CANCELLED else node.cancelled) + (0 if ignored & DISCARDED else node.discarded)
         enough = need.count or ceil((need.share or 0) * node.total - 1e-9)
         good = node.total - node.open - failed
@@ -250,6 +255,19 @@ class Wiring:
         if good >= enough and (need.share is None or not may_grow):
             return SATISFIED
         return OPEN if good + node.open >= enough or may_grow else REFUSED
+
+    def _quorums_around(self, group: int) -> Iterator[Node]:
+        """Yield the quorums that count the members of the group."""
+        for around in ancestors(self.groups, group):
+            yield from self._quorums_on.get(around, ())
+
+    def _growers_in(self, group: int) -> Iterator[int]:
+        """Yield the members that make the group, or a group inside, grow."""
+        grower = self.groups[group].grower if group in self._gates else None
+        if grower is not None:
+            yield grower
+        for inner in self._groups_in.get(group, ()):
+            yield from self._growers_in(inner)
 
     def _grows_inside(self, group: int) -> bool:
         if not self._has_growth:

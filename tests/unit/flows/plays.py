@@ -26,7 +26,7 @@ from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.deciding import approve, hold
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end
 from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.planner import Plan, Planner, Start
+from crawler_lifecycle.domain.flows.planner import Change, Plan, Planner, Start
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.summary import status
@@ -91,15 +91,22 @@ class Play:
         return plan
 
     def write(self, plan: Plan) -> None:
-        for change in plan.changes:
-            known = self.ledger.members[change.row.number]
-            assert _fence(known) == _fence(change.was), (known, change.was)
-        self.ledger.put((change.row for change in plan.changes), plan.groups)
+        refused = {change.row.number for change in plan.changes if not self._is_current(change)}
+        self.ledger.put((change.row for change in plan.changes if change.row.number not in refused), plan.groups)
         if plan.flow_state is not None:
             self.ledger.flow = replace(self.ledger.flow, state=plan.flow_state)
-        self.open += plan.starts
-        self.order += [self.ledger.members[start.number].path for start in plan.starts]
+        starts = [start for start in plan.starts if start.number not in refused]
+        self.open += starts
+        self.order += [self.ledger.members[start.number].path for start in starts]
+        for number in refused:
+            self.on_refused(number)
         self.stopped += [self.ledger.members[number].path for number in plan.stops]
+
+    def _is_current(self, change: Change) -> bool:
+        return _fence(self.ledger.members[change.row.number]) == _fence(change.was)
+
+    def on_refused(self, number: int) -> None:
+        raise AssertionError(f"the row of {self.ledger.members[number].path} has another writer")
 
     def end(self, path: str, kind: EndKind = COMPLETED, result: Any = None, **details: Any) -> None:
         """End the attempt of a job that is under way."""
