@@ -1,7 +1,7 @@
 """Checks for whole flows: unique paths, limits, tasks of crawls, and cycles with their paths."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from crawler_lifecycle.contract.flows.definition import Fragment
@@ -44,8 +44,13 @@ def check_fragment(fragment: Fragment) -> None:
             check_size(f"arguments of {member.path!r}", size_of({**arguments}), LARGEST_ARGUMENTS)
 
 
-def check_whole(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> None:
-    """Raise BadInput for a flow that is too large or has a cycle."""
+def check_whole(
+    groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow], changed: Iterable[int] | None = None
+) -> None:
+    """Raise BadInput for a flow that is too large or has a cycle.
+
+    `changed`: numbers of members that are new or changed, if all others were checked before.
+    """
     needs = chain(*(row.needs for row in groups.values()), *(row.needs for row in members.values()))
     dependencies = sum(len(need.on) for need in needs)
     for field, number, most in (
@@ -56,7 +61,7 @@ def check_whole(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]
         if number > most:
             raise BadInput(field, f"are {number} in all, at most {most} are possible")
     _check_tasks(groups, members)
-    cycle = find_cycle(groups, members)
+    cycle = find_cycle(groups, members, members if changed is None else changed)
     if cycle:
         raise BadInput("deps", f"form a cycle: {' -> '.join(cycle)}")
 
@@ -79,8 +84,11 @@ def _check_tasks(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow
                 raise BadInput("each_task", f"{group.path!r} follows the tasks of {grower.path!r}, which is no crawl")
 
 
-def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> list[str]:
-    """Return the paths along a cycle, the first one again at the end; an empty list if there is no cycle."""
+def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow], starts: Iterable[int]) -> list[str]:
+    """Return the paths along a cycle, the first one again at the end; an empty list if there is no cycle.
+
+    `starts`: numbers of members at which the search begins; a new cycle contains a new or changed member.
+    """
     inside: dict[int, list[Place]] = {number: [] for number in groups}
     for member in members.values():
         inside[member.group].append((MEMBER, member.number))
@@ -102,7 +110,7 @@ def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow])
             yield from _around(groups[number])
 
     done: set[Place] = set()
-    for number in members:
+    for number in starts:
         cycle = _cycle_from((MEMBER, number), before, done)
         if cycle:
             return _named(cycle, groups, members)

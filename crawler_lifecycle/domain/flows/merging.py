@@ -164,7 +164,9 @@ def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
         merged.members.append((standing(new, groups, at), member))
     members = {**ledger.members, **{row.number: row for row, _ in merged.members}}
     _refuse_shared_paths(groups.values(), members.values())
-    check_whole(groups, members)
+    changed_groups = {row.number for row, _ in merged.groups}
+    behind_changed_groups = [row.number for row in members.values() if row.group in changed_groups]
+    check_whole(groups, members, [*(row.number for row, _ in merged.members), *behind_changed_groups])
     return merged
 
 

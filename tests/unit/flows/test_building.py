@@ -364,7 +364,7 @@ def test_a_crawl_is_checked_while_it_is_built() -> None:
 def test_arguments_that_are_too_large_or_have_no_form_in_json_are_refused() -> None:
     with pytest.raises(TooLarge, match="at most 65536"):
         work.SlowWorker.new({"x": "y" * LARGEST_ARGUMENTS})
-    with pytest.raises(TooLarge, match="context: .* bytes"):
+    with pytest.raises(TooLarge, match=r"context: .* bytes"):
         Workflow().add_context({"x": "y" * LARGEST_CONTEXT})
     assert "arguments.x: a value with the type object cannot be kept as JSON" in refused(
         lambda: work.SlowWorker.new({"x": object()})

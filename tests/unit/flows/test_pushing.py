@@ -4,6 +4,7 @@ import pytest
 
 from crawler_lifecycle.contract.flows.definition import Fragment
 from crawler_lifecycle.contract.flows.limits import MOST_MEMBERS
+from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.domain.flows.checking import check_whole
@@ -71,7 +72,7 @@ def test_026_a_change_of_a_started_job_is_refused_by_name() -> None:
         play.push(Workflow(id="flow").add("a", greet))
     play.end("a")
     play.advance()
-    with pytest.raises(Conflict, match="'a' .* it is completed"):
+    with pytest.raises(Conflict, match=r"'a' .* it is completed"):
         play.push(Workflow(id="flow").add("a", greet))
 
 
@@ -94,6 +95,14 @@ def test_009_an_update_may_not_close_a_cycle() -> None:
     play = Play(flow())
     with pytest.raises(BadInput, match="cycle: a -> b -> a"):
         play.push(Workflow(id="flow", check_deps=False).add("a", plain, deps="b"))
+
+
+def test_009_an_append_may_not_close_a_cycle() -> None:
+    play = Play(Workflow().add_many("sub", [plain]).add("after", plain, deps="sub"))
+    member = fragment_of(Workflow().add("x", plain)).members[0]
+    into_sub = member.model_copy(update={"path": "sub/x", "needs": (Need(on=("after",)),)})
+    with pytest.raises(BadInput, match="cycle: sub/x -> after -> sub/x"):
+        play.append(AppendMembers(key="k", fragment=Fragment(members=(into_sub,))))
 
 
 def test_027_a_final_flow_with_new_jobs_executes_again() -> None:

@@ -111,7 +111,7 @@ def test_b1_the_basic_workflow_prints_in_order() -> None:
         .add("e", Worker.new({}), deps=["c", "d"])
     )
     assert Play(workflow).run(call=True) is FlowState.COMPLETED
-    assert work.LINES == [f"Executing: {name}" for name in "abcde"]
+    assert [f"Executing: {name}" for name in "abcde"] == work.LINES
 
 
 def test_b2_sequential() -> None:
@@ -198,7 +198,7 @@ def test_b7_a_collection_by_numbers(items: list[int]) -> None:
     )
     play = Play(workflow)
     assert play.run(call=True) is FlowState.COMPLETED
-    assert work.LINES == ["setup", *(str(number) for number in range(len(items))), "finish"]
+    assert ["setup", *(str(number) for number in range(len(items))), "finish"] == work.LINES
 
 
 def test_b8_a_collection_by_names() -> None:
