@@ -32,8 +32,7 @@ def cancel(ledger: Ledger, paths: Iterable[str] | None, at: datetime, *, termina
     the cancelled members follow with the next plan, and do not count.
     """
     cancelled = tuple(
-        replace(
-            row,
+        row._replace(
             state=MemberState.CANCELLED,
             cause=None,
             reason=BY_REQUEST,

@@ -1,7 +1,7 @@
 """Crawls: what a run on record means for the member whose attempt it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from crawler_lifecycle.contract.flows.states import MemberState, Ready
@@ -45,7 +45,7 @@ def after_sight(row: MemberRow, seen: RunSeen) -> MemberRow:
     if not seen.status.is_over:
         return row
     if row.in_flight and _waits_for_archive(row, seen):
-        return row if row.cause == ARCHIVE else replace(row, cause=ARCHIVE, outcome=seen.outcome)
+        return row if row.cause == ARCHIVE else row._replace(cause=ARCHIVE, outcome=seen.outcome)
     return after_end(row, _as_end(seen))
 
 
@@ -68,8 +68,7 @@ def _reopened(row: MemberRow, seen: RunSeen) -> MemberRow:
     """Return the row of a member whose run was reopened: the same attempt executes again."""
     if row.attempt_generation != row.generation:
         return row  # a retry has replaced the attempt
-    return replace(
-        row,
+    return row._replace(
         state=MemberState.EXECUTING,
         in_flight=True,
         terminate=True,

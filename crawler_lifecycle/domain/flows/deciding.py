@@ -20,7 +20,7 @@ def approve(ledger: Ledger, path: str, *, approved: bool) -> Effect:
         return Effect()
     if row.state.is_final:
         raise Conflict(f"approval {path!r} is {row.state} already")
-    return Effect((replace(row, decision=approved),), count=1)
+    return Effect((row._replace(decision=approved),), count=1)
 
 
 def hold(ledger: Ledger, intent: FlowIntent) -> Effect:

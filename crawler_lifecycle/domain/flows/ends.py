@@ -1,6 +1,6 @@
 """Ends of attempts: what an end means for its member, and whether another attempt follows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -34,7 +34,7 @@ def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:
     """Return the row after the end. An end for another attempt changes nothing; a late end only settles the member."""
     if end.attempt != row.attempt or not row.in_flight:
         return row
-    settled = replace(row, in_flight=False, end=end.end)
+    settled = row._replace(in_flight=False, end=end.end)
     if row.state is not MemberState.EXECUTING:
         return settled
     if end.kind is EndKind.COMPLETED:
@@ -53,11 +53,10 @@ def _after_failure(row: MemberRow, end: AttemptEnd) -> MemberRow:
         may_retry = failures[name] < rule.max_attempts
     else:  # attempts under a rule with its own number do not count here
         may_retry = row.tries - sum(failures.values()) < row.retry.max_attempts
-    row = replace(row, tries_by_outcome=tuple(failures.items()))
+    row = row._replace(tries_by_outcome=tuple(failures.items()))
     if not may_retry or end.reason in FINAL_FAILURES:
         return _final(row, MemberState.DISCARDED, end, end.reason)
-    return replace(
-        row,
+    return row._replace(
         state=MemberState.RETRYABLE,
         cause=RETRY_PAUSE,
         reason=end.reason,
@@ -82,6 +81,6 @@ def _pause(row: MemberRow, rule: RetryRule | None) -> timedelta:
 
 
 def _final(row: MemberRow, state: MemberState, end: AttemptEnd, reason: str | None) -> MemberRow:
-    return replace(
-        row, state=state, cause=None, reason=reason, outcome=end.outcome, since=end.at, due=None, ended_at=end.at
+    return row._replace(
+        state=state, cause=None, reason=reason, outcome=end.outcome, since=end.at, due=None, ended_at=end.at
     )

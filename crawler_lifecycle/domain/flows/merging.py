@@ -160,7 +160,7 @@ def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
         new = member_row(member, numbers, at)
         if known is not None:
             _refuse_if_started(known)
-            new = replace(new, generation=known.generation, decision=known.decision)
+            new = new._replace(generation=known.generation, decision=known.decision)
         merged.members.append((standing(new, groups, at), member))
     members = {**ledger.members, **{row.number: row for row, _ in merged.members}}
     _refuse_shared_paths(groups.values(), members.values())

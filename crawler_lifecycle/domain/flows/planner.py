@@ -314,12 +314,11 @@ class Planner:
 
 
 def _ended(row: MemberRow, state: MemberState, reason: str | None, now: datetime) -> MemberRow:
-    return replace(row, state=state, cause=None, reason=reason, since=now, due=None, ended_at=now)
+    return row._replace(state=state, cause=None, reason=reason, since=now, due=None, ended_at=now)
 
 
 def _started(row: MemberRow, attempt: int, now: datetime) -> MemberRow:
-    return replace(
-        row,
+    return row._replace(
         state=MemberState.EXECUTING,
         cause=None,
         reason=None,

@@ -36,9 +36,8 @@ def _states(*, completed: bool) -> Collection[MemberState]:
 
 def _again(row: MemberRow, ledger: Ledger, at: datetime) -> MemberRow:
     if row.state is MemberState.RETRYABLE:
-        return replace(row, due=at)
-    renewed = replace(
-        row,
+        return row._replace(due=at)
+    renewed = row._replace(
         generation=row.generation + 1,
         tries=0,
         tries_by_outcome=(),

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState, Ready
 from crawler_lifecycle.domain.flows.words import is_by_dependency
 
+NO_RETRY = RetryPolicy()
 TOP = 0  # number of the group that is the flow's top level
 
 
@@ -62,8 +64,9 @@ class GroupRow:
     fingerprint: str = ""  # of the definition
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRow:
+class MemberRow(NamedTuple):
+    """A member. A named tuple, because the planner makes many changed copies, which a dataclass makes slowly."""
+
     number: int
     path: str
     group: int = TOP
@@ -71,7 +74,7 @@ class MemberRow:
     needs: tuple[NeedRow, ...] = ()
     ignore_cancelled: bool = False
     ignore_discarded: bool = False
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = NO_RETRY
     priority: int = 0
     ready: Ready = Ready.ENDED
     start_at: datetime | None = None  # earliest start

@@ -1,7 +1,6 @@
 """Standing: the state of a member that has not started, as its needs and its start time demand."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
@@ -43,4 +42,4 @@ def has_needs(row: MemberRow, groups: Mapping[int, GroupRow]) -> bool:
 def _unstarted(row: MemberRow, state: MemberState, cause: str | None, now: datetime, due: datetime | None) -> MemberRow:
     if row.state is state and row.cause == cause and (row.due == due or state is MemberState.AVAILABLE):
         return row
-    return replace(row, state=state, cause=cause, reason=None, since=now, due=due, ended_at=None)
+    return row._replace(state=state, cause=cause, reason=None, since=now, due=due, ended_at=None)

@@ -17,6 +17,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import (
     CrawlJob,
     RetryPolicy,
+    RunningJob,
     StepJob,
     Workflow,
     WorkflowStep,
@@ -43,7 +44,7 @@ def test_001_the_constructor() -> None:
     assert (workflow.ignore_cancelled, workflow.ignore_discarded) == (False, False)
     assert Workflow("nightly").name == Workflow(name="nightly").name == "nightly"
     with pytest.raises(TypeError):
-        Workflow("nightly", "id")  # type: ignore[misc]
+        Workflow("nightly", "id")  # type: ignore[call-arg]
 
 
 def test_002_an_id_is_made_before_the_push(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +185,7 @@ def test_015_collections_are_named_by_numbers_or_keys() -> None:
     assert list(workflow.subs["listed"].steps) == ["0", "1"]
     assert list(workflow.subs["named"].steps) == ["3", "x"]
     assert "two keys with the same text" in refused(lambda: Workflow().add_many("twins", {1: plain, "1": plain}))
-    assert "expected a list or a dict" in refused(lambda: Workflow().add_many("text", "abc"))
+    assert "expected a list or a dict" in refused(lambda: Workflow().add_many("text", "abc"))  # type: ignore[arg-type]
 
 
 def test_016_a_dependency_may_reach_into_a_sub_workflow() -> None:
@@ -204,7 +205,7 @@ def test_017_contexts_are_merged_and_overlaid() -> None:
     workflow = Workflow().add_context({"a": 1, "b": 2}).add_context({"b": 3}).add_workflow("sub", sub)
     assert workflow.context == {"a": 1, "b": 3}
     play = Play(workflow)
-    job = work.RunningJob("id", "sub/inner")
+    job = RunningJob("id", "sub/inner")
     assert dict(play.context_of(play.row("sub/inner"), job)) == {"a": 1, "b": "sub"}
 
 

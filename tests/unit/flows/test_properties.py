@@ -159,7 +159,7 @@ def add(random: Random, workflow: Workflow, name: str, names: list[str], level: 
         at_least = random.choice([0.5, 0.9, 1.0, 1])
         deps = [any_of(deps, at_least=at_least, wait=random.random() < 0.3)]
     policy = RetryPolicy(max_attempts=random.randint(1, 2), pause_seconds=random.choice([0, 60]))
-    flags = random.choice([{}, {}, {"ignore_cancelled": True}, {"ignore_discarded": True}])
+    flags: Any = random.choice([{}, {}, {"ignore_cancelled": True}, {"ignore_discarded": True}])
     kind = random.randrange(7)
     if kind == 0 and level < 2:
         workflow.add_workflow(name, build(random, level + 1), deps=deps)
@@ -173,8 +173,8 @@ def add(random: Random, workflow: Workflow, name: str, names: list[str], level: 
     elif kind == 4:
         workflow.add(name, crawl("books"), deps=deps, retry=policy, **flags)
     else:
-        delay = {"schedule_in": 30} if random.random() < 0.2 else {}
-        workflow.add(name, plain, deps=deps, retry=policy, **flags, **delay)  # type: ignore[arg-type]
+        delay: Any = {"schedule_in": 30} if random.random() < 0.2 else {}
+        workflow.add(name, plain, deps=deps, retry=policy, **flags, **delay)
 
 
 class Chaos(Play):
@@ -417,7 +417,7 @@ def test_a_door_that_was_first_wins_and_the_planner_takes_its_row(random: Random
     kept = [change for change in plan.changes if change not in refused]
     play.ledger.put(change.row for change in kept)
     for change in refused:
-        cancelled = replace(change.was, state=MemberState.CANCELLED, reason="cancel_requested")
+        cancelled = change.was._replace(state=MemberState.CANCELLED, reason="cancel_requested")
         play.ledger.put([cancelled])
         play.planner.restore(cancelled)
     again = play.planner.advance(play.now)
