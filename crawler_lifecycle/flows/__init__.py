@@ -1,4 +1,4 @@
-"""Definitions of flows for authors: graphs of crawls and Python steps.
+"""Authors' definitions for flows: graphs of crawls and Python steps.
 
 The package imports neither Temporal nor a database's library, so an author's module can be imported anywhere. A client
 pushes a workflow; `python -m workers.flows` runs its steps.

@@ -31,7 +31,7 @@ def checked_limit(limit: object) -> int | None:
 
 
 def resolved(flags: tuple[bool | None, bool | None], workflow: Level) -> tuple[bool, bool]:
-    """Return the flags, with the workflow's own in the place of None."""
+    """Return the flags, with the workflow's own in place of None."""
     ignore_cancelled, ignore_discarded = flags
     return (
         workflow.ignore_cancelled if ignore_cancelled is None else ignore_cancelled,
@@ -40,7 +40,7 @@ def resolved(flags: tuple[bool | None, bool | None], workflow: Level) -> tuple[b
 
 
 def named_items(name: str, items: object) -> list[tuple[str, Any]]:
-    """Return items by name: those of a dict by its keys, others by their numbers."""
+    """Return items by name: a dict's items by its keys, a list's items by their numbers."""
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
         raise BadInput(f"collection {name!r}", f"expected a list or a dict, not {type(items).__name__}")
     if not isinstance(items, Mapping):
@@ -72,7 +72,7 @@ def definition_of(workflow: Level) -> FlowDefinition:
 
 
 def fragment_of(workflow: Level) -> Fragment:
-    """Return the groups and members in the order of their insertion."""
+    """Return the groups and members in their order."""
     collected = _Collected()
     collected.add(workflow, ROOT, {}, 0)
     return Fragment(groups=tuple(collected.groups), members=tuple(collected.members))
@@ -85,14 +85,14 @@ def check(workflow: Level) -> None:
 
 
 class _Collected:
-    """Groups and members of a workflow and its sub-workflows."""
+    """Groups and members in a workflow and its sub-workflows."""
 
     def __init__(self) -> None:
         self.groups: list[GroupDefinition] = []
         self.members: list[MemberDefinition] = []
 
     def add(self, workflow: Level, base: str, around: Mapping[str, Any], level: int) -> None:
-        """Collect a level. `around`: the contexts of the levels above."""
+        """Collect a level. `around`: the contexts above the level."""
         if level > DEEPEST:
             raise BadInput("sub-workflows", f"are nested more than {DEEPEST} deep")
         context = {**around, **(workflow.context or {})}
@@ -155,7 +155,7 @@ def encoded_context(context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_required(step: WorkflowStep, context: Mapping[str, Any]) -> None:
-    """Refuse a step whose function needs a value that neither a dependency nor the context gives."""
+    """Refuse a step if neither a dependency nor the context gives a value for a parameter."""
     if not isinstance(step.job, StepJob):
         return
     missing = [name for name in step.job.required if name not in context and name not in names_of(step.needs)]
@@ -167,7 +167,7 @@ def _check_required(step: WorkflowStep, context: Mapping[str, Any]) -> None:
 
 
 def paths_of(workflow: Level, base: str = ROOT) -> Iterator[tuple[str, WorkflowStep]]:
-    """Yield all jobs with their paths, in the order of their insertion."""
+    """Yield all jobs with their paths, in their order."""
     for part in workflow.parts.values():
         step = part if isinstance(part, WorkflowStep) else part.grafter
         if step is not None:

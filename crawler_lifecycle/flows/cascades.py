@@ -1,4 +1,4 @@
-"""Cascades: functions that get the context, alone or with an item."""
+"""Cascades: functions with the context, alone or with an item."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def item_jobs(name: str, pair: tuple[Any, Callable[..., Any]]) -> list[tuple[str
 
 
 def task_job(name: str, function: Any) -> StepJob:
-    """Return the job that every task of a crawl gets."""
+    """Return the job for a crawl's tasks."""
     return _step(name, function, CallForm.ITEM)
 
 

@@ -1,4 +1,4 @@
-"""Pictures for Graphviz. A sub-workflow is a cluster with an invisible node, at which the edges of the cluster end."""
+"""Pictures for Graphviz. A sub-workflow is a cluster with an invisible node, at which the cluster's edges end."""
 
 from collections.abc import Iterator
 

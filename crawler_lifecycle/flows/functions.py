@@ -16,7 +16,7 @@ from crawler_lifecycle.errors import BadInput
 
 
 def reference(function: Callable[..., Any] | type) -> str:
-    """Return `module:qualname`; raise BadInput, with the reason, for a function that no other process can find."""
+    """Return `module:qualname`; raise BadInput, with the reason, for a function that another process cannot find."""
     reason = _why_no_function(function) or _why_unfindable(function)
     if reason:
         raise BadInput("job", f"{_title(function)} {reason}: a step is a function at the top level of a module")
@@ -38,7 +38,7 @@ def call_form(function: Callable[..., Any]) -> CallForm:
 
 
 def check_parameters(function: Callable[..., Any], number: int, example: str) -> None:
-    """Raise BadInput if the function does not take this number of positional arguments."""
+    """Raise BadInput if the function does not take `number` positional arguments."""
     try:
         inspect.signature(function).bind(*[None] * number)
     except TypeError as error:
@@ -46,7 +46,7 @@ def check_parameters(function: Callable[..., Any], number: int, example: str) ->
 
 
 def required_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the parameters without defaults, which need a dependency or a context value with their name."""
+    """Return the parameters without defaults, for dependencies or context values with their names."""
     return tuple(part.name for part in _parameters(function) if part.default is inspect.Parameter.empty)
 
 

@@ -37,7 +37,7 @@ class JobOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Options that all kinds of jobs have. A job is immutable: a `with_` method returns another job."""
+    """Options for all kinds. A job is immutable: a `with_` method returns another job."""
 
     priority: int = 0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -65,7 +65,7 @@ class Job:
         return self.with_options(scheduled_at=scheduled_at)
 
     def with_options(self, **options: Unpack[JobOptions]) -> Self:
-        """Return the job with these options over its own; raise BadInput for an option that the job does not have."""
+        """Return the job with these options over its own; raise BadInput for unknown options."""
         changed = self
         for name, value in options.items():
             changed = changed._with(name, value)
@@ -100,7 +100,7 @@ class StepJob(Job):
     queue: str = "default"
     timeout_seconds: float | None = None
     isolate: bool = False
-    required: tuple[str, ...] = ()  # parameters that need a dependency or a context value
+    required: tuple[str, ...] = ()  # parameters for dependencies or context values
 
     @property
     def title(self) -> str:
@@ -218,7 +218,7 @@ def crawl(crawler: str, *, label: str | None = None, **parameters: Unpack[CrawlP
 
 
 def seconds(name: str, value: object) -> float:
-    """Return a duration in seconds; raise BadInput for anything but a positive duration."""
+    """Return a duration in seconds; raise BadInput for a value other than a positive duration."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
         raise BadInput(name, f"expected a positive number of seconds or a timedelta, not {value!r}")

@@ -37,7 +37,7 @@ class Worker:
 
 
 def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunction[P, R_co]]:
-    """Mark a function that is called with keywords: `function.job.with_kwargs(...)` gives them."""
+    """Mark a function for calls with keywords: `function.job.with_kwargs(...)` gives them."""
 
     def mark(function: Callable[P, R_co]) -> StepFunction[P, R_co]:
         step_job = StepJob(function=reference(function), form=CallForm.KEYWORDS).with_options(**options)
@@ -47,7 +47,7 @@ def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunc
 
 
 def step(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunction[P, R_co]]:
-    """Mark a function that is called by its parameters: with the context, or with results by their names."""
+    """Mark a function for calls by its parameters: with the context, or with results by their names."""
 
     def mark(function: Callable[P, R_co]) -> StepFunction[P, R_co]:
         return _marked(function, step_of(function).with_options(**options))
@@ -56,7 +56,7 @@ def step(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFun
 
 
 def worker(**options: Unpack[JobOptions]) -> Callable[[type[Class]], type[Class]]:
-    """Mark a class with a method `process(self, job)`. Each job of the class has arguments of its own."""
+    """Mark a class with a method `process(self, job)`. Every job from the class has its own arguments."""
 
     def mark(cls: type[Class]) -> type[Class]:
         marked: Any = cls
@@ -69,7 +69,7 @@ def worker(**options: Unpack[JobOptions]) -> Callable[[type[Class]], type[Class]
 
 
 def _job_of_class(cls: type) -> StepJob:
-    """Return the job of a worker class without arguments, with the options of its own mark."""
+    """Return a worker class's job without arguments, with the options from its own mark."""
     default = vars(cls).get("_default")
     if isinstance(default, StepJob):
         return default
@@ -86,7 +86,7 @@ def step_of(function: Callable[..., Any]) -> StepJob:
 
 
 def as_job(name: str, value: object) -> Job:
-    """Return the job for anything that authors may add: a job, a marked function, or a plain function."""
+    """Return the job for a job, a marked function, or a plain function."""
     marked = getattr(value, "job", None)
     if isinstance(value, Job):
         return value

@@ -10,7 +10,7 @@ from crawler_lifecycle.flows.states_dot import COLOURS, OTHER_COLOUR
 from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
 
 INDENT = "    "
-# words of the language: a node with such an id breaks the picture
+# the language's words: a node with such an id breaks the picture
 RESERVED = {"end", "graph", "subgraph", "flowchart", "class", "classdef", "click", "style", "linkstyle", "default",
             "direction", "call", "href", "interpolate"}  # fmt: skip
 
@@ -25,7 +25,7 @@ def mermaid_of(workflow: Level, *, states: bool = False) -> str:
 
 
 def _ids(workflow: Level) -> dict[str, str]:
-    """Return the ids of jobs by path, and of sub-workflows by path and a slash."""
+    """Return jobs' ids by path, and sub-workflows' ids by path and a slash."""
     keys = list(_keys(workflow, ROOT))
     ids = {key: key for key in keys if re.fullmatch(r"[A-Za-z0-9_]+", key) and key.lower() not in RESERVED}
     number = 0
@@ -93,5 +93,5 @@ def _classes(workflow: Level, ids: dict[str, str]) -> Iterator[str]:
 
 
 def _label(text: str) -> str:
-    """Return the text for a label in quotes, in which some characters have codes."""
+    """Return the text for a label in quotes, with codes for special characters."""
     return text.replace("#", "#35;").replace('"', "#quot;").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Needs, as authors write them: names, quorums, and the tasks of a crawl."""
+"""Needs, as authors write them: names, quorums, and a crawl's tasks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from crawler_lifecycle.errors import BadInput
 
 @dataclass(frozen=True)
 class Quorum:
-    """A need that is satisfied when enough of its jobs are completed."""
+    """A need that is satisfied when enough jobs are completed."""
 
     on: tuple[str, ...]
     share: float | None
@@ -20,7 +20,7 @@ class Quorum:
 
 @dataclass(frozen=True)
 class EachTask:
-    """A step for every task of a crawl, which starts as soon as the task has succeeded."""
+    """A step for every task in a crawl, with a start as soon as the task has succeeded."""
 
     crawl: str
     function: Any
@@ -50,7 +50,7 @@ def any_of(deps: str | Iterable[str], *, at_least: float | int = 1, wait: bool =
 
 
 def each_task(crawl: str, function: Any) -> EachTask:
-    """Return a fan-out over the tasks of a crawl, for `add_cascade`. The function gets the task and the context."""
+    """Return a fan-out over a crawl's tasks, for `add_cascade`. The function gets the task and the context."""
     return EachTask(crawl, function)
 
 
@@ -71,7 +71,7 @@ def names_of(deps: Iterable[Dependency]) -> list[str]:
 
 
 def as_need(dep: Dependency) -> Need:
-    """Return the need in the form of the contract, with the names as paths."""
+    """Return the contract's need, with the names as paths."""
     if isinstance(dep, str):
         return Need(on=(dep,))
     return Need(on=dep.on, share=dep.share, count=dep.count, wait=dep.wait)

@@ -1,4 +1,4 @@
-"""Running: the objects that a step sees while it runs, and the ways in which it may end."""
+"""Running: the objects for a step while the step runs, and its cancel."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.flows.names import last_name
 
 
 class Cancel(Exception):
-    """A step returns or raises this to cancel itself, with a reason. The step is not tried again."""
+    """A step returns or raises a cancel to cancel itself, with a reason. The step is not tried again."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -17,7 +17,7 @@ class Cancel(Exception):
 
 @dataclass(frozen=True)
 class RunningJob:
-    """The attempt of a step that runs now, as a worker class knows it."""
+    """A step's running attempt, for worker classes."""
 
     flow_id: str
     path: str
@@ -34,17 +34,17 @@ class RunningJob:
 
     @property
     def key(self) -> str:
-        """Key that is the same for all attempts of a generation, for systems outside that take a key."""
+        """Key for outside systems, with the same value for all attempts in a generation."""
         return f"{self.flow_uid or self.flow_id}:{self.path}:{self.generation}"
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The job's place in its workflow, under the names that users of Oban know."""
+        """The job's place in its workflow, under the names for users from Oban."""
         return {"name": self.name, "workflow_id": self.flow_id, "workflow_name": self.flow_name, "path": self.path}
 
 
 class Context(Mapping[str, Any]):
-    """Values of `add_context` and results of the dependencies, by name. A result is loaded when it is first read."""
+    """Context values and the dependencies' results, by name. The first read loads a result."""
 
     def __init__(
         self, names: Mapping[str, Callable[[], Any]], job: RunningJob, results: Callable[[str], Any] | None = None
@@ -63,7 +63,7 @@ class Context(Mapping[str, Any]):
         return self.job.key
 
     def results(self, path: str) -> Any:
-        """Return the result of any job of the workflow that has ended before, by its path."""
+        """Return an ended job's result by its path."""
         if self._results is None:
             raise KeyError(path)
         return self._results(path)

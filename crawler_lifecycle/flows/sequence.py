@@ -1,4 +1,4 @@
-"""Sequence: jobs that run one after another, with the names step_0, step_1, ..."""
+"""Sequence: jobs in a chain, with the names step_0, step_1, ..."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self
@@ -17,7 +17,7 @@ class Pusher(Protocol):
 
 
 class Sequence:
-    """A workflow in which every job depends on the job before."""
+    """A workflow where every job depends on the job before."""
 
     def __init__(self, name: str, jobs: Iterable[Job | Callable[..., Any]] | None = None) -> None:
         self.name = name
@@ -40,5 +40,5 @@ class Sequence:
         return workflow
 
     async def push(self, client: Pusher) -> str:
-        """Put the sequence on record, and return the id of its workflow."""
+        """Put the sequence on record, and return its workflow's id."""
         return await client.push(self.workflow())

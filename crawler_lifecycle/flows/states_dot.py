@@ -1,4 +1,4 @@
-"""Pictures for Graphviz with the states of all jobs, in the form that users of Chancy know."""
+"""Pictures for Graphviz with all jobs' states, in the form for users from Chancy."""
 
 from collections.abc import Iterator
 from typing import TextIO
@@ -35,7 +35,7 @@ def write_states_dot(workflow: Level, output: TextIO) -> None:
 
 
 def _edges(level: Level, base: str, around: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the edges of a level. `around`: the jobs that the level's first jobs wait for."""
+    """Yield a level's edges. `around`: the dependencies for the level's first jobs."""
     for part in level.parts.values():
         path = joined(base, part.name)
         own = tuple(source for name in part.dependencies for source in _jobs(level, base, name))
@@ -50,7 +50,7 @@ def _edges(level: Level, base: str, around: tuple[str, ...]) -> Iterator[tuple[s
 
 
 def _jobs(level: Level, base: str, name: str) -> Iterator[str]:
-    """Yield the paths of the jobs that a name stands for."""
+    """Yield the jobs' paths for a name."""
     first, _, rest = name.partition("/")
     part, path = level.parts.get(first), joined(base, first)
     if not isinstance(part, SubWorkflow):

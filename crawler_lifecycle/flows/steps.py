@@ -1,4 +1,4 @@
-"""Parts of a workflow: jobs with their names and dependencies, and sub-workflows."""
+"""A workflow's parts: jobs with their names and dependencies, and sub-workflows."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -39,12 +39,12 @@ class WorkflowStep:
 
     @property
     def dependencies(self) -> list[str]:
-        """Names of the jobs that this job depends on."""
+        """Names for the job's dependencies."""
         return names_of(self.needs)
 
 
 class SubWorkflow:
-    """A sub-workflow with its name and dependencies, and with the source of its jobs if it grows."""
+    """A sub-workflow with its name and dependencies, and with its jobs' source if it grows."""
 
     def __init__(
         self,
@@ -63,18 +63,18 @@ class SubWorkflow:
         self.needs = tuple(needs)
         self.max_parallel = max_parallel
         self.growth = growth
-        self.grafter = grafter  # job that attaches the sub-workflow of a graft
+        self.grafter = grafter  # job that attaches a graft's sub-workflow
         self.crawl = crawl  # crawl whose tasks get a job each
         self.template = template  # job for a task
 
     @property
     def dependencies(self) -> list[str]:
-        """Names of the jobs that the sub-workflow depends on."""
+        """Names for the sub-workflow's dependencies."""
         return names_of(self.needs)
 
 
 class Level:
-    """A workflow or sub-workflow, as far as it is read: its parts by name, and its state."""
+    """A workflow or sub-workflow, with its parts by name and its state, for readers."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Level:
 
     @property
     def steps(self) -> dict[str, WorkflowStep]:
-        """Jobs of this level, grafters included, by name."""
+        """The level's jobs, grafters included, by name."""
         steps = ((name, part.grafter if isinstance(part, SubWorkflow) else part) for name, part in self.parts.items())
         return {name: step for name, step in steps if step is not None}
 
@@ -111,7 +111,7 @@ class Level:
 
     @property
     def steps_by_state(self) -> dict[StepState, list[WorkflowStep]]:
-        """Jobs of this level by state; states without jobs are absent."""
+        """The level's jobs by state; states without jobs are absent."""
         by_state: dict[StepState, list[WorkflowStep]] = {}
         for step in self.steps.values():
             by_state.setdefault(step.state, []).append(step)
@@ -127,11 +127,11 @@ class Level:
         return self.state is WorkflowState.RUNNING
 
     def contains(self, other: "Level") -> bool:
-        """Return whether the other workflow is inside, on any level."""
+        """Return whether the workflow is inside, on any level."""
         return any(sub is other or sub.contains(other) for sub in self.subs.values())
 
     def has(self, path: str) -> bool:
-        """Return whether the path names a job or sub-workflow of this level, or one inside its sub-workflows."""
+        """Return whether the path names a job or sub-workflow on the level or inside its sub-workflows."""
         first, _, rest = path.partition(SEPARATOR)
         part = self.parts.get(first)
         if part is None or not rest:

@@ -1,4 +1,4 @@
-"""Workflow: a graph of crawls and steps, as its author builds it. To build a workflow does no input or output."""
+"""Workflow: a graph of crawls and steps, as its author builds the graph, without input or output."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -25,20 +25,20 @@ from crawler_lifecycle.flows.running import RunningJob
 from crawler_lifecycle.flows.states_dot import write_states_dot
 from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
 
-_new_id = getattr(uuid, "uuid7", uuid.uuid4)  # ids that sort by their time, from Python 3.14 on
+_new_id = getattr(uuid, "uuid7", uuid.uuid4)  # ids in the order of time, from Python 3.14 on
 Addable = Job | Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Graft:
-    """A sub-workflow for the place of a running grafter."""
+    """A sub-workflow for a running grafter's place."""
 
     job: RunningJob
     workflow: "Workflow"
 
     @property
     def request(self) -> GraftMembers:
-        """The graft in the form of the contract. Its paths are relative to the grafter's."""
+        """The graft as a request. Its paths are relative to the grafter's path."""
         fragment = building.fragment_of(self.workflow)
         context = building.encoded_context(self.workflow.context or {})
         return GraftMembers(
@@ -53,7 +53,7 @@ class Graft:
 class Workflow(Level):
     """A graph of jobs and sub-workflows. The `add` methods return the workflow, so that calls can be chained.
 
-    `check_deps`: refuse a dependency that is not there yet, at once. `ignore_cancelled`, `ignore_discarded`: count a
+    `check_deps`: refuse an unknown dependency at once. `ignore_cancelled`, `ignore_discarded`: count a
     cancelled or discarded dependency as completed. `max_parallel`: jobs that execute at once.
     """
 
@@ -77,11 +77,11 @@ class Workflow(Level):
             max_parallel=building.checked_limit(max_parallel),
         )
         self.check_deps = check_deps
-        self.path = ROOT  # place of a handle's level in its flow
+        self.path = ROOT  # a handle's level in its flow
 
     @classmethod
     def for_job(cls, job: RunningJob) -> "Workflow":
-        """Return a handle for the workflow or sub-workflow that a running job belongs to."""
+        """Return a handle for the workflow or sub-workflow around a running job."""
         handle = cls(id=job.flow_id, name=job.flow_name)
         handle.path = parent_path(job.path)
         return handle
@@ -162,9 +162,9 @@ class Workflow(Level):
         max_parallel: int | None = None,
         **options: Unpack[JobOptions],
     ) -> Self:
-        """Add a function that gets the context and the results of its dependencies, and whose result is kept.
+        """Add a function with the context as its argument. The context includes the dependencies' results.
 
-        A tuple of items and a function makes a job for every item. `each_task` makes a job for every task of a crawl.
+        A tuple of items and a function makes a job for every item. `each_task` makes a job for every task in a crawl.
         """
         name = self._free_name(name)
         flags = (ignore_cancelled, ignore_discarded)
@@ -187,7 +187,7 @@ class Workflow(Level):
         ignore_discarded: bool | None = None,
         **options: Unpack[JobOptions],
     ) -> Self:
-        """Add a place for a sub-workflow that the job attaches while the workflow executes."""
+        """Add a place for a sub-workflow. The job attaches the sub-workflow while the workflow executes."""
         name = self._free_name(name)
         needs = self._needs(name, deps)
         chosen = cascade_job(name, job) if isinstance(job, tuple) else as_job(name, job)
@@ -218,11 +218,11 @@ class Workflow(Level):
     # the whole graph
 
     def definition(self) -> FlowDefinition:
-        """Return the graph in the form of the contract."""
+        """Return the graph as a contract's model."""
         return building.definition_of(self)
 
     def check(self) -> Self:
-        """Raise BadInput if the graph cannot run: unknown dependencies, cycles, values that are too large."""
+        """Raise BadInput if the graph cannot run: unknown dependencies, cycles, too large values."""
         building.check(self)
         return self
 
@@ -235,7 +235,7 @@ class Workflow(Level):
         return dot_of(self)
 
     def to_mermaid(self, *, states: bool = False) -> str:
-        """Return a picture for Mermaid; with `states`, nodes have the colours of their states."""
+        """Return a picture for Mermaid; with `states`, nodes have their states' colours."""
         return mermaid_of(self, states=states)
 
     def generate_dot(self, output: TextIO) -> None:
@@ -243,7 +243,7 @@ class Workflow(Level):
         write_states_dot(self, output)
 
     def __delitem__(self, name: str) -> None:
-        """Remove a job; its dependents keep their dependency, which a push then refuses."""
+        """Remove a job; its dependents keep their dependency, so a push refuses them."""
         if not isinstance(self.parts[name], WorkflowStep):
             raise KeyError(name)
         del self.parts[name]
@@ -256,7 +256,7 @@ class Workflow(Level):
     # inside
 
     def _free_name(self, name: object) -> str:
-        """Return the name if it is valid and free."""
+        """Return a valid and free name."""
         checked = checked_name("name", name)
         if checked in self.parts:
             raise BadInput("name", f"{checked!r} is already in the workflow")
@@ -265,7 +265,7 @@ class Workflow(Level):
         return checked
 
     def _needs(self, name: str, deps: Dependencies) -> tuple[Dependency, ...]:
-        """Return the dependencies; with `check_deps`, refuse names that are not there yet."""
+        """Return the dependencies; with `check_deps`, refuse unknown names."""
         needs = as_dependencies(name, deps)
         if self.check_deps:
             for dep in names_of(needs):
@@ -289,7 +289,7 @@ class Workflow(Level):
         options: JobOptions,
         flags: tuple[bool | None, bool | None] = (None, None),
     ) -> Self:
-        """Add a sub-workflow whose jobs have the flags of this workflow, unless others are given."""
+        """Add a sub-workflow with the workflow's flags for its jobs, or with the given flags."""
         needs = self._needs(name, deps)
         ignore_cancelled, ignore_discarded = building.resolved(flags, self)
         sub = Workflow(ignore_cancelled=ignore_cancelled, ignore_discarded=ignore_discarded)
@@ -300,17 +300,17 @@ class Workflow(Level):
     def _put_tasks(
         self,
         name: str,
-        each: EachTask,
+        tasks: EachTask,
         deps: Dependencies,
         flags: tuple[bool | None, bool | None],
         max_parallel: int | None,
         options: JobOptions,
     ) -> Self:
-        """Add a sub-workflow that gets a job for every task of a crawl."""
-        self._needs(name, each.crawl)
+        """Add a sub-workflow with a job for every task in a crawl."""
+        self._needs(name, tasks.crawl)
         needs = self._needs(name, deps)
-        template = task_job(name, each.function).with_options(**options)
+        template = task_job(name, tasks.function).with_options(**options)
         ignore_cancelled, ignore_discarded = building.resolved(flags, self)
         sub = Workflow(ignore_cancelled=ignore_cancelled, ignore_discarded=ignore_discarded)
         limit = building.checked_limit(max_parallel)
-        return self._put(SubWorkflow(name, sub, needs, limit, GroupGrowth.TASKS, crawl=each.crawl, template=template))
+        return self._put(SubWorkflow(name, sub, needs, limit, GroupGrowth.TASKS, crawl=tasks.crawl, template=template))

@@ -43,7 +43,7 @@ class GroupDefinition(Message):
 
 
 class Fragment(Message):
-    """Members and groups in the order of their insertion. Paths are relative to the group that receives them."""
+    """Members and groups in their order. Paths are relative to the receiving group."""
 
     groups: tuple[GroupDefinition, ...] = ()
     members: tuple[MemberDefinition, ...] = ()

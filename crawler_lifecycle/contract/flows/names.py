@@ -53,7 +53,7 @@ def last_name(path: str) -> str:
 
 
 def depth(path: str) -> int:
-    """Return the number of levels above the path's member or group, without the top level."""
+    """Count the levels above the path's member or group, without the top level."""
     return path.count(SEPARATOR)
 
 

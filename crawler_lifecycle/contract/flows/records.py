@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 
 
 class FlowStatus(Message):
-    """Status for a flow, or for one sub-workflow with all its levels."""
+    """Status for a flow, or for a sub-workflow with all its levels."""
 
     id: str
     name: str | None = None
@@ -42,7 +42,7 @@ class Decision(Message):
 
 
 class Why(Message):
-    """Explanation for a member's state, down to the members that block it."""
+    """Explanation for a member's state, down to its blocking members."""
 
     path: str
     state: str

@@ -23,13 +23,13 @@ class FlowRequest(Request):
 
 
 class PushFlow(FlowRequest):
-    """Put a flow on record, or update the flow with this id."""
+    """Put a flow on record, or update the flow with its id."""
 
     definition: FlowDefinition
 
 
 class AppendMembers(FlowRequest):
-    """Add members to an executing flow. A second request with the same key adds nothing."""
+    """Add members to an executing flow. A second request with the same key is ignored."""
 
     key: Label
     group: Annotated[str, Field(max_length=LONGEST_NAME * 20)] = Field(
@@ -39,7 +39,7 @@ class AppendMembers(FlowRequest):
 
 
 class GraftMembers(FlowRequest):
-    """Attach a sub-workflow in the place of a graft. Only the grafter's present attempt may do so."""
+    """Attach a sub-workflow in a graft's place. Only the grafter's present attempt may do so."""
 
     grafter: Path
     generation: int = Field(ge=1)
@@ -49,7 +49,7 @@ class GraftMembers(FlowRequest):
 
 
 class CancelMembers(FlowRequest):
-    """Cancel members that are not final. A group's path stands for all its members."""
+    """Cancel open members. A group's path stands for all its members."""
 
     paths: Paths | None = Field(default=None, description="default: all members, and no member may join later")
     terminate: bool = Field(default=True, description="ask attempts that are under way to end")
@@ -57,14 +57,14 @@ class CancelMembers(FlowRequest):
 
 
 class Downstream(StrEnum):
-    """Reach of a retry beyond the named members."""
+    """Reach for a retry beyond the named members."""
 
-    CANCELLED = "cancelled"  # dependents that were cancelled only for the retried members stand again
+    CANCELLED = "cancelled"  # dependents with no reason but the retried members stand again
     ALL = "all"  # all descendants execute again, the completed members included
 
 
 class RetryMembers(FlowRequest):
-    """Give cancelled, discarded and retryable members another attempt. Results of all other members are kept."""
+    """Give cancelled, discarded and retryable members another attempt. All further results are kept."""
 
     paths: Paths | None = Field(default=None, description="default: all cancelled, discarded and retryable members")
     completed: bool = Field(default=False, description="retry completed members, too")

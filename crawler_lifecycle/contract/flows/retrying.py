@@ -1,4 +1,4 @@
-"""Retry policies as data: how many attempts a member gets, after which pause, and with which changes by outcome."""
+"""Retry policies as data: how many attempts a member gets, the pauses, and the changes by outcome."""
 
 from typing import Annotated
 

@@ -20,7 +20,7 @@ class MemberState(StrEnum):
 
     @property
     def is_unstarted(self) -> bool:
-        """Whether the member waits for its start, or for the start of its next attempt."""
+        """Whether the member waits for its start, or for its next attempt."""
         return self in UNSTARTED
 
 
@@ -52,14 +52,14 @@ class FlowIntent(StrEnum):
 
 
 class GroupGrowth(StrEnum):
-    """Source for members that join a group while the flow executes."""
+    """Source for members in a growing group."""
 
     GRAFT = "graft"  # a member attaches a sub-workflow
-    TASKS = "tasks"  # every task of a crawl gets a member
+    TASKS = "tasks"  # every task in a crawl gets a member
 
 
 class Ready(StrEnum):
-    """Time from which a crawl counts as completed for its dependents."""
+    """Time for a crawl to count as completed for its dependents."""
 
     ENDED = "ended"  # the run has ended
-    ARCHIVED = "archived"  # the archive of the run's files is ready, too
+    ARCHIVED = "archived"  # the archive with the run's files is ready, too

@@ -1,4 +1,4 @@
-"""Values between members: arguments, contexts and results, as JSON with tags for types that JSON lacks.
+"""Values between members: arguments, contexts and results, as JSON with tags for further types.
 
 A tagged value is an object with the key `$`. A dict with this key, or with keys other than texts, is tagged itself.
 Values are no pickles: to decode a value runs no code from its author.
@@ -58,7 +58,7 @@ def encode(field: str, value: object) -> JsonValue:
 
 
 def decode(content: JsonValue) -> Any:
-    """Return the value that `encode` made the JSON from."""
+    """Return the value for JSON from `encode`."""
     if isinstance(content, list):
         return [decode(item) for item in content]
     if not isinstance(content, dict):

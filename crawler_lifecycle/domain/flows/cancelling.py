@@ -1,4 +1,4 @@
-"""Cancelling: which members a cancel ends, and how many."""
+"""Cancelling: the members that a cancel ends, and their number."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from crawler_lifecycle.domain.flows.words import BY_REQUEST
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Rows to write for a request, and the number for the person who made it."""
+    """Rows to write for a request, and the number for its author."""
 
     members: tuple[MemberRow, ...] = ()
     flow: FlowRow | None = None

@@ -25,7 +25,7 @@ MEMBER, END, GATE = "member", "end", "gate"
 
 
 def check_fragment(fragment: Fragment) -> None:
-    """Raise BadInput for paths that occur twice, paths that are too deep, and values that are too large."""
+    """Raise BadInput for repeated paths, too deep paths and too large values."""
     _refuse_twins(path for path in (member.path for member in fragment.members))
     _refuse_twins(path for path in (group.path for group in fragment.groups))
     grafts = {group.path for group in fragment.groups if group.growth is GroupGrowth.GRAFT}
@@ -47,9 +47,9 @@ def check_fragment(fragment: Fragment) -> None:
 def check_whole(
     groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow], changed: Iterable[int] | None = None
 ) -> None:
-    """Raise BadInput for a flow that is too large or has a cycle.
+    """Raise BadInput for a too large flow and for a cycle.
 
-    `changed`: numbers of members that are new or changed, if all others were checked before.
+    `changed`: numbers of members that are new or changed, if all further members were checked before.
     """
     needs = chain(*(row.needs for row in groups.values()), *(row.needs for row in members.values()))
     dependencies = sum(len(need.on) for need in needs)

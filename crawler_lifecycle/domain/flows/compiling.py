@@ -18,7 +18,7 @@ from crawler_lifecycle.errors import BadInput
 
 
 def fingerprint(model: BaseModel | Mapping[str, object] | None) -> str:
-    """Return a text that is equal for equal content, whatever the order of keys."""
+    """Return a text that is equal for equal content, in any order."""
     content = model.model_dump(mode="json") if isinstance(model, BaseModel) else model
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -33,7 +33,7 @@ class Numbers:
     next_group: int
 
     @classmethod
-    def of(cls, ledger: Ledger) -> "Numbers":
+    def from_ledger(cls, ledger: Ledger) -> "Numbers":
         return cls(ledger.paths_of_members(), ledger.paths_of_groups(), ledger.last_member + 1, ledger.last_group + 1)
 
     def add(self, fragment: Fragment) -> None:

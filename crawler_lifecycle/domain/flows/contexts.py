@@ -1,4 +1,4 @@
-"""Contexts: where the values come from that a step sees: contexts of its groups, and results of its dependencies."""
+"""Contexts: the sources for a step's values, in its groups' contexts and its dependencies' results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,34 +10,35 @@ Source = int | dict[str, "Source"]  # the number of a member with a result, or s
 
 
 def sources(ledger: Ledger, row: MemberRow) -> dict[str, Source]:
-    """Return where the results of the direct dependencies are, by the names that the step knows.
+    """Return the sources for the direct dependencies' results, by the step's names for them.
 
     A member that is the first of its sub-workflow sees the dependencies of the sub-workflow, too.
     """
     inside = _Inside(ledger)
-    found: dict[str, Source] = {}
+    collected: dict[str, Source] = {}
     for group, needs in _levels(ledger, row):
         for target in (target for need in needs for target in need.on):
             path = (ledger.groups if target.is_group else ledger.members)[target.number].path
             name = path.removeprefix(joined(group.path, ""))
-            found.setdefault(name, inside.of_group(target.number) if target.is_group else target.number)
-    return found
+            collected.setdefault(name, inside.of_group(target.number) if target.is_group else target.number)
+    return collected
 
 
 def results_of_group(ledger: Ledger, group: int) -> dict[str, Source]:
-    """Return where the results of a sub-workflow's members are, in the order of their insertion."""
+    """Return the sources for a sub-workflow's results, in their order."""
     return _Inside(ledger).of_group(group)
 
 
-def filled(found: Mapping[str, Source], result: Callable[[int], Any]) -> dict[str, Any]:
+def filled(collected: Mapping[str, Source], result: Callable[[int], Any]) -> dict[str, Any]:
     """Return the values for the sources. A member without a result has None."""
     return {
-        name: filled(source, result) if isinstance(source, dict) else result(source) for name, source in found.items()
+        name: filled(source, result) if isinstance(source, dict) else result(source)
+        for name, source in collected.items()
     }
 
 
 def merged_context(contexts: Mapping[int, Mapping[str, Any]], ledger: Ledger, group: int) -> dict[str, Any]:
-    """Return the context for the members of a group: the contexts of the groups around it, overlaid by its own."""
+    """Return the context for a group's members: the contexts around the group, overlaid by its own."""
     merged: dict[str, Any] = {}
     for number in reversed(list(ancestors(ledger.groups, group))):
         merged.update(contexts.get(number, {}))
@@ -45,7 +46,7 @@ def merged_context(contexts: Mapping[int, Mapping[str, Any]], ledger: Ledger, gr
 
 
 def _levels(ledger: Ledger, row: MemberRow) -> Iterator[tuple[GroupRow, tuple[NeedRow, ...]]]:
-    """Yield the needs with the groups in which they are written, outwards as long as the member is a first one."""
+    """Yield the needs with their groups, outwards as long as the member is a first member."""
     group = ledger.groups[row.group]
     yield group, row.needs
     needs = row.needs
@@ -60,7 +61,7 @@ def _is_in(ledger: Ledger, target: Target, group: int) -> bool:
 
 
 class _Inside:
-    """Members and groups by the group that they are in."""
+    """Members and groups by their group."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._members: dict[int, list[MemberRow]] = {}
@@ -74,7 +75,7 @@ class _Inside:
                 self._groups.setdefault(group.parent, []).append(group)
 
     def of_group(self, group: int) -> dict[str, Source]:
-        found: dict[str, Source] = {last_name(row.path): row.number for row in self._members.get(group, ())}
+        collected: dict[str, Source] = {last_name(row.path): row.number for row in self._members.get(group, ())}
         for inner in self._groups.get(group, ()):
-            found[last_name(inner.path)] = self.of_group(inner.number)
-        return found
+            collected[last_name(inner.path)] = self.of_group(inner.number)
+        return collected

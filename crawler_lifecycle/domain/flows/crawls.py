@@ -1,4 +1,4 @@
-"""Crawls: what a run on record means for the member whose attempt it is."""
+"""Crawls: the meaning that a run has for its member."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ class RunSeen:
     number: int  # of the member
     attempt: int
     status: RunStatus
-    end: int  # number of the run's last end if the run is over, and of its next end if not
-    at: datetime  # time of the end, or of the reopening
+    end: int  # the run's last end if the run is over, and the next end if not
+    at: datetime  # time when the run ended, or was reopened
     reason: str | None = None
     outcome: str | None = None
-    archived: bool = False  # whether the archive of this end is ready
+    archived: bool = False  # whether the end's archive is ready
     tasks: int = 0
 
 
@@ -32,15 +32,15 @@ class TasksSeen:
     """Ends of a crawl's tasks. Needed only for crawls with dependents on single tasks."""
 
     number: int
-    generation: int  # of the attempt whose run has the tasks
+    generation: int  # the attempt's generation
     ends: Mapping[int, TaskStatus] = field(default_factory=dict)
 
 
 def after_sight(row: MemberRow, seen: RunSeen) -> MemberRow:
-    """Return the member's row after a sight of its run."""
+    """Return the member's row after a sight."""
     if seen.attempt != row.attempt or seen.end <= row.end:
         return row
-    if row.end and not row.in_flight:  # this sight may be the first since the run was reopened
+    if row.end and not row.in_flight:  # the sight may be the first after the run was reopened
         row = _reopened(row, seen)
     if not seen.status.is_over:
         return row
@@ -65,7 +65,7 @@ def _as_end(seen: RunSeen) -> AttemptEnd:
 
 
 def _reopened(row: MemberRow, seen: RunSeen) -> MemberRow:
-    """Return the row of a member whose run was reopened: the same attempt executes again."""
+    """Return the row after the run was reopened: the same attempt executes again."""
     if row.attempt_generation != row.generation:
         return row  # a retry has replaced the attempt
     return row._replace(

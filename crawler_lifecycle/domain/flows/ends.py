@@ -1,4 +1,4 @@
-"""Ends of attempts: what an end means for its member, and whether another attempt follows."""
+"""Attempts' ends: the meaning for the member, and whether another attempt follows."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,9 +25,9 @@ class AttemptEnd:
     attempt: int
     kind: EndKind
     at: datetime
-    outcome: str | None = None  # word for the end, which retry rules know
+    outcome: str | None = None  # word for the end, for retry rules
     reason: str | None = None
-    end: int = 0  # number of the run's end; 0 for a step
+    end: int = 0  # the run's end number; 0 for a step
 
 
 def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:

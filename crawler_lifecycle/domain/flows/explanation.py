@@ -1,4 +1,4 @@
-"""Explanation: why a member is in its state, down to the members that block it."""
+"""Explanation: why a member is in its state, down to its blocking members."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -17,7 +17,7 @@ MOST_LINES = 50  # in the whole explanation
 
 
 def why(planner: Planner, number: int) -> Why:
-    """Return the explanation for the member. A member that blocks several others is explained once."""
+    """Return the explanation for the member. A member with several blocked dependents is explained once."""
     return _why(planner, planner.rows[number], set())
 
 
@@ -74,7 +74,7 @@ def _blockers(planner: Planner, row: MemberRow) -> Iterator[int]:
 
 
 def _members_behind(node: Node, failures: int | None) -> Iterator[int]:
-    """Yield the members among the inputs that are open, or that failed in a way of these bits."""
+    """Yield the open members among the inputs, or the members with these failures."""
     for source in node.inputs:
         if source.value & (OPEN if failures is None else failures):
             if source.member is not None:

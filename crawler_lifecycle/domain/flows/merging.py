@@ -1,6 +1,6 @@
-"""Merging: what a push, an append, a graft or a crawl's further tasks add to a flow's rows, or change in them.
+"""Merging: new and changed rows for a push, an append, a graft, or a crawl's further tasks.
 
-All of these are one operation: add these members, once, if the flow allows it. The same request again changes nothing.
+They all are the same operation: add members once, if the flow allows them. A repeated request has no effect.
 """
 
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 
 @dataclass(slots=True)
 class Merged:
-    """Rows to write, with the definitions that belong to them."""
+    """Rows to write, with their definitions."""
 
     groups: list[tuple[GroupRow, GroupDefinition]] = field(default_factory=list)
     members: list[tuple[MemberRow, MemberDefinition]] = field(default_factory=list)
     removed_members: list[int] = field(default_factory=list)
     removed_groups: list[int] = field(default_factory=list)
-    flow: FlowRow | None = None  # the flow's row, if it is new or changes
+    flow: FlowRow | None = None  # the flow's row, if new or changed
     key: str | None = None  # key of an append
 
     @property
@@ -45,12 +45,12 @@ class Merged:
 
 
 def new_ledger(definition: FlowDefinition) -> Ledger:
-    """Return the ledger of a flow before its first push."""
+    """Return a flow's ledger before the first push."""
     return Ledger(_flow_row(definition))
 
 
 def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
-    """Return what a push changes. The first push adds everything, a further push is an update."""
+    """Return a push's rows. The first push adds everything, a further push is an update."""
     if not (definition.members or definition.groups or ledger.members):
         raise BadInput("workflow", f"{definition.id!r} has no jobs")
     merged = _merge(ledger, definition, at)
@@ -62,7 +62,7 @@ def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
 
 
 def append(ledger: Ledger, request: AppendMembers, at: datetime) -> Merged:
-    """Return what an append adds. The same key again adds nothing."""
+    """Return an append's rows. The same key again adds no row."""
     if request.key in ledger.keys:
         return Merged()
     _refuse_unless_open(ledger.flow)
@@ -81,7 +81,7 @@ def append(ledger: Ledger, request: AppendMembers, at: datetime) -> Merged:
 
 
 def graft(ledger: Ledger, request: GraftMembers, at: datetime) -> Merged:
-    """Return what a grafter attaches. A repeated grafter replaces those members of its graft that have not started."""
+    """Return a graft's rows. A repeated grafter replaces its unstarted members."""
     _refuse_unless_open(ledger.flow)
     group = _graft_of(ledger, request)
     fragment = within(request.fragment, request.grafter)
@@ -94,7 +94,7 @@ def graft(ledger: Ledger, request: GraftMembers, at: datetime) -> Merged:
 
 
 class _Replaced:
-    """The part of an earlier graft that a repeated grafter replaces: not started, and without dependents outside."""
+    """Replaced part in an earlier graft: not started, and without dependents outside."""
 
     def __init__(self, ledger: Ledger, merged: Merged, group: int, kept: set[str]) -> None:
         self._ledger = ledger
@@ -118,7 +118,7 @@ class _Replaced:
         return {number for number in unused if self._ledger.groups[number].path not in self._kept}
 
     def _needed(self, *, is_group: bool) -> set[int]:
-        """Return the numbers that remaining members, or groups, depend on."""
+        """Return the targets' numbers for all remaining members and groups."""
         rows = [row.needs for number, row in self._members.items() if number not in self.members]
         rows += [row.needs for row in self._groups.values()]
         targets = (target for needs in rows for need in needs for target in need.on)
@@ -126,7 +126,7 @@ class _Replaced:
 
 
 def grow(ledger: Ledger, group: GroupRow, definition: GroupDefinition, at: datetime) -> Merged:
-    """Return the members for the tasks of a crawl, up to the number that the group expects."""
+    """Return the members for a crawl's tasks, up to the group's expected number."""
     if definition.template is None or definition.grower is None:
         raise BadInput("each_task", f"{group.path!r} has no step for the tasks")
     members = tuple(
@@ -145,7 +145,7 @@ def grow(ledger: Ledger, group: GroupRow, definition: GroupDefinition, at: datet
 
 def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
     check_fragment(fragment)
-    numbers = Numbers.of(ledger)
+    numbers = Numbers.from_ledger(ledger)
     numbers.add(fragment)
     merged = Merged()
     for group in fragment.groups:

@@ -19,7 +19,7 @@ Rule = Callable[["Node"], int]
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node with counts of its inputs by value."""
+    """A node with counts for its inputs by value."""
 
     rule: Rule | None = None  # returns the value from the counts; None for a member, whose row decides
     member: int | None = None
@@ -33,7 +33,7 @@ class Node:
     refused: int = 0
     inputs: list["Node"] = field(default_factory=list)
     outputs: list["Node"] = field(default_factory=list)
-    watchers: list["Node"] = field(default_factory=list)  # nodes whose rules read this value without counting it
+    watchers: list["Node"] = field(default_factory=list)  # nodes with rules that read the value without a count
 
     def count(self, value: int, by: int) -> None:
         """Add the input's value to the counts, or take the value out again."""
@@ -63,7 +63,7 @@ class Node:
 
 
 class Network:
-    """Nodes with their connections. `touched` collects the numbers of members whose inputs changed."""
+    """Nodes with their connections. `touched` collects members with changed inputs, by number."""
 
     def __init__(self) -> None:
         self.touched: set[int] = set()
@@ -116,5 +116,5 @@ def end_value(node: Node) -> int:
 
 
 def gate_value(node: Node) -> int:
-    """Return how the needs of a group stand, with all kinds of failures for the members behind the gate."""
+    """Return a gate's value from the group's needs: open, and all failures for the members behind the gate."""
     return node.mask | (OPEN if node.open else 0)

@@ -48,14 +48,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What comes next. The changes, groups and flow state are written in one transaction, before the rest is done."""
+    """The next acts. The changes, groups and flow state are written in a single transaction, before the other acts."""
 
     changes: tuple[Change, ...] = ()
-    groups: tuple[GroupRow, ...] = ()  # groups that get members for further tasks of a crawl
+    groups: tuple[GroupRow, ...] = ()  # groups with further members, for a crawl's tasks
     starts: tuple[Start, ...] = ()
-    stops: tuple[int, ...] = ()  # members whose attempt under way is to be asked to end
+    stops: tuple[int, ...] = ()  # members with an attempt to stop
     flow_state: FlowState | None = None  # the flow's new state
-    wake_at: datetime | None = None  # time at which to plan again, if nothing is observed before
+    wake_at: datetime | None = None  # time to plan again, without an earlier observation
 
     @property
     def is_empty(self) -> bool:
@@ -75,13 +75,13 @@ class Planner:
         self._timers: list[tuple[datetime, int]] = []
         self._counts: Counter[MemberState] = Counter()
         self._in_flight: set[int] = set()
-        self._stopped: set[int] = set()  # members whose present attempt was asked to end
+        self._stopped: set[int] = set()  # members with a present attempt that was told to end
         self._to_stop: set[int] = set()
         self._decided: set[int] = set()  # available approvals with a decision
         self._add(sorted(ledger.groups.values(), key=lambda group: group.number), ledger.members.values())
 
     def take(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> None:
-        """Take rows that were added or changed at a door. Rows that are older than what was observed change nothing.
+        """Take rows that a door added or changed. Rows older than the observations are ignored.
 
         Rows with other needs than before need a new planner.
         """
@@ -93,7 +93,7 @@ class Planner:
                 self.restore(row)
 
     def restore(self, row: MemberRow) -> None:
-        """Take the row as it is on record, because a change was refused: another writer was first."""
+        """Take the row on record, because a change was refused: another writer was first."""
         self._take(row)
         self.wiring.network.touched.add(row.number)
 
@@ -102,7 +102,7 @@ class Planner:
         self.turns.put_group(self.wiring.groups[TOP], flow.max_parallel)
 
     def observe(self, seen: Observation) -> None:
-        """Take the end of an attempt, or a sight of a run. The same observation may come twice, and in any order."""
+        """Take an attempt's end, or a sight of a run. An observation may come twice, and in any order."""
         row = self.rows.get(seen.number)
         if row is None:
             return
@@ -120,7 +120,7 @@ class Planner:
             self._change(after_end(row, seen))
 
     def advance(self, now: datetime, most_starts: int | None = None) -> Plan:
-        """Return what comes next. A second call without news returns an empty plan, or the starts beyond the limit."""
+        """Return the next acts. A second call without news returns an empty plan, or the starts beyond the limit."""
         self._pass_time(now)
         self._settle(now)
         starts = tuple(islice(self._starts(now), most_starts))
@@ -198,7 +198,7 @@ class Planner:
         self._put(row)
 
     def _change(self, row: MemberRow) -> None:
-        """Take a change of our own, which goes on record with the next plan."""
+        """Take our own change, for the next plan."""
         old = self.rows[row.number]
         if row is not old:
             self._changed.setdefault(row.number, old)
@@ -239,7 +239,7 @@ class Planner:
                 return
 
     def _standing(self, row: MemberRow, now: datetime) -> MemberRow:
-        """Return the member's row as its dependencies demand; a member that has started stays as it is."""
+        """Return the member's row as its dependencies demand; a started member stays unchanged."""
         if not (row.state.is_unstarted or row.is_cancelled_by_dependency):
             return row
         node = self.node(row.number)
@@ -253,7 +253,7 @@ class Planner:
         return released(row, now)
 
     def _culprit(self, node: Node, ignored: int) -> str:
-        """Return the path of the first dependency that failed."""
+        """Return the first failed dependency's path."""
         source = next(source for source in node.inputs if source.value & FAILURES & ~ignored)
         if not source.is_gate:
             return source.name
@@ -266,7 +266,7 @@ class Planner:
             self._change(_ended(row, MemberState.CANCELLED, REJECTED, now))
 
     def _drain(self, now: datetime) -> bool:
-        """Cancel the open members of a flow that drains, once no attempt is under way; return whether any was open."""
+        """Cancel a draining flow's open members once no attempt is under way; return whether a member was open."""
         if self.flow.intent is not FlowIntent.DRAIN or self._in_flight or not self._open:
             return False
         for row in list(self.rows.values()):

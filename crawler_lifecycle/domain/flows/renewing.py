@@ -1,4 +1,4 @@
-"""Renewing: which members a retry gives another attempt, with the results of all other members kept."""
+"""Renewing: the members with another attempt after a retry, while all further results are kept."""
 
 from collections.abc import Collection
 from dataclasses import replace

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, Group
 from crawler_lifecycle.domain.flows.words import is_by_dependency
 
 NO_RETRY = RetryPolicy()
-TOP = 0  # number of the group that is the flow's top level
+TOP = 0  # number for the flow's top level
 
 
 class MemberKind(StrEnum):
@@ -27,11 +27,11 @@ class MemberKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A member or a group that a need waits for."""
+    """A need's member or group."""
 
     number: int
     is_group: bool = False
-    task: int | None = None  # a task of the member's crawl, in place of the whole crawl
+    task: int | None = None  # a task in the crawl, in place of the whole crawl
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class GroupRow:
     ignore_discarded: bool = False
     max_parallel: int | None = None
     growth: GroupGrowth | None = None
-    grower: int | None = None  # number of the grafter, or of the crawl with the tasks
-    expected: int = 0  # members that the crawl's tasks give the group
+    grower: int | None = None  # number for the grafter, or for the crawl with the tasks
+    expected: int = 0  # members from the crawl's tasks
     context: str = ""  # fingerprint of the context
     fingerprint: str = ""  # of the definition
 
@@ -85,16 +85,16 @@ class MemberRow(NamedTuple):
     cause: str | None = None  # why the member waits
     reason: str | None = None  # why the member ended
     outcome: str | None = None  # word for the last attempt's end
-    since: datetime | None = None  # time of the last change of the state
-    due: datetime | None = None  # end of a pause or of an approval's wait
+    since: datetime | None = None  # time when the state last changed
+    due: datetime | None = None  # end for a pause or an approval's wait
     generation: int = 1
-    attempt: int = 0  # number of the last attempt, over all generations
+    attempt: int = 0  # the last attempt's number, over all generations
     attempt_generation: int = 0  # generation of the last attempt
     tries: int = 0  # attempts of this generation
-    tries_by_outcome: tuple[tuple[str, int], ...] = ()  # failed attempts of this generation, by outcomes with a rule
+    tries_by_outcome: tuple[tuple[str, int], ...] = ()  # the generation's failed attempts, by outcomes with a rule
     in_flight: bool = False  # whether the last attempt may still run
     terminate: bool = True  # whether a cancel asks the attempt under way to end
-    end: int = 0  # number of the run's last end on record; 0: none
+    end: int = 0  # the run's last end on record; 0: none
     decision: bool | None = None  # a person's decision about the approval
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -105,7 +105,7 @@ class MemberRow(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the member is final and nothing of it runs."""
+        """Whether the member is final and has no running attempt."""
         return self.state.is_final and not self.in_flight
 
 
@@ -115,20 +115,20 @@ class FlowRow:
     name: str | None = None
     state: FlowState = FlowState.EXECUTING
     intent: FlowIntent = FlowIntent.RUN
-    accepts_members: bool = True  # False after a cancel of the whole flow
+    accepts_members: bool = True  # False after the whole flow was cancelled
     max_parallel: int | None = None
     fingerprint: str = ""  # of the context
 
 
 @dataclass(slots=True)
 class Ledger:
-    """All rows of a flow. Paths of members and groups are unique; a graft's group has its grafter's path."""
+    """All rows in a flow. Members' and groups' paths are unique; a graft's group has its grafter's path."""
 
     flow: FlowRow
     groups: dict[int, GroupRow] = field(default_factory=lambda: {TOP: GroupRow(TOP)})
     members: dict[int, MemberRow] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)  # keys of appends that were made
-    last_member: int = -1  # highest number ever used: the numbers of removed rows are not used again
+    last_member: int = -1  # highest number ever used: removed rows' numbers are not used again
     last_group: int = TOP
 
     def put(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> None:

@@ -28,21 +28,21 @@ def selected(ledger: Ledger, paths: Iterable[str] | None) -> list[MemberRow]:
 
 
 def descendants(ledger: Ledger, numbers: Iterable[int]) -> set[int]:
-    """Return the members that depend on the members with these numbers, directly or by way of others."""
+    """Return all direct and indirect dependents for the members with these numbers."""
     inside = _members_by_group(ledger)
     dependents = _dependents(ledger, inside)
-    found: set[int] = set()
+    collected: set[int] = set()
     waiting = list(numbers)
     while waiting:
         for dependent in dependents.get(waiting.pop(), ()):
-            if dependent not in found:
-                found.add(dependent)
+            if dependent not in collected:
+                collected.add(dependent)
                 waiting.append(dependent)
-    return {number for number in found if number >= 0}
+    return {number for number in collected if number >= 0}
 
 
 def _members_by_group(ledger: Ledger) -> dict[int, list[int]]:
-    """Return the numbers of all members by group, the members of inner groups included."""
+    """Return all members' numbers by group, inner groups included."""
     inside: dict[int, list[int]] = {}
     for member in ledger.members.values():
         group: int | None = member.group

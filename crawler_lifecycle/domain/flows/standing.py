@@ -1,4 +1,4 @@
-"""Standing: the state of a member that has not started, as its needs and its start time demand."""
+"""Standing: an unstarted member's state, by its needs and its start time."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.flows.words import APPROVAL, DEPENDENCIES, TIME
 
 
 def released(row: MemberRow, now: datetime) -> MemberRow:
-    """Return the row of a member whose needs are satisfied."""
+    """Return the row for a member with satisfied needs."""
     if row.start_at is not None and row.start_at > now:
         return _unstarted(row, MemberState.SCHEDULED, TIME, now, row.start_at)
     if row.kind is MemberKind.APPROVAL:
@@ -19,7 +19,7 @@ def released(row: MemberRow, now: datetime) -> MemberRow:
 
 
 def after_pause(row: MemberRow, now: datetime) -> MemberRow:
-    """Return the row of a member whose pause before the next attempt is over."""
+    """Return the row for a member after the pause before its next attempt."""
     return _unstarted(row, MemberState.AVAILABLE, None, now, None)
 
 
@@ -28,12 +28,12 @@ def suspended(row: MemberRow, now: datetime) -> MemberRow:
 
 
 def standing(row: MemberRow, groups: Mapping[int, GroupRow], now: datetime) -> MemberRow:
-    """Return the row of a new or retried member: suspended if it has needs, released if not."""
+    """Return a new or retried member's row: suspended if the member has needs, released if not."""
     return suspended(row, now) if has_needs(row, groups) else released(row, now)
 
 
 def has_needs(row: MemberRow, groups: Mapping[int, GroupRow]) -> bool:
-    """Return whether the member, or a group around it, waits for others."""
+    """Return whether the member, or a group around the member, has needs."""
     return bool(row.needs) or any(
         groups[number].needs or groups[number].growth is GroupGrowth.GRAFT for number in ancestors(groups, row.group)
     )

@@ -1,4 +1,4 @@
-"""States of flows from the states of their members, and the words that users of Chancy know."""
+"""Flows' states from their members' states, and the words for users from Chancy."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.flows.rows import MemberRow
 
 
 class StepState(StrEnum):
-    """State of a step in the words of Chancy."""
+    """A step's state in Chancy's words."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -19,7 +19,7 @@ class StepState(StrEnum):
 
 
 class WorkflowState(StrEnum):
-    """State of a workflow in the words of Chancy."""
+    """A workflow's state in Chancy's words."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -58,7 +58,7 @@ def step_state(state: MemberState) -> StepState:
 
 
 def workflow_state(state: FlowState, *, has_started: bool) -> WorkflowState:
-    """Return the flow's state in the words of Chancy: FAILED only once nothing runs any more."""
+    """Return the flow's state in Chancy's words: FAILED only after the last attempt has ended."""
     if state is FlowState.COMPLETED:
         return WorkflowState.COMPLETED
     if state.is_final:
@@ -67,5 +67,5 @@ def workflow_state(state: FlowState, *, has_started: bool) -> WorkflowState:
 
 
 def effective(row: MemberRow, end: AttemptEnd | None) -> MemberRow:
-    """Return the row as readers and cancels see it: the end of its attempt counts even before a supervisor noted it."""
+    """Return the row for readers and cancels: the attempt's end counts before the supervisor notes the end."""
     return row if end is None else after_end(row, end)

@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.flows.states import flow_state
 
 
 class _Sums:
-    """Sums over a group's members, the members of inner groups included."""
+    """Sums over a group's members, inner groups included."""
 
     def __init__(self) -> None:
         self.counts: Counter[MemberState] = Counter()
@@ -31,7 +31,7 @@ class _Sums:
 
 
 def status(ledger: Ledger, now: datetime) -> FlowStatus:
-    """Return the status of the flow, and of all its sub-workflows, in one pass."""
+    """Return the status for the flow and all its sub-workflows, in a single pass."""
     sums = {number: _Sums() for number in ledger.groups}
     members_with_dependents, groups_with_dependents = _depended_on(ledger)
     for row in ledger.members.values():
@@ -77,7 +77,7 @@ def _status(
 
 
 def _depended_on(ledger: Ledger) -> tuple[set[int], set[int]]:
-    """Return the numbers of members and groups that others depend on."""
+    """Return the numbers for members and groups with dependents."""
     members: set[int] = set()
     groups: set[int] = set()
     needs = [row.needs for row in ledger.members.values()] + [row.needs for row in ledger.groups.values()]

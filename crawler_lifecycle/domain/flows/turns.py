@@ -20,7 +20,7 @@ class Turns:
         self._running: dict[int, int] = {}
         self._heaps: dict[int, list[Entry]] = {}
         self._waiting: dict[int, Key] = {}
-        self._announced: dict[int, Key] = {}  # key of the group's only valid entry in its parent's heap
+        self._announced: dict[int, Key] = {}  # key for the group's only valid entry in its parent's heap
 
     def put_group(self, group: GroupRow, limit: int | None) -> None:
         """Add the group, or change its limit. Parents come before their groups."""
@@ -53,11 +53,11 @@ class Turns:
         self._announce(group)
 
     def full_group(self, group: int) -> int | None:
-        """Return the first full group from this group outwards."""
+        """Return the first full group from the group outwards."""
         return next((around for around in self._around(group) if self._is_full(around)), None)
 
     def take(self) -> int | None:
-        """Return the member whose turn it is; None if no member may start. The member does not wait any more."""
+        """Return the next member, which then waits no more; None if no member may start."""
         group = TOP
         while not self._is_full(group) and self._first(group) is not None:
             _, number, is_group = heappop(self._heaps[group])
@@ -75,7 +75,7 @@ class Turns:
         return limit is not None and self._running[group] >= limit
 
     def _first(self, group: int) -> Key | None:
-        """Return the key of the group's first member that may start; outdated entries leave the heap."""
+        """Return the key for the group's first startable member; outdated entries leave the heap."""
         heap = self._heaps[group]
         while heap:
             key, number, is_group = heap[0]
@@ -94,7 +94,7 @@ class Turns:
         return None
 
     def _announce(self, group: int) -> None:
-        """Let the group's first member stand for the group in the heaps of all groups around it."""
+        """Let the group's first member stand for the group in all heaps around the group."""
         for around in self._around(group):
             parent = self._parents[around]
             if parent is not None and not self._is_full(around):

@@ -1,4 +1,4 @@
-"""Wiring: builds the network from groups and members, and adds those that join later.
+"""Wiring: builds the network from groups and members, and adds later members.
 
 A group has an end, which its dependents wait for, and may have a gate, which its own first members wait for.
 """
@@ -31,12 +31,12 @@ TASK_VALUES = {
 
 
 def ignored_by(row: MemberRow | GroupRow) -> int:
-    """Return the failures of dependencies that the member ignores, as bits; for a group, in its quorums."""
+    """Return the ignored failures as bits. A group ignores failures in its quorums only."""
     return (CANCELLED if row.ignore_cancelled else 0) | (DISCARDED if row.ignore_discarded else 0)
 
 
 class Wiring:
-    """The nodes of a flow. Nodes of members and groups that are not there yet stay open."""
+    """A flow's nodes. Nodes for future members and groups stay open."""
 
     def __init__(self) -> None:
         self.network = Network()
@@ -122,7 +122,7 @@ class Wiring:
         self.network.set(self.member(row.number), VALUES.get(row.state, OPEN))
 
     def see_tasks(self, number: int, ends: Mapping[int, TaskStatus]) -> None:
-        """Note ended tasks of the crawl. A task that has succeeded once stays so until the member is retried."""
+        """Note the crawl's ended tasks. A success stays until the member is retried."""
         known = self._task_ends.setdefault(number, {})
         for task, status in ends.items():
             if known.get(task) is not TaskStatus.SUCCEEDED:
@@ -136,12 +136,12 @@ class Wiring:
                 self.network.refresh(self._tasks[number, task])
 
     def grown_by(self, number: int) -> list[int]:
-        """Return the groups that the member makes grow."""
+        """Return the groups with the member as their grower."""
         return self._growers_of.get(number, [])
 
     @property
     def is_short(self) -> bool:
-        """Whether a group waits for members that the tasks of its crawl give it."""
+        """Whether a group waits for members from its crawl's tasks."""
         return any(self._is_short(self.groups[number]) for number in self._task_groups)
 
     def _is_short(self, row: GroupRow) -> bool:
@@ -185,7 +185,7 @@ class Wiring:
         return gate
 
     def _needs_inside(self, needs: tuple[NeedRow, ...], group: int) -> bool:
-        """Return whether a need stays inside the group; then the group's gate is passed by way of that need."""
+        """Return whether a need stays inside the group: such a need already passes the group's gate."""
         return group != TOP and any(self._is_inside(target, group) for need in needs for target in need.on)
 
     def _is_inside(self, target: Target, group: int) -> bool:
@@ -257,7 +257,7 @@ class Wiring:
         return OPEN if good + node.open >= enough or may_grow else REFUSED
 
     def _quorums_around(self, group: int) -> Iterator[Node]:
-        """Yield the quorums that count the members of the group."""
+        """Yield the quorums with the group's members."""
         for around in ancestors(self.groups, group):
             yield from self._quorums_on.get(around, ())
 

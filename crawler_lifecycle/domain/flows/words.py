@@ -1,4 +1,4 @@
-"""Causes and reasons of members. A cause says why a member waits now; a reason says why a member ended."""
+"""Members' causes and reasons. A cause says why a member waits now; a reason says why a member ended."""
 
 # causes: why a member waits
 DEPENDENCIES = "dependencies"  # a dependency is not satisfied yet
@@ -8,7 +8,7 @@ PARALLEL_LIMIT = "parallel_limit"  # the flow or a group has as many executing m
 PAUSED = "paused"  # a person paused the flow
 DRAINING = "draining"  # a person drains the flow
 APPROVAL = "approval"  # a person has to decide
-SETTLING = "settling"  # an earlier attempt of the member still runs
+SETTLING = "settling"  # the member's earlier attempt still runs
 START = "start"  # the graph allows the start, and no host or worker has taken the member yet
 ARCHIVE = "archive"  # the run has ended, and its archive is not ready yet
 EXECUTING = "executing"  # an attempt is under way

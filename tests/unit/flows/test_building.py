@@ -48,8 +48,8 @@ def test_001_the_constructor() -> None:
 
 
 def test_002_an_id_is_made_before_the_push(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = uuid.UUID(Workflow().id)
-    assert made.version == (7 if hasattr(uuid, "uuid7") else 4)
+    generated = uuid.UUID(Workflow().id)
+    assert generated.version == (7 if hasattr(uuid, "uuid7") else 4)
     assert Workflow().id != Workflow().id
 
 

@@ -84,7 +84,7 @@ def _state(ledger: Ledger, target: Target) -> MemberState:
     if not states:
         states = _states_before(ledger, group)
     for state in (MemberState.SUSPENDED, MemberState.DISCARDED, MemberState.CANCELLED):
-        if any(one is state or (state is MemberState.SUSPENDED and not one.is_final) for one in states):
+        if any(known is state or (state is MemberState.SUSPENDED and not known.is_final) for known in states):
             return state
     return MemberState.COMPLETED
 

@@ -175,8 +175,8 @@ def test_limits_of_a_whole_flow() -> None:
 
 
 def test_a_fragment_with_twins_is_refused() -> None:
-    one = fragment_of(Workflow().add("twin", plain))
-    twins = Fragment(members=one.members * 2)
+    single = fragment_of(Workflow().add("twin", plain))
+    twins = Fragment(members=single.members * 2)
     with pytest.raises(BadInput, match="'twin' is already in the flow"):
         Play(flow()).append(AppendMembers(key="k", fragment=twins))
 

@@ -18,7 +18,7 @@ from tests.unit.flows.work import (
     bottom,
     extract,
     fetch_from_source,
-    left,
+    lefts,
     load,
     merge_results,
     process_user,
@@ -64,7 +64,7 @@ def diamond() -> Workflow:
     return (
         Workflow("example")
         .add(top, "top")
-        .add(left, "left", ["top"])
+        .add(lefts, "left", ["top"])
         .add(right, "right", ["top"])
         .add(bottom, "bottom", ["left", "right"])
     )
@@ -81,14 +81,14 @@ def test_a1_the_diamond_prints_in_order_and_is_drawn_exactly() -> None:
 def test_a3_steps_and_groups_are_added() -> None:
     workflow = Workflow("my_workflow")
     workflow.add("step_0", top)
-    workflow.add("setup", left, ["step_0"])
-    workflow.add_group([("step_1", top), ("step_2", left), ("step_3", right)], ["setup"])
+    workflow.add("setup", lefts, ["step_0"])
+    workflow.add_group([("step_1", top), ("step_2", lefts), ("step_3", right)], ["setup"])
     assert [step.dependencies for _, step in workflow][2:] == [["setup"]] * 3
     assert Play(workflow).run() is FlowState.COMPLETED
 
 
 def test_a4_a_sequence_runs_in_order() -> None:
-    workflow = Sequence("example_workflow", [top, left, right]).workflow()
+    workflow = Sequence("example_workflow", [top, lefts, right]).workflow()
     play = Play(workflow)
     assert play.run(call=True) is FlowState.COMPLETED
     assert work.LINES == ["Top", "Left", "Right"]
@@ -96,7 +96,7 @@ def test_a4_a_sequence_runs_in_order() -> None:
 
 
 def test_a5_a_sequence_is_chained() -> None:
-    sequence = Sequence("example_sequence").add(top).add(left).add(right)
+    sequence = Sequence("example_sequence").add(top).add(lefts).add(right)
     assert Play(sequence.workflow()).run(call=True) is FlowState.COMPLETED
     assert work.LINES == ["Top", "Left", "Right"]
 
@@ -344,7 +344,7 @@ def test_b24_retry_all_and_retry_a_named_job() -> None:
 
 
 def test_chancy_a_failure_leaves_its_dependents_without_a_start() -> None:
-    workflow = Workflow("failing").add("step1", top).add("step2", left, ["step1"]).add("step3", right, ["step2"])
+    workflow = Workflow("failing").add("step1", top).add("step2", lefts, ["step1"]).add("step3", right, ["step2"])
     play = Play(workflow)
     assert play.run(fails={"step2": [None]}) is FlowState.DISCARDED
     assert play.states == {"step1": "completed", "step2": "discarded", "step3": "cancelled"}

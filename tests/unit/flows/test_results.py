@@ -37,8 +37,8 @@ def test_043_results_of_sub_workflows_are_nested_in_their_order() -> None:
     deep = Workflow().add_many("inner", {"wiki": plain, "docs": plain}).add("single", plain)
     play = Play(Workflow().add_workflow("sub", deep).add_cascade("after", with_context, deps="sub"))
     play.run(call=True)
-    found = contexts.filled(contexts.sources(play.ledger, play.row("after")), play.results.get)
-    assert found == {"sub": {"single": "plain", "inner": {"wiki": "plain", "docs": "plain"}}}
+    nested = contexts.filled(contexts.sources(play.ledger, play.row("after")), play.results.get)
+    assert nested == {"sub": {"single": "plain", "inner": {"wiki": "plain", "docs": "plain"}}}
     many = Play(Workflow().add_many("m", [plain] * 12).add("after", plain, deps="m"))
     assert list(contexts.results_of_group(many.ledger, many.ledger.paths_of_groups()["m"])) == [
         str(number) for number in range(12)

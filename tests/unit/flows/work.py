@@ -46,7 +46,7 @@ async def top() -> None:
 
 
 @job()
-async def left() -> None:
+async def lefts() -> None:
     LINES.append("Left")
 
 
