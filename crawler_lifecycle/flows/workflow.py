@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_t
 from crawler_lifecycle.contract.flows.requests import GraftMembers
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.flows.values import to_text
+from crawler_lifecycle.domain.flows.states import WorkflowState
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import building
 from crawler_lifecycle.flows.cascades import cascade_job, item_jobs, task_job
@@ -56,6 +57,8 @@ class Workflow(Level):
     `check_deps`: refuse an unknown dependency at once. `ignore_cancelled`, `ignore_discarded`: count a
     cancelled or discarded dependency as completed. `max_parallel`: jobs that execute at once.
     """
+
+    State = WorkflowState
 
     def __init__(
         self,

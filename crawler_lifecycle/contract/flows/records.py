@@ -6,6 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.states import RunStatus
 
 
 class FlowStatus(Message):
@@ -30,6 +31,18 @@ class FlowStatus(Message):
         if self.started_at is None or self.stopped_at is None:
             return None
         return self.stopped_at - self.started_at
+
+
+class CrawlReceipt(Message):
+    """Result for a crawl, as its dependents see the crawl."""
+
+    run_id: int
+    run_uid: str
+    status: RunStatus
+    reason: str | None = None
+    outcome: str | None = None
+    tasks: int
+    archive: str | None = Field(default=None, description="address for the archive with the run's files")
 
 
 class Decision(Message):

@@ -22,6 +22,7 @@ from crawler_lifecycle.domain.flows.network import (
 from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberRow, NeedRow, Target, ancestors
 
 VALUES = {MemberState.COMPLETED: SATISFIED, MemberState.CANCELLED: CANCELLED, MemberState.DISCARDED: DISCARDED}
+MOST_NAMES = 3  # in a quorum's title
 TASK_VALUES = {
     TaskStatus.SUCCEEDED: SATISFIED,
     TaskStatus.FAILED: DISCARDED,
@@ -42,6 +43,7 @@ class Wiring:
         self.network = Network()
         self.groups: dict[int, GroupRow] = {}
         self._group_of: dict[int, int] = {}
+        self._paths: dict[int, str] = {}  # of members
         self._has_growth = False
         self._task_groups: set[int] = set()
         self._members: dict[int, Node] = {}
@@ -74,6 +76,7 @@ class Wiring:
                 self._task_groups.add(group.number)
         for member in members:
             self._group_of[member.number] = member.group
+            self._paths[member.number] = member.path
 
     def put_group(self, row: GroupRow) -> None:
         """Add the group, or replace its row. Parents come before their groups."""
@@ -227,7 +230,7 @@ class Wiring:
         """Return the quorum's node. Members with the same need and the same flags share a node."""
         node = self._quorums.get((need, ignored))
         if node is None:
-            node = Node(rule=lambda quorum: self._quorum_value(quorum, need, ignored), name="quorum")
+            node = Node(rule=lambda quorum: self._quorum_value(quorum, need, ignored), name=self._title(need))
             self._quorums[need, ignored] = node
             for target in need.on:
                 if not target.is_group:
@@ -241,6 +244,13 @@ class Wiring:
                     self.network.watch(self.member(grower), node)
             self.network.refresh(node)
         return node
+
+    def _title(self, need: NeedRow) -> str:
+        paths = [
+            self.groups[target.number].path if target.is_group else self._paths.get(target.number, "")
+            for target in need.on[:MOST_NAMES]
+        ]
+        return f"any_of({', '.join([*paths, '...'] if len(need.on) > MOST_NAMES else paths)})"
 
     def _quorum_value(self, node: Node, need: NeedRow, ignored: int) -> int:
         ends = [self.end(target.number).value for target in need.on if target.is_group]

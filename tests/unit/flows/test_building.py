@@ -305,6 +305,7 @@ def test_022_a_workflow_is_a_container_of_steps() -> None:
         workflow["c"]
     workflow.state = WorkflowState.FAILED
     assert workflow.is_complete
+    assert workflow.state is Workflow.State.FAILED
 
 
 def local_steps() -> list[Any]:

@@ -40,7 +40,7 @@ def test_a_quorum_that_cannot_be_reached_cancels_its_dependent_at_once() -> None
     assert play.states["merge"] == "suspended"
     play.end("sites/1", FAILED)
     play.advance()
-    assert (play.states["merge"], play.row("merge").reason) == ("cancelled", "dependency:quorum")
+    assert (play.states["merge"], play.row("merge").reason) == ("cancelled", "dependency:any_of(sites)")
     assert play.row("sites/2").state == "executing"
 
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
+from crawler_lifecycle.contract.flows.records import CrawlReceipt
 from crawler_lifecycle.contract.flows.values import TooLarge, decode, encode, from_text, to_text
+from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows import contexts
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Context, RunningJob, Workflow, crawl
@@ -101,6 +103,19 @@ class Model(BaseModel):
 class Record:
     name: str
     parts: tuple[int, ...]
+
+
+def test_049_the_result_of_a_crawl_is_a_plain_value() -> None:
+    receipt = CrawlReceipt(run_id=1, run_uid="uid", status=RunStatus.COMPLETED, tasks=4, archive="s3://b/uid.zip")
+    assert decode(encode("result", receipt)) == {
+        "run_id": 1,
+        "run_uid": "uid",
+        "status": "COMPLETED",
+        "reason": None,
+        "outcome": None,
+        "tasks": 4,
+        "archive": "s3://b/uid.zip",
+    }
 
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.merging import new_ledger
-from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.domain.flows.selecting import dependencies, selected
 from crawler_lifecycle.domain.flows.states import effective
 from crawler_lifecycle.domain.flows.summary import status
 from crawler_lifecycle.flows import RunningJob, Workflow
@@ -107,6 +107,12 @@ def test_057_jobs_come_in_the_order_of_their_insertion() -> None:
     play = flow()
     assert [row.path for row in selected(play.ledger, None)] == ["a", "sub/x", "sub/deep/0", "sub/deep/1", "z"]
     assert [row.path for row in selected(play.ledger, ["z", "sub/deep"])] == ["sub/deep/0", "sub/deep/1", "z"]
+
+
+def test_057_dependencies_of_a_job_are_its_direct_ones() -> None:
+    play = flow()
+    assert [row.path for row in dependencies(play.ledger, play.row("z"))] == ["sub/x", "sub/deep/0", "sub/deep/1"]
+    assert [row.path for row in dependencies(play.ledger, play.row("a"))] == []
 
 
 def test_060_the_end_of_an_attempt_counts_before_a_supervisor_noted_it() -> None:
