@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "e1922c673dacb79f6460d869eafa93e648fa4ddf"
+COMMIT = "b283fa3e3446a0d50209224fb471273d0984d193"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

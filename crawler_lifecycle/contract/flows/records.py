@@ -1,0 +1,66 @@
+"""Records for people: a flow's status, its members, and explanations."""
+
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.states import RunStatus
+
+
+class FlowStatus(Message):
+    """Status for a flow, or for a sub-workflow with all its levels."""
+
+    id: str
+    name: str | None = None
+    state: FlowState = FlowState.UNKNOWN
+    ok: bool = Field(default=False, description="whether all members without dependents are completed")
+    total: int = 0
+    counts: dict[MemberState, int] = Field(
+        default={}, description="members by state; states without members are absent"
+    )
+    started_at: datetime | None = None
+    stopped_at: datetime | None = None
+    elapsed: timedelta | None = Field(default=None, description="time since the start, up to the end or to now")
+    subs: dict[str, "FlowStatus"] = {}
+
+    @property
+    def duration(self) -> timedelta | None:
+        """Time from the first start to the last end; None while the flow is open, or if no member has started."""
+        if self.started_at is None or self.stopped_at is None:
+            return None
+        return self.stopped_at - self.started_at
+
+
+class CrawlReceipt(Message):
+    """Result for a crawl, as its dependents see the crawl."""
+
+    run_id: int
+    run_uid: str
+    status: RunStatus
+    reason: str | None = None
+    outcome: str | None = None
+    tasks: int
+    archive: str | None = Field(default=None, description="address for the archive with the run's files")
+
+
+class Decision(Message):
+    """A person's decision about an approval."""
+
+    approved: bool
+    actor: str | None = None
+    note: str | None = None
+    at: datetime
+
+
+class Why(Message):
+    """Explanation for a member's state, down to its blocking members."""
+
+    path: str
+    state: str
+    cause: str | None = Field(default=None, description="word for the present wait, or the reason for the end")
+    since: datetime | None = None
+    until: datetime | None = None
+    more: int = Field(default=0, description="further blocking members, which the list leaves out")
+    because: tuple["Why", ...] = ()

@@ -1,0 +1,71 @@
+"""Work for members: a crawl, a step (a Python function) or an approval by a person."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.limits import A_YEAR, LONGEST_FUNCTION
+from crawler_lifecycle.contract.flows.names import Label
+from crawler_lifecycle.contract.flows.states import Ready
+from crawler_lifecycle.contract.requests import RunParameters
+
+Timeout = Annotated[float, Field(gt=0, le=A_YEAR, allow_inf_nan=False)]
+
+
+class CallForm(StrEnum):
+    """Way to call a step's function."""
+
+    KEYWORDS = "keywords"  # with the arguments as keywords
+    CONTEXT = "context"  # with the context
+    ITEM = "item"  # with the item and the context
+    JOB = "job"  # the method `process` on a worker class, with the job
+    PARAMETERS = "parameters"  # results and context values as keywords, by the parameters' names
+
+
+class CrawlWork(Message):
+    """A crawler's run."""
+
+    kind: Literal["crawl"] = "crawl"
+    request: RunParameters
+    ready: Ready = Ready.ENDED
+    label: Label | None = Field(default=None, description="label for permits, such as `site:example.com`")
+
+    @property
+    def title(self) -> str:
+        """Name for pictures."""
+        return self.request.crawler
+
+
+class StepWork(Message):
+    """A call to a function in the author's code."""
+
+    kind: Literal["step"] = "step"
+    function: str = Field(max_length=LONGEST_FUNCTION, pattern=r"^[\w.]+:[\w.]+$", description="`module:qualname`")
+    form: CallForm = CallForm.CONTEXT
+    arguments: JsonValue = Field(default=None, description="encoded keywords, item or arguments for a job")
+    queue: Label = "default"
+    timeout_seconds: Timeout | None = None
+    isolate: bool = Field(default=False, description="run the function in a process, which a stop can end")
+
+    @property
+    def title(self) -> str:
+        """Name for pictures: the function's or class's name."""
+        return self.function.rpartition(":")[2]
+
+
+class ApprovalWork(Message):
+    """A wait for a person's decision."""
+
+    kind: Literal["approval"] = "approval"
+    note: str | None = Field(default=None, max_length=1024, description="question for the person")
+    timeout_seconds: Timeout | None = Field(default=None, description="longest wait; then the member is discarded")
+
+    @property
+    def title(self) -> str:
+        """Name for pictures."""
+        return "approval"
+
+
+Work = Annotated[CrawlWork | StepWork | ApprovalWork, Field(discriminator="kind")]

@@ -1,0 +1,49 @@
+"""Cancelling: the members that a cancel ends, and their number."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberRow
+from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.domain.flows.words import BY_REQUEST
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Rows to write for a request, and the number for its author."""
+
+    members: tuple[MemberRow, ...] = ()
+    flow: FlowRow | None = None
+    count: int = 0
+
+    def apply(self, ledger: Ledger) -> None:
+        """Write the rows into a ledger in memory."""
+        ledger.put(self.members)
+        if self.flow is not None:
+            ledger.flow = self.flow
+
+
+def cancel(ledger: Ledger, paths: Iterable[str] | None, at: datetime, *, terminate: bool = True) -> Effect:
+    """Return the cancelled members. Without paths, the flow takes no further members until a retry.
+
+    The rows are effective: the end of an attempt counts although its member is still executing on record. Dependents of
+    the cancelled members follow with the next plan, and do not count.
+    """
+    cancelled = tuple(
+        row._replace(
+            state=MemberState.CANCELLED,
+            cause=None,
+            reason=BY_REQUEST,
+            since=at,
+            due=None,
+            terminate=terminate,
+            ended_at=at,
+        )
+        for row in selected(ledger, paths)
+        if not row.state.is_final
+    )
+    is_whole = paths is None and ledger.flow.accepts_members and not ledger.flow.state.is_final
+    flow = replace(ledger.flow, accepts_members=False) if is_whole else None
+    return Effect(cancelled, flow, len(cancelled))

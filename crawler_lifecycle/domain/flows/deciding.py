@@ -1,0 +1,34 @@
+"""Deciding: people's decisions about approvals, and holds on a flow."""
+
+from dataclasses import replace
+
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
+from crawler_lifecycle.domain.flows.cancelling import Effect
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound
+
+
+def approve(ledger: Ledger, path: str, *, approved: bool) -> Effect:
+    """Return the approval with the decision. A decision may come before the flow reaches the approval."""
+    number = ledger.paths_of_members().get(path)
+    if number is None:
+        raise NotFound(f"flow {ledger.flow.id!r} has no job {path!r}")
+    row = ledger.members[number]
+    if row.kind is not MemberKind.APPROVAL:
+        raise BadInput("name", f"{path!r} is no approval")
+    if row.decision is approved:
+        return Effect()
+    if row.state.is_final:
+        raise Conflict(f"approval {path!r} is {row.state} already")
+    return Effect((row._replace(decision=approved),), count=1)
+
+
+def hold(ledger: Ledger, intent: FlowIntent) -> Effect:
+    """Return the flow's row with the wish: pause, drain, or go on."""
+    flow = ledger.flow
+    if flow.state.is_final:
+        raise Conflict(f"flow {flow.id!r} is {flow.state} already")
+    if flow.intent is intent:
+        return Effect()
+    state = FlowState.PAUSED if intent is FlowIntent.PAUSE else FlowState.EXECUTING
+    return Effect(flow=replace(flow, intent=intent, state=state), count=1)

@@ -1,0 +1,86 @@
+"""Attempts' ends: the meaning for the member, and whether another attempt follows."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from crawler_lifecycle.contract.flows.retrying import RetryRule
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.domain.flows.words import BY_ITSELF, FINAL_FAILURES, RETRY_PAUSE
+from crawler_lifecycle.domain.pacing import Backoff
+
+
+class EndKind(StrEnum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """The end of a member's attempt: a step's return or exception, or a crawl's run."""
+
+    number: int
+    attempt: int
+    kind: EndKind
+    at: datetime
+    outcome: str | None = None  # word for the end, for retry rules
+    reason: str | None = None
+    end: int = 0  # the run's end number; 0 for a step
+
+
+def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:
+    """Return the row after the end. An end for another attempt changes nothing; a late end only settles the member."""
+    if end.attempt != row.attempt or not row.in_flight:
+        return row
+    settled = row._replace(in_flight=False, end=end.end)
+    if row.state is not MemberState.EXECUTING:
+        return settled
+    if end.kind is EndKind.COMPLETED:
+        return _final(settled, MemberState.COMPLETED, end, end.reason)
+    if end.kind is EndKind.CANCELLED:
+        return _final(settled, MemberState.CANCELLED, end, end.reason or BY_ITSELF)
+    return _after_failure(settled, end)
+
+
+def _after_failure(row: MemberRow, end: AttemptEnd) -> MemberRow:
+    rule = rule_after(row, end.outcome)
+    failures = dict(row.tries_by_outcome)
+    if rule is not None and rule.max_attempts is not None:
+        name = rule.outcomes[0]
+        failures[name] = failures.get(name, 0) + 1
+        may_retry = failures[name] < rule.max_attempts
+    else:  # attempts under a rule with its own number do not count here
+        may_retry = row.tries - sum(failures.values()) < row.retry.max_attempts
+    row = row._replace(tries_by_outcome=tuple(failures.items()))
+    if not may_retry or end.reason in FINAL_FAILURES:
+        return _final(row, MemberState.DISCARDED, end, end.reason)
+    return row._replace(
+        state=MemberState.RETRYABLE,
+        cause=RETRY_PAUSE,
+        reason=end.reason,
+        outcome=end.outcome,
+        since=end.at,
+        due=end.at + _pause(row, rule),
+    )
+
+
+def rule_after(row: MemberRow, outcome: str | None) -> RetryRule | None:
+    """Return the rule for the next attempt after an outcome: its pause, its arguments and its memory."""
+    return row.retry.rule_for(outcome)
+
+
+def _pause(row: MemberRow, rule: RetryRule | None) -> timedelta:
+    if rule is not None and rule.pause_seconds is not None:
+        return timedelta(seconds=rule.pause_seconds)
+    policy = row.retry
+    return Backoff(timedelta(seconds=policy.pause_seconds), timedelta(seconds=policy.longest_pause_seconds)).pause(
+        max(1, row.tries)
+    )
+
+
+def _final(row: MemberRow, state: MemberState, end: AttemptEnd, reason: str | None) -> MemberRow:
+    return row._replace(
+        state=state, cause=None, reason=reason, outcome=end.outcome, since=end.at, due=None, ended_at=end.at
+    )

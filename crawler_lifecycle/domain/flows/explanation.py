@@ -1,0 +1,83 @@
+"""Explanation: why a member is in its state, down to its blocking members."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from crawler_lifecycle.contract.flows.names import ROOT
+from crawler_lifecycle.contract.flows.records import Why
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.domain.flows import words
+from crawler_lifecycle.domain.flows.network import FAILURES, OPEN, Node
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.wiring import ignored_by
+
+MOST_BLOCKERS = 5  # in an explanation for a member; further blockers are counted
+MOST_LINES = 50  # in the whole explanation
+
+
+def why(planner: Planner, number: int) -> Why:
+    """Return the explanation for the member. A member with several blocked dependents is explained once."""
+    return _why(planner, planner.rows[number], set())
+
+
+def _why(planner: Planner, row: MemberRow, explained: set[int]) -> Why:
+    explained.add(row.number)
+    blockers: list[int] = []
+    more = 0
+    for number in _blockers(planner, row):
+        if number in explained or number in blockers:
+            continue
+        if len(blockers) < MOST_BLOCKERS and len(explained) + len(blockers) < MOST_LINES:
+            blockers.append(number)
+        else:
+            more += 1
+    explained.update(blockers)
+    return Why(
+        path=row.path,
+        state=row.state,
+        cause=_cause(planner, row),
+        since=row.since,
+        until=None if row.state.is_final else row.due,
+        more=more,
+        because=tuple(_why(planner, planner.rows[number], explained) for number in blockers),
+    )
+
+
+def _cause(planner: Planner, row: MemberRow) -> str | None:
+    """Return the word for the present wait, or the reason for the end."""
+    if row.state.is_final:
+        return row.reason
+    if row.state is MemberState.EXECUTING:
+        return row.cause or words.EXECUTING
+    if row.state is not MemberState.AVAILABLE or row.kind is MemberKind.APPROVAL:
+        return row.cause
+    return words.SETTLING if row.in_flight else _cause_of_available(planner, row)
+
+
+def _cause_of_available(planner: Planner, row: MemberRow) -> str:
+    if planner.flow.intent is not FlowIntent.RUN:
+        return words.PAUSED if planner.flow.intent is FlowIntent.PAUSE else words.DRAINING
+    full = planner.turns.full_group(row.group)
+    if full is None:
+        return words.START
+    path = planner.wiring.groups[full].path
+    return words.PARALLEL_LIMIT if path == ROOT else f"{words.PARALLEL_LIMIT}:{path}"
+
+
+def _blockers(planner: Planner, row: MemberRow) -> Iterator[int]:
+    node = planner.node(row.number)
+    if row.state is MemberState.SUSPENDED:
+        yield from _members_behind(node, None)
+    elif row.is_cancelled_by_dependency:
+        yield from islice(_members_behind(node, FAILURES & ~ignored_by(row)), MOST_BLOCKERS)
+
+
+def _members_behind(node: Node, failures: int | None) -> Iterator[int]:
+    """Yield the open members among the inputs, or the members with these failures."""
+    for source in node.inputs:
+        if source.value & (OPEN if failures is None else failures):
+            if source.member is not None:
+                yield source.member
+            else:
+                yield from _members_behind(source, None if failures is None else FAILURES)

@@ -1,0 +1,120 @@
+"""Network: counts, for every member and group, how its dependencies stand, and passes changes on.
+
+Nodes are members, groups' ends and gates, quorums, and single tasks of crawls. A node's value is a mask: whether its
+dependents have to wait, and the failures that they see. A change takes time in proportion to the direct dependents of
+all changed nodes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SATISFIED = 0
+CANCELLED, DISCARDED = 1, 2  # bits that a dependent may ignore
+REFUSED = 4  # bit that no dependent may ignore
+FAILURES = CANCELLED | DISCARDED | REFUSED
+OPEN = 8  # bit for a wait; a gate may be open and show failures, too
+
+Rule = Callable[["Node"], int]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A node with counts for its inputs by value."""
+
+    rule: Rule | None = None  # returns the value from the counts; None for a member, whose row decides
+    member: int | None = None
+    name: str = ""  # path, for reasons and explanations
+    is_gate: bool = False  # whether explanations look through the node, to its inputs
+    value: int = OPEN
+    total: int = 0
+    open: int = 0
+    cancelled: int = 0
+    discarded: int = 0
+    refused: int = 0
+    inputs: list["Node"] = field(default_factory=list)
+    outputs: list["Node"] = field(default_factory=list)
+    watchers: list["Node"] = field(default_factory=list)  # nodes with rules that read the value without a count
+
+    def count(self, value: int, by: int) -> None:
+        """Add the input's value to the counts, or take the value out again."""
+        if value & OPEN:
+            self.open += by
+        if value & CANCELLED:
+            self.cancelled += by
+        if value & DISCARDED:
+            self.discarded += by
+        if value & REFUSED:
+            self.refused += by
+
+    def unignored(self, ignored: int) -> bool:
+        """Return whether an input failed in a way that the bits in `ignored` do not cover."""
+        return bool(
+            self.refused or (self.cancelled and not ignored & CANCELLED) or (self.discarded and not ignored & DISCARDED)
+        )
+
+    @property
+    def mask(self) -> int:
+        """All failures among the inputs."""
+        return (
+            (CANCELLED if self.cancelled else 0)
+            | (DISCARDED if self.discarded else 0)
+            | (REFUSED if self.refused else 0)
+        )
+
+
+class Network:
+    """Nodes with their connections. `touched` collects members with changed inputs, by number."""
+
+    def __init__(self) -> None:
+        self.touched: set[int] = set()
+
+    def connect(self, source: Node, target: Node) -> None:
+        """Let the target count the source's value."""
+        source.outputs.append(target)
+        target.inputs.append(source)
+        target.total += 1
+        target.count(source.value, 1)
+        self.refresh(target)
+
+    def watch(self, source: Node, target: Node) -> None:
+        """Let the target's rule run again whenever the source changes."""
+        source.watchers.append(target)
+
+    def set(self, node: Node, value: int) -> None:
+        """Give the node a value, and bring all nodes behind it up to date."""
+        waiting = self._changed(node, value)
+        while waiting:
+            behind = waiting.pop()
+            if behind.rule is not None:
+                waiting += self._changed(behind, behind.rule(behind))
+            elif behind.member is not None:
+                self.touched.add(behind.member)
+
+    def refresh(self, node: Node) -> None:
+        """Let the node's rule decide anew."""
+        if node.rule is not None:
+            self.set(node, node.rule(node))
+        elif node.member is not None:
+            self.touched.add(node.member)
+
+    def _changed(self, node: Node, value: int) -> list[Node]:
+        """Set the value, and return the nodes that have to decide anew."""
+        old, node.value = node.value, value
+        if old == value:
+            return []
+        for target in node.outputs:
+            target.count(old, -1)
+            target.count(value, 1)
+        return [*node.outputs, *node.watchers]
+
+
+def end_value(node: Node) -> int:
+    """Return a group's state from its members' states: open, else discarded before cancelled before completed."""
+    if node.open:
+        return OPEN
+    return DISCARDED if node.discarded or node.refused else CANCELLED if node.cancelled else SATISFIED
+
+
+def gate_value(node: Node) -> int:
+    """Return a gate's value from the group's needs: open, and all failures for the members behind the gate."""
+    return node.mask | (OPEN if node.open else 0)

@@ -1,0 +1,72 @@
+"""Renewing: the members with another attempt after a retry, while all further results are kept."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
+from crawler_lifecycle.contract.flows.states import FAILED, FlowIntent, FlowState, MemberState
+from crawler_lifecycle.domain.flows.cancelling import Effect
+from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.selecting import descendants, selected
+from crawler_lifecycle.domain.flows.standing import standing
+from crawler_lifecycle.errors import BadInput
+
+
+def retry(ledger: Ledger, request: RetryMembers, at: datetime) -> Effect:
+    """Return the members that a retry brings back: in a new generation, or at once if they wait for a retry already."""
+    named = selected(ledger, request.paths)
+    _check_arguments(request, named)
+    with_all = request.downstream is Downstream.ALL
+    states = _states(completed=request.completed or (with_all and request.paths is not None))
+    renewed = {row.number: row for row in named if row.state in states}
+    if with_all:
+        behind = (ledger.members[number] for number in sorted(descendants(ledger, renewed)))
+        renewed |= {row.number: row for row in behind if row.state in _states(completed=True)}
+    rows = tuple(_again(row, ledger, at) for row in renewed.values())
+    if not rows:
+        return Effect()
+    return Effect(rows, _reopened(ledger.flow), len(rows))
+
+
+def _states(*, completed: bool) -> Collection[MemberState]:
+    states = {*FAILED, MemberState.RETRYABLE}
+    return {*states, MemberState.COMPLETED} if completed else states
+
+
+def _again(row: MemberRow, ledger: Ledger, at: datetime) -> MemberRow:
+    if row.state is MemberState.RETRYABLE:
+        return row._replace(due=at)
+    renewed = row._replace(
+        generation=row.generation + 1,
+        tries=0,
+        tries_by_outcome=(),
+        state=MemberState.SUSPENDED,
+        cause=None,
+        reason=None,
+        outcome=None,
+        decision=None,
+        ended_at=None,
+    )
+    return standing(renewed, ledger.groups, at)
+
+
+def _check_arguments(request: RetryMembers, named: list[MemberRow]) -> None:
+    if request.arguments is None:
+        return
+    if request.paths is None:
+        raise BadInput("arguments", "only together with the names of the jobs that get them")
+    approval = next((row for row in named if row.kind is MemberKind.APPROVAL), None)
+    if approval is not None:
+        raise BadInput("arguments", f"{approval.path!r} is an approval, which takes no arguments")
+
+
+def _reopened(flow: FlowRow) -> FlowRow:
+    """Return the flow's row, which is open again in the same transaction. A drain is over; a pause holds on."""
+    paused = flow.intent is FlowIntent.PAUSE
+    return replace(
+        flow,
+        state=FlowState.PAUSED if paused else FlowState.EXECUTING,
+        intent=flow.intent if paused else FlowIntent.RUN,
+        accepts_members=True,
+    )

@@ -1,0 +1,89 @@
+"""Selecting: the members that paths stand for, and the members behind them."""
+
+from collections.abc import Iterable, Iterator
+
+from crawler_lifecycle.contract.flows.states import GroupGrowth
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow, NeedRow
+from crawler_lifecycle.errors import NotFound
+
+
+def selected(ledger: Ledger, paths: Iterable[str] | None) -> list[MemberRow]:
+    """Return the members for the paths in the order of their numbers; all members if there are no paths.
+
+    A group's path stands for all its members, and a graft's path also for its grafter.
+    """
+    if paths is None:
+        return [ledger.members[number] for number in sorted(ledger.members)]
+    members, groups = ledger.paths_of_members(), ledger.paths_of_groups()
+    inside = _members_by_group(ledger)
+    numbers: set[int] = set()
+    for path in paths:
+        if path not in members and path not in groups:
+            raise NotFound(f"flow {ledger.flow.id!r} has no job {path!r}")
+        if path in members:
+            numbers.add(members[path])
+        if path in groups:
+            numbers.update(inside.get(groups[path], ()))
+    return [ledger.members[number] for number in sorted(numbers)]
+
+
+def dependencies(ledger: Ledger, row: MemberRow) -> list[MemberRow]:
+    """Return the member's direct dependencies; for a group as a dependency, all its members."""
+    inside = _members_by_group(ledger)
+    numbers: set[int] = set()
+    for target in (target for need in row.needs for target in need.on):
+        numbers.update(inside.get(target.number, ()) if target.is_group else (target.number,))
+    return [ledger.members[number] for number in sorted(numbers)]
+
+
+def descendants(ledger: Ledger, numbers: Iterable[int]) -> set[int]:
+    """Return all direct and indirect dependents for the members with these numbers."""
+    inside = _members_by_group(ledger)
+    dependents = _dependents(ledger, inside)
+    collected: set[int] = set()
+    waiting = list(numbers)
+    while waiting:
+        for dependent in dependents.get(waiting.pop(), ()):
+            if dependent not in collected:
+                collected.add(dependent)
+                waiting.append(dependent)
+    return {number for number in collected if number >= 0}
+
+
+def _members_by_group(ledger: Ledger) -> dict[int, list[int]]:
+    """Return all members' numbers by group, inner groups included."""
+    inside: dict[int, list[int]] = {}
+    for member in ledger.members.values():
+        group: int | None = member.group
+        while group is not None:
+            inside.setdefault(group, []).append(member.number)
+            group = ledger.groups[group].parent
+    return inside
+
+
+def _dependents(ledger: Ledger, inside: dict[int, list[int]]) -> dict[int, list[int]]:
+    """Return the direct dependents by member. Groups are nodes of their own, with negative numbers."""
+    dependents: dict[int, list[int]] = {}
+
+    def sources(needs: Iterable[NeedRow]) -> Iterator[int]:
+        for need in needs:
+            for target in need.on:
+                yield _end(target.number) if target.is_group else target.number
+
+    for member in ledger.members.values():
+        for source in sources(member.needs):
+            dependents.setdefault(source, []).append(member.number)
+        dependents.setdefault(member.number, []).append(_end(member.group))
+    for group in ledger.groups.values():
+        behind = inside.get(group.number, [])
+        for source in sources(group.needs):
+            dependents.setdefault(source, []).extend(behind)
+        if group.growth is GroupGrowth.GRAFT and group.grower is not None:
+            dependents.setdefault(group.grower, []).extend(behind)
+        if group.parent is not None:
+            dependents.setdefault(_end(group.number), []).append(_end(group.parent))
+    return dependents
+
+
+def _end(group: int) -> int:
+    return -1 - group

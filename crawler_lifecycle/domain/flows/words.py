@@ -1,0 +1,36 @@
+"""Members' causes and reasons. A cause says why a member waits now; a reason says why a member ended."""
+
+# causes: why a member waits
+DEPENDENCIES = "dependencies"  # a dependency is not satisfied yet
+TIME = "time"  # the member's start time lies ahead
+RETRY_PAUSE = "retry_pause"  # the last attempt failed, and the pause before the next attempt is not over
+PARALLEL_LIMIT = "parallel_limit"  # the flow or a group has as many executing members as it may have
+PAUSED = "paused"  # a person paused the flow
+DRAINING = "draining"  # a person drains the flow
+APPROVAL = "approval"  # a person has to decide
+SETTLING = "settling"  # the member's earlier attempt still runs
+START = "start"  # the graph allows the start, and no host or worker has taken the member yet
+ARCHIVE = "archive"  # the run has ended, and its archive is not ready yet
+EXECUTING = "executing"  # an attempt is under way
+
+# reasons: why a member ended
+DEPENDENCY = "dependency"  # a dependency failed; `dependency:NAME` names it
+BY_REQUEST = "cancel_requested"  # a person cancelled the member
+BY_ITSELF = "cancelled_by_itself"  # the member's own code cancelled it
+DRAINED = "drained"  # the flow was drained before the member could start
+STOPPED = "stopped"  # a person stopped the crawl's run
+REJECTED = "rejected"  # a person rejected the approval
+APPROVAL_TIMEOUT = "approval_timeout"  # no person decided in time
+PROCESS_DIED = "process_died"  # the process with the step died too often
+START_REFUSED = "start_refused"  # the crawl can never start, such as one with an unknown crawler
+RESULT_TOO_LARGE = "result_too_large"
+RESULT_UNUSABLE = "result_unusable"  # the result has no form in JSON
+FINAL_FAILURES = frozenset({PROCESS_DIED, START_REFUSED, RESULT_TOO_LARGE, RESULT_UNUSABLE})  # no retry helps
+
+
+def by_dependency(path: str) -> str:
+    return f"{DEPENDENCY}:{path}"
+
+
+def is_by_dependency(reason: str | None) -> bool:
+    return reason is not None and reason.startswith(f"{DEPENDENCY}:")

@@ -1,0 +1,243 @@
+"""Jobs, as authors know them: a crawl, a step or an approval, with options for its start and its retries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Self, TypedDict, TypeVar, Unpack
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS, MOST_ATTEMPTS
+from crawler_lifecycle.contract.flows.retrying import RetryPolicy
+from crawler_lifecycle.contract.flows.states import Ready
+from crawler_lifecycle.contract.flows.values import check_size, encode, size_of
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
+from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.contract.retries import Retries
+from crawler_lifecycle.errors import BadInput
+
+Kind = TypeVar("Kind")
+
+
+class JobOptions(TypedDict, total=False):
+    """Options for a job. Higher priorities start first; times may be seconds or a timedelta."""
+
+    queue: str
+    priority: int
+    max_attempts: int
+    retries: int  # attempts after the first
+    retry: RetryPolicy
+    timeout: float | timedelta
+    scheduled_at: datetime
+    schedule_in: float | timedelta
+    sla: float | timedelta
+    isolate: bool
+    when: str  # "ended" or "archived": when a crawl counts as completed for its dependents
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Options for all kinds. A job is immutable: a `with_` method returns another job."""
+
+    priority: int = 0
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    start_at: datetime | None = None
+    delay_seconds: float | None = None
+    sla_seconds: float | None = None
+
+    @property
+    def title(self) -> str:
+        """Name for pictures."""
+        raise NotImplementedError
+
+    @property
+    def work(self) -> CrawlWork | StepWork | ApprovalWork:
+        """Work in the form of the contract."""
+        raise NotImplementedError
+
+    def with_priority(self, priority: int) -> Self:
+        return self.with_options(priority=priority)
+
+    def with_max_attempts(self, max_attempts: int) -> Self:
+        return self.with_options(max_attempts=max_attempts)
+
+    def with_scheduled_at(self, scheduled_at: datetime) -> Self:
+        return self.with_options(scheduled_at=scheduled_at)
+
+    def with_options(self, **options: Unpack[JobOptions]) -> Self:
+        """Return the job with these options over its own; raise BadInput for unknown options."""
+        changed = self
+        for name, value in options.items():
+            changed = changed._with(name, value)
+        return changed
+
+    def _with(self, name: str, value: Any) -> Self:
+        if name == "priority":
+            return replace(self, priority=_number(name, value))
+        if name in ("max_attempts", "retries"):
+            number = _number(name, value) + (name == "retries")
+            if not 1 <= number <= MOST_ATTEMPTS:
+                raise BadInput(name, f"makes {number} attempts, 1 to {MOST_ATTEMPTS} are possible")
+            return replace(self, retry=self.retry.model_copy(update={"max_attempts": number}))
+        if name == "retry":
+            return replace(self, retry=_checked(name, value, RetryPolicy))
+        if name == "scheduled_at":
+            return replace(self, start_at=_moment(name, value))
+        if name == "schedule_in":
+            return replace(self, delay_seconds=seconds(name, value))
+        if name == "sla":
+            return replace(self, sla_seconds=seconds(name, value))
+        raise BadInput(name, f"is no option of {self.title!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepJob(Job):
+    """A call to a function in the author's code."""
+
+    function: str
+    form: CallForm = CallForm.CONTEXT
+    arguments: JsonValue = None
+    queue: str = "default"
+    timeout_seconds: float | None = None
+    isolate: bool = False
+    required: tuple[str, ...] = ()  # parameters for dependencies or context values
+
+    @property
+    def title(self) -> str:
+        return self.work.title
+
+    @property
+    def work(self) -> StepWork:
+        return StepWork(
+            function=self.function,
+            form=self.form,
+            arguments=self.arguments,
+            queue=self.queue,
+            timeout_seconds=self.timeout_seconds,
+            isolate=self.isolate,
+        )
+
+    def with_queue(self, queue: str) -> Self:
+        return self.with_options(queue=queue)
+
+    def with_kwargs(self, kwargs: Mapping[str, object] | None = None, /, **further: object) -> Self:
+        """Return the job with keywords for its function, given as a dict or as keywords."""
+        return self.with_arguments({**(kwargs or {}), **further})
+
+    def with_arguments(self, arguments: object) -> Self:
+        encoded = encode("arguments", arguments)
+        check_size(f"arguments of {self.function}", size_of(encoded), LARGEST_ARGUMENTS)
+        return replace(self, arguments=encoded)
+
+    def _with(self, name: str, value: Any) -> Self:
+        if name == "queue":
+            return replace(self, queue=_checked(name, value, str))
+        if name == "timeout":
+            return replace(self, timeout_seconds=seconds(name, value))
+        if name == "isolate":
+            return replace(self, isolate=_checked(name, value, bool))
+        return super()._with(name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrawlJob(Job):
+    """A crawler's run."""
+
+    request: RunParameters
+    ready: Ready = Ready.ENDED
+    label: str | None = None
+
+    @property
+    def title(self) -> str:
+        return self.request.crawler
+
+    @property
+    def work(self) -> CrawlWork:
+        return CrawlWork(request=self.request, ready=self.ready, label=self.label)
+
+    def _with(self, name: str, value: Any) -> Self:
+        if name == "when":
+            if value not in tuple(Ready):
+                raise BadInput(name, f"expected {' or '.join(Ready)}, not {value!r}")
+            return replace(self, ready=Ready(value))
+        if name == "timeout":
+            limit = {"max_duration_seconds": max(1, round(seconds(name, value)))}
+            return replace(self, request=self.request.model_copy(update=limit))
+        return super()._with(name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalJob(Job):
+    """A wait for a person's decision."""
+
+    note: str | None = None
+    timeout_seconds: float | None = None
+
+    @property
+    def title(self) -> str:
+        return self.work.title
+
+    @property
+    def work(self) -> ApprovalWork:
+        return ApprovalWork(note=self.note, timeout_seconds=self.timeout_seconds)
+
+    def _with(self, name: str, value: Any) -> Self:
+        if name == "timeout":
+            return replace(self, timeout_seconds=seconds(name, value))
+        if name in ("max_attempts", "retries", "retry"):
+            raise BadInput(name, "is no option of an approval")
+        return super()._with(name, value)
+
+
+class CrawlParameters(TypedDict, total=False):
+    """Parameters for a crawl's run, as for `crawlctl start`."""
+
+    arguments: dict[str, str]
+    tasks: int
+    max_parallel: int
+    allowed_failures: float
+    start_limit_seconds: int
+    max_duration_seconds: int
+    grace_seconds: int
+    retries: Retries
+    requested_by: str
+
+
+def crawl(crawler: str, *, label: str | None = None, **parameters: Unpack[CrawlParameters]) -> CrawlJob:
+    """Return a job that runs a crawler. `label`: for permits, such as `site:example.com`."""
+    unknown = sorted(parameters.keys() - CrawlParameters.__optional_keys__)
+    if unknown:
+        raise BadInput(
+            unknown[0], f"is no parameter of a crawl; possible are {sorted(CrawlParameters.__optional_keys__)}"
+        )
+    with refusals_as_bad_input():
+        request = RunRequest.model_validate({"crawler": crawler, **parameters})
+        job = CrawlJob(request=RunParameters.model_validate(request.model_dump()), label=label)
+        job.work  # noqa: B018 - the contract checks the label
+    return job
+
+
+def seconds(name: str, value: object) -> float:
+    """Return a duration in seconds; raise BadInput for a value other than a positive duration."""
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
+        raise BadInput(name, f"expected a positive number of seconds or a timedelta, not {value!r}")
+    return float(number)
+
+
+def _number(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(name, f"expected a whole number, not {value!r}")
+    return value
+
+
+def _moment(name: str, value: object) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise BadInput(name, f"expected a time with a time zone, not {value!r}")
+    return value
+
+
+def _checked(name: str, value: object, kind: type[Kind]) -> Kind:
+    if not isinstance(value, kind):
+        raise BadInput(name, f"expected {kind.__name__}, not {value!r}")
+    return value

@@ -1,0 +1,44 @@
+"""Sequence: jobs in a chain, with the names step_0, step_1, ..."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, Self
+
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.jobs import Job
+from crawler_lifecycle.flows.marks import as_job
+from crawler_lifecycle.flows.workflow import Workflow
+
+
+class Pusher(Protocol):
+    """An open client for flows."""
+
+    async def push(self, workflow: Workflow) -> str:
+        """Put the workflow on record, and return its id."""
+
+
+class Sequence:
+    """A workflow where every job depends on the job before."""
+
+    def __init__(self, name: str, jobs: Iterable[Job | Callable[..., Any]] | None = None) -> None:
+        self.name = name
+        self.jobs: list[Job] = []
+        for job in jobs or ():
+            self.add(job)
+
+    def add(self, job: Job | Callable[..., Any]) -> Self:
+        """Add a job at the end."""
+        self.jobs.append(as_job(f"step_{len(self.jobs)}", job))
+        return self
+
+    def workflow(self) -> Workflow:
+        """Return the sequence as a workflow, with a new id."""
+        if not self.jobs:
+            raise BadInput("sequence", f"{self.name!r} has no jobs")
+        workflow = Workflow(self.name)
+        for number, job in enumerate(self.jobs):
+            workflow.add(f"step_{number}", job, deps=f"step_{number - 1}" if number else ())
+        return workflow
+
+    async def push(self, client: Pusher) -> str:
+        """Put the sequence on record, and return its workflow's id."""
+        return await client.push(self.workflow())

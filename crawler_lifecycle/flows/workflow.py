@@ -1,0 +1,319 @@
+"""Workflow: a graph of crawls and steps, as its author builds the graph, without input or output."""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Self, TextIO, Unpack
+
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
+from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_text, parent_path
+from crawler_lifecycle.contract.flows.requests import GraftMembers
+from crawler_lifecycle.contract.flows.states import GroupGrowth
+from crawler_lifecycle.contract.flows.values import to_text
+from crawler_lifecycle.domain.flows.states import WorkflowState
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows import building
+from crawler_lifecycle.flows.cascades import cascade_job, item_jobs, task_job
+from crawler_lifecycle.flows.dot import dot_of
+from crawler_lifecycle.flows.graph import Graph, graph_of
+from crawler_lifecycle.flows.jobs import ApprovalJob, Job, JobOptions, StepJob, seconds
+from crawler_lifecycle.flows.marks import as_job
+from crawler_lifecycle.flows.mermaid import mermaid_of
+from crawler_lifecycle.flows.needs import Dependencies, Dependency, EachTask, as_dependencies, names_of
+from crawler_lifecycle.flows.running import RunningJob
+from crawler_lifecycle.flows.states_dot import write_states_dot
+from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
+
+_new_id = getattr(uuid, "uuid7", uuid.uuid4)  # ids in the order of time, from Python 3.14 on
+Addable = Job | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Graft:
+    """A sub-workflow for a running grafter's place."""
+
+    job: RunningJob
+    workflow: "Workflow"
+
+    @property
+    def request(self) -> GraftMembers:
+        """The graft as a request. Its paths are relative to the grafter's path."""
+        fragment = building.fragment_of(self.workflow)
+        context = building.encoded_context(self.workflow.context or {})
+        return GraftMembers(
+            grafter=self.job.path,
+            generation=self.job.generation,
+            attempt=self.job.attempt,
+            fragment=fragment,
+            context=context,
+        )
+
+
+class Workflow(Level):
+    """A graph of jobs and sub-workflows. The `add` methods return the workflow, so that calls can be chained.
+
+    `check_deps`: refuse an unknown dependency at once. `ignore_cancelled`, `ignore_discarded`: count a
+    cancelled or discarded dependency as completed. `max_parallel`: jobs that execute at once.
+    """
+
+    State = WorkflowState
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the name that authors know
+        family: str | None = None,
+        check_deps: bool = True,
+        ignore_cancelled: bool = False,
+        ignore_discarded: bool = False,
+        max_parallel: int | None = None,
+    ) -> None:
+        super().__init__(
+            str(_new_id()) if id is None else checked_text("id", id),
+            None if name is None else checked_text("name", name),
+            None if family is None else checked_text("family", family),
+            ignore_cancelled=ignore_cancelled,
+            ignore_discarded=ignore_discarded,
+            max_parallel=building.checked_limit(max_parallel),
+        )
+        self.check_deps = check_deps
+        self.path = ROOT  # a handle's level in its flow
+
+    @classmethod
+    def for_job(cls, job: RunningJob) -> "Workflow":
+        """Return a handle for the workflow or sub-workflow around a running job."""
+        handle = cls(id=job.flow_id, name=job.flow_name)
+        handle.path = parent_path(job.path)
+        return handle
+
+    @classmethod
+    def apply_graft(cls, job: RunningJob, sub: "Workflow") -> "Graft":
+        """Return the sub-workflow with its place, for the client. Only a running grafter has a place for it."""
+        if not job.is_grafter:
+            raise BadInput("graft", f"{job.path!r} is no grafter: only a job of add_graft may attach a sub-workflow")
+        return Graft(job, sub)
+
+    def root(self) -> "Workflow":
+        """Return a handle for the whole flow."""
+        return self if self.path == ROOT else Workflow(self.name, id=self.id)
+
+    # building
+
+    def add(
+        self,
+        name: str | Addable,
+        job: Addable | str | None = None,
+        dependencies: Dependencies = None,
+        *,
+        deps: Dependencies = None,
+        ignore_cancelled: bool | None = None,
+        ignore_discarded: bool | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Self:
+        """Add a job under a name. The job may also come first, and its name second."""
+        if not isinstance(name, str) and isinstance(job, str):
+            name, job = job, name
+        name = self._free_name(name)
+        needs = self._needs(name, deps if deps is not None else dependencies)
+        chosen = as_job(name, job).with_options(**options)
+        return self._put(WorkflowStep(chosen, name, needs, ignore_cancelled, ignore_discarded))
+
+    def add_group(self, jobs: Iterable[tuple[str, Addable]], dependencies: Dependencies = None) -> Self:
+        """Add several jobs with the same dependencies."""
+        needs = self._needs("group", dependencies)
+        for name, job in jobs:
+            self.add(name, job, needs)
+        return self
+
+    def add_workflow(
+        self, name: str, sub: "Workflow", *, deps: Dependencies = None, max_parallel: int | None = None
+    ) -> Self:
+        """Add a sub-workflow. Its first jobs wait for the dependencies; a dependent waits for all its jobs."""
+        if not isinstance(sub, Workflow):
+            raise BadInput(f"sub-workflow {name!r}", f"expected a Workflow, not {type(sub).__name__}")
+        if sub is self or sub.contains(self):
+            raise BadInput(f"sub-workflow {name!r}", "contains the workflow that it is added to")
+        name = self._free_name(name)
+        limit = building.checked_limit(max_parallel) if max_parallel is not None else sub.max_parallel
+        return self._put(SubWorkflow(name, sub, self._needs(name, deps), limit))
+
+    def add_many(
+        self,
+        name: str,
+        jobs: Iterable[Addable] | Mapping[Any, Addable],
+        *,
+        deps: Dependencies = None,
+        max_parallel: int | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Self:
+        """Add a collection: jobs from a list have the names 0, 1, ..., jobs from a dict the names of its keys."""
+        name = self._free_name(name)
+        named = building.named_items(name, jobs)
+        return self._put_many(name, [(key, as_job(key, job)) for key, job in named], deps, max_parallel, options)
+
+    def add_cascade(
+        self,
+        name: str,
+        function: Callable[..., Any] | tuple[Any, Callable[..., Any]] | EachTask,
+        *,
+        deps: Dependencies = None,
+        ignore_cancelled: bool | None = None,
+        ignore_discarded: bool | None = None,
+        max_parallel: int | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Self:
+        """Add a function with the context as its argument. The context includes the dependencies' results.
+
+        A tuple of items and a function makes a job for every item. `each_task` makes a job for every task in a crawl.
+        """
+        name = self._free_name(name)
+        flags = (ignore_cancelled, ignore_discarded)
+        if isinstance(function, EachTask):
+            return self._put_tasks(name, function, deps, flags, max_parallel, options)
+        if isinstance(function, tuple):
+            jobs = [(key, job) for key, job in item_jobs(name, function)]
+            return self._put_many(name, jobs, deps, max_parallel, options, flags)
+        needs = self._needs(name, deps)
+        chosen = cascade_job(name, function).with_options(**options)
+        return self._put(WorkflowStep(chosen, name, needs, *flags))
+
+    def add_graft(
+        self,
+        name: str,
+        job: Addable | tuple[Any, Callable[..., Any]],
+        *,
+        deps: Dependencies = None,
+        ignore_cancelled: bool | None = None,
+        ignore_discarded: bool | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Self:
+        """Add a place for a sub-workflow. The job attaches the sub-workflow while the workflow executes."""
+        name = self._free_name(name)
+        needs = self._needs(name, deps)
+        chosen = cascade_job(name, job) if isinstance(job, tuple) else as_job(name, job)
+        if not isinstance(chosen, StepJob):
+            raise BadInput(f"graft {name!r}", f"expected a function or a worker's job, not {chosen.title!r}")
+        grafter = WorkflowStep(chosen.with_options(**options), name, needs, ignore_cancelled, ignore_discarded)
+        empty = Workflow(ignore_cancelled=self.ignore_cancelled, ignore_discarded=self.ignore_discarded)
+        return self._put(SubWorkflow(name, empty, needs, None, GroupGrowth.GRAFT, grafter=grafter))
+
+    def add_approval(
+        self, name: str, *, deps: Dependencies = None, note: str | None = None, timeout: float | timedelta | None = None
+    ) -> Self:
+        """Add a wait for a person's decision. After the timeout the approval is discarded."""
+        limit = None if timeout is None else seconds("timeout", timeout)
+        return self.add(name, ApprovalJob(note=note, timeout_seconds=limit), deps)
+
+    def add_context(self, value: Mapping[str, Any]) -> Self:
+        """Share values with all jobs. A second call adds values; a later value replaces an earlier one."""
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise BadInput("context", "expected a dict with texts as keys")
+        merged = {**(self.context or {}), **value}
+        for name in merged.keys() & self.parts.keys():
+            raise BadInput("context", f"the key {name!r} is the name of a job")
+        to_text("context", merged, LARGEST_CONTEXT)
+        self.context = merged
+        return self
+
+    # the whole graph
+
+    def definition(self) -> FlowDefinition:
+        """Return the graph as a contract's model."""
+        return building.definition_of(self)
+
+    def check(self) -> Self:
+        """Raise BadInput if the graph cannot run: unknown dependencies, cycles, too large values."""
+        building.check(self)
+        return self
+
+    def to_graph(self) -> Graph:
+        """Return vertices and edges; a sub-workflow is a graph among the vertices."""
+        return graph_of(self)
+
+    def to_dot(self) -> str:
+        """Return a picture for Graphviz."""
+        return dot_of(self)
+
+    def to_mermaid(self, *, states: bool = False) -> str:
+        """Return a picture for Mermaid; with `states`, nodes have their states' colours."""
+        return mermaid_of(self, states=states)
+
+    def generate_dot(self, output: TextIO) -> None:
+        """Write a picture for Graphviz with all jobs and their states."""
+        write_states_dot(self, output)
+
+    def __delitem__(self, name: str) -> None:
+        """Remove a job; its dependents keep their dependency, so a push refuses them."""
+        if not isinstance(self.parts[name], WorkflowStep):
+            raise KeyError(name)
+        del self.parts[name]
+
+    def __iadd__(self, step: WorkflowStep) -> Self:
+        self._free_name(step.step_id)
+        self._needs(step.step_id, step.dependencies)
+        return self._put(step)
+
+    # inside
+
+    def _free_name(self, name: object) -> str:
+        """Return a valid and free name."""
+        checked = checked_name("name", name)
+        if checked in self.parts:
+            raise BadInput("name", f"{checked!r} is already in the workflow")
+        if checked in (self.context or {}):
+            raise BadInput("name", f"{checked!r} is a key of the context")
+        return checked
+
+    def _needs(self, name: str, deps: Dependencies) -> tuple[Dependency, ...]:
+        """Return the dependencies; with `check_deps`, refuse unknown names."""
+        needs = as_dependencies(name, deps)
+        if self.check_deps:
+            for dep in names_of(needs):
+                if not self.has(dep):
+                    raise BadInput(
+                        f"deps of {name!r}",
+                        f"{dep!r} is not in the workflow yet; add it before, or use Workflow(check_deps=False)",
+                    )
+        return needs
+
+    def _put(self, part: WorkflowStep | SubWorkflow) -> Self:
+        self.parts[part.name] = part
+        return self
+
+    def _put_many(
+        self,
+        name: str,
+        jobs: Iterable[tuple[str, Job]],
+        deps: Dependencies,
+        max_parallel: int | None,
+        options: JobOptions,
+        flags: tuple[bool | None, bool | None] = (None, None),
+    ) -> Self:
+        """Add a sub-workflow with the workflow's flags for its jobs, or with the given flags."""
+        needs = self._needs(name, deps)
+        ignore_cancelled, ignore_discarded = building.resolved(flags, self)
+        sub = Workflow(ignore_cancelled=ignore_cancelled, ignore_discarded=ignore_discarded)
+        for key, job in jobs:
+            sub.add(key, job, **options)
+        return self._put(SubWorkflow(name, sub, needs, building.checked_limit(max_parallel)))
+
+    def _put_tasks(
+        self,
+        name: str,
+        tasks: EachTask,
+        deps: Dependencies,
+        flags: tuple[bool | None, bool | None],
+        max_parallel: int | None,
+        options: JobOptions,
+    ) -> Self:
+        """Add a sub-workflow with a job for every task in a crawl."""
+        self._needs(name, tasks.crawl)
+        needs = self._needs(name, deps)
+        template = task_job(name, tasks.function).with_options(**options)
+        ignore_cancelled, ignore_discarded = building.resolved(flags, self)
+        sub = Workflow(ignore_cancelled=ignore_cancelled, ignore_discarded=ignore_discarded)
+        limit = building.checked_limit(max_parallel)
+        return self._put(SubWorkflow(name, sub, needs, limit, GroupGrowth.TASKS, crawl=tasks.crawl, template=template))

@@ -1,0 +1,87 @@
+"""Graphs 1i as far as it is pure, and the way of definitions through JSON."""
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, PushFlow, RetryMembers
+from crawler_lifecycle.contract.requests import parse
+from crawler_lifecycle.domain.flows.pruning import Age, Rule, may_be_pruned
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows import Workflow, any_of, crawl, each_task
+from crawler_lifecycle.flows.building import fragment_of
+from tests.unit.flows.plays import NOW, Play
+from tests.unit.flows.work import UserNotifier, item_and_context, plain
+
+
+@pytest.mark.parametrize(
+    ("rule", "hours", "pruned"),
+    [
+        (Age() > 3600, 1, False),
+        (Age() > 3600, 2, True),
+        (Age() >= timedelta(hours=1), 1, True),
+        (Age() < 3600, 2, False),
+        (Age() <= 3600, 1, True),
+        ((Age() > 3600) & (Age() < 3 * 3600), 2, True),
+        ((Age() > 3600) & (Age() < 3 * 3600), 4, False),
+        ((Age() < 3600) | (Age() > 3 * 3600), 4, True),
+    ],
+)
+def test_081_rules_compare_the_time_since_the_end(rule: Rule, hours: int, pruned: bool) -> None:
+    play = Play(Workflow().add("a", plain))
+    play.advance()
+    play.later(days=30)
+    play.end("a")
+    play.advance()
+    assert may_be_pruned(play.status, play.now + timedelta(hours=hours), rule) is pruned
+
+
+def test_081_the_default_is_a_day_and_open_flows_stay() -> None:
+    play = Play(Workflow().add("a", plain).add("b", plain))
+    play.advance()
+    play.cancel("a")
+    play.end("b")
+    play.advance()
+    assert not may_be_pruned(play.status, NOW + timedelta(days=99))
+    play.end("a")
+    play.advance()
+    assert not may_be_pruned(play.status, NOW + timedelta(days=1))
+    assert may_be_pruned(play.status, NOW + timedelta(days=1, seconds=1))
+
+
+def test_a_definition_and_requests_survive_json() -> None:
+    workflow = Workflow("all", id="flow").add_context({"since": NOW}).add("shop", crawl("books", tasks=2))
+    workflow.add_cascade("parse", each_task("shop", item_and_context)).add_many("m", [plain], deps="shop")
+    workflow.add_graft("g", UserNotifier.new({"account_id": 1}), deps=any_of(["shop", "m"], at_least=0.5))
+    definition = workflow.add_approval("ok", deps="g").definition()
+    assert FlowDefinition.model_validate_json(definition.model_dump_json()) == definition
+    for request in (
+        PushFlow(definition=definition, actor="me"),
+        AppendMembers(key="k", fragment=fragment_of(Workflow().add("x", plain))),
+        CancelMembers(paths=("a", "b/c"), terminate=False),
+        RetryMembers(paths=("a",), arguments={"x": 1}),
+    ):
+        assert type(request).model_validate_json(request.model_dump_json()) == request
+
+
+@pytest.mark.parametrize("path", ["", "a//b", "/a", "a/", "x" * 129, "a\nb", "/".join("a" * 30)])
+def test_a_bad_path_in_a_request_is_refused(path: str) -> None:
+    with pytest.raises(BadInput, match="paths"):
+        parse(CancelMembers, CancelMembers.model_construct(paths=(path,), actor=None).model_dump_json())
+
+
+@pytest.mark.parametrize("function", ["os.system", "os:system()", "a b:c", ":x", "x:"])
+def test_a_function_in_a_definition_has_a_module_and_a_name(function: str) -> None:
+    text = Workflow("flow", id="flow").add("a", plain).definition().model_dump_json()
+    with pytest.raises(BadInput, match="function"):
+        parse(FlowDefinition, text.replace("tests.unit.flows.work:plain", function))
+
+
+def test_an_authors_module_loads_neither_temporal_nor_a_database() -> None:
+    heavy = "{'temporalio', 'sqlalchemy', 'kubernetes'}"
+    code = f"import sys, crawler_lifecycle.flows; print(sorted({heavy} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"

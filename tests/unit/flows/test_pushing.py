@@ -1,0 +1,193 @@
+"""Graphs 1b: push, update, append, and sequences. 25 is the ledger's; the rules here decide what a push writes."""
+
+import pytest
+
+from crawler_lifecycle.contract.flows.definition import Fragment
+from crawler_lifecycle.contract.flows.limits import MOST_MEMBERS
+from crawler_lifecycle.contract.flows.needs import Need
+from crawler_lifecycle.contract.flows.requests import AppendMembers
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.domain.flows.checking import check_whole
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound
+from crawler_lifecycle.flows import Sequence, Workflow, crawl
+from crawler_lifecycle.flows.building import fragment_of
+from tests.unit.flows.plays import NOW, Play
+from tests.unit.flows.work import greet, marked, plain, with_context
+
+
+def flow() -> Workflow:
+    return Workflow("flow", id="flow").add("a", plain).add("b", plain, deps="a")
+
+
+def addition(key: str, workflow: Workflow, group: str = "") -> AppendMembers:
+    return AppendMembers(key=key, group=group, fragment=fragment_of(workflow))
+
+
+def test_025_a_push_writes_all_rows_or_raises() -> None:
+    play = Play(flow())
+    assert [(row.number, row.path, row.state) for row in play.ledger.members.values()] == [
+        (0, "a", MemberState.AVAILABLE),
+        (1, "b", MemberState.SUSPENDED),
+    ]
+    with pytest.raises(BadInput):
+        play.push(Workflow("flow", id="flow", check_deps=False).add("c", plain).add("d", plain, deps="nowhere"))
+    assert set(play.states) == {"a", "b"}
+
+
+def test_026_an_equal_push_changes_nothing() -> None:
+    play = Play(flow())
+    play.advance()
+    play.end("a")
+    before = dict(play.ledger.members)
+    assert play.push(flow()).is_empty
+    assert play.ledger.members == before
+
+
+def test_026_new_jobs_are_added_and_absent_jobs_stay() -> None:
+    play = Play(flow())
+    play.run()
+    merged = play.push(Workflow(id="flow", check_deps=False).add("c", plain, deps="b"))
+    assert [row.path for row, _ in merged.members] == ["c"]
+    assert play.run() is FlowState.COMPLETED
+    assert play.order == ["a", "b", "c"]
+
+
+def test_026_jobs_that_have_not_started_are_replaced() -> None:
+    play = Play(flow())
+    play.advance()
+    changed = Workflow(id="flow").add("a", plain).add("other", plain).add("b", marked, deps="other")
+    play.push(changed)
+    play.advance()
+    assert play.order == ["a", "other"]
+    play.end("other")
+    play.advance()
+    assert play.order == ["a", "other", "b"]
+
+
+def test_026_a_change_of_a_started_job_is_refused_by_name() -> None:
+    play = Play(flow())
+    play.advance()
+    with pytest.raises(Conflict, match="job 'a' cannot change any more: it is executing"):
+        play.push(Workflow(id="flow").add("a", greet))
+    play.end("a")
+    play.advance()
+    with pytest.raises(Conflict, match=r"'a' .* it is completed"):
+        play.push(Workflow(id="flow").add("a", greet))
+
+
+def test_026_a_dependency_of_a_started_sub_workflow_does_not_change() -> None:
+    play = Play(Workflow(id="flow").add("a", plain).add_many("sub", [plain, plain]))
+    play.advance()
+    with pytest.raises(Conflict, match=r"sub-workflow 'sub' cannot change any more: its job 'sub/0' has started"):
+        play.push(Workflow(id="flow").add("a", plain).add_many("sub", [plain, plain], deps="a"))
+
+
+def test_026_name_and_context_do_not_change() -> None:
+    play = Play(flow().add_context({"x": 1}))
+    with pytest.raises(Conflict, match="has the name 'flow', not 'other'"):
+        play.push(Workflow("other", id="flow").add("c", plain))
+    with pytest.raises(Conflict, match="context of flow 'flow' does not change"):
+        play.push(Workflow(id="flow").add_context({"x": 2}).add("c", plain))
+
+
+def test_009_an_update_may_not_close_a_cycle() -> None:
+    play = Play(flow())
+    with pytest.raises(BadInput, match="cycle: a -> b -> a"):
+        play.push(Workflow(id="flow", check_deps=False).add("a", plain, deps="b"))
+
+
+def test_009_an_append_may_not_close_a_cycle() -> None:
+    play = Play(Workflow().add_many("sub", [plain]).add("after", plain, deps="sub"))
+    member = fragment_of(Workflow().add("x", plain)).members[0]
+    into_sub = member.model_copy(update={"path": "sub/x", "needs": (Need(on=("after",)),)})
+    with pytest.raises(BadInput, match="cycle: sub/x -> sub -> after -> sub/x"):
+        play.append(AppendMembers(key="k", fragment=Fragment(members=(into_sub,))))
+
+
+def test_027_a_final_flow_with_new_jobs_executes_again() -> None:
+    play = Play(flow())
+    assert play.run() is FlowState.COMPLETED
+    play.push(flow().add("c", plain, deps="b"))
+    assert play.ledger.flow.state is FlowState.EXECUTING
+    assert play.run() is FlowState.COMPLETED
+
+
+def test_029_a_sequence_depends_on_the_job_before() -> None:
+    sequence = Sequence("nightly", [plain]).add(marked)
+    workflow = sequence.workflow()
+    assert [(step.step_id, step.dependencies) for _, step in workflow] == [("step_0", []), ("step_1", ["step_0"])]
+    assert Sequence("other").jobs == []
+    with pytest.raises(BadInput, match="'empty' has no jobs"):
+        Sequence("empty").workflow()
+
+
+async def test_029_a_sequence_is_pushed_by_a_client() -> None:
+    class Client:
+        async def push(self, workflow: Workflow) -> str:
+            pushed.append(workflow)
+            return workflow.id
+
+    pushed: list[Workflow] = []
+    assert await Sequence("nightly", [plain]).push(Client()) == pushed[0].id
+
+
+def test_073_an_append_adds_once_under_its_key() -> None:
+    play = Play(flow())
+    play.advance()
+    request = addition("page-1", Workflow(check_deps=False).add("c", plain, deps="a"))
+    assert len(play.append(request).members) == 1
+    assert play.append(request).is_empty
+    assert play.run() is FlowState.COMPLETED
+    assert sorted(play.order) == ["a", "b", "c"]
+
+
+def test_073_an_append_goes_into_a_sub_workflow_that_others_wait_for() -> None:
+    play = Play(Workflow().add_many("sub", [plain]).add("after", plain, deps="sub"))
+    play.advance()
+    play.append(addition("k", Workflow().add("1", plain), "sub"))
+    play.end("sub/0")
+    play.advance()
+    assert play.order == ["sub/0", "sub/1"]
+    play.end("sub/1")
+    play.advance()
+    assert play.order[-1] == "after"
+
+
+def test_073_an_append_is_refused_where_it_cannot_be() -> None:
+    play = Play(flow())
+    with pytest.raises(Conflict, match="'a' is already in flow"):
+        play.append(addition("k", Workflow().add("a", plain)))
+    with pytest.raises(NotFound, match="no sub-workflow 'nowhere'"):
+        play.append(addition("k", Workflow().add("x", plain), "nowhere"))
+    play.run()
+    with pytest.raises(Conflict, match="is completed: push it with further jobs"):
+        play.append(addition("k", Workflow().add("x", plain)))
+
+
+def test_limits_of_a_whole_flow() -> None:
+    groups = {0: GroupRow(0)}
+    members = {number: MemberRow(number, str(number)) for number in range(MOST_MEMBERS + 1)}
+    with pytest.raises(BadInput, match="jobs: are 10001 in all, at most 10000 are possible"):
+        check_whole(groups, members)
+    del members[0]
+    check_whole(groups, members)
+
+
+def test_a_fragment_with_twins_is_refused() -> None:
+    single = fragment_of(Workflow().add("twin", plain))
+    twins = Fragment(members=single.members * 2)
+    with pytest.raises(BadInput, match="'twin' is already in the flow"):
+        Play(flow()).append(AppendMembers(key="k", fragment=twins))
+
+
+def test_040_a_delay_counts_from_the_push() -> None:
+    play = Play(Workflow().add("a", crawl("books"), schedule_in=60).add("b", with_context, deps="a"))
+    assert play.row("a").state is MemberState.SCHEDULED
+    assert play.advance().wake_at is not None
+    play.later(seconds=59)
+    assert not play.advance().starts
+    play.later(seconds=1)
+    play.advance()
+    assert play.order == ["a"]
+    assert (play.now - NOW).total_seconds() == 60

@@ -1,0 +1,326 @@
+"""Graphs 1c: how jobs run, and the states of jobs and flows."""
+
+from datetime import timedelta
+
+import pytest
+
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.crawls import RunSeen
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.states import StepState, WorkflowState, flow_state, step_state, workflow_state
+from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE
+from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl
+from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW, Play
+from tests.unit.flows.work import cancel_itself, plain
+
+S = MemberState
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        (S.SUSPENDED, "pending"),
+        (S.AVAILABLE, "pending"),
+        (S.SCHEDULED, "pending"),
+        (S.EXECUTING, "running"),
+        (S.RETRYABLE, "retrying"),
+        (S.COMPLETED, "succeeded"),
+        (S.DISCARDED, "failed"),
+        (S.CANCELLED, "failed"),
+    ],
+)
+def test_030_states_in_the_words_of_chancy(state: MemberState, word: str) -> None:
+    assert step_state(state) is StepState(word)
+
+
+@pytest.mark.parametrize(
+    ("states", "overall"),
+    [
+        ([S.SUSPENDED, S.DISCARDED], FlowState.EXECUTING),
+        ([S.RETRYABLE, S.COMPLETED], FlowState.EXECUTING),
+        ([S.SCHEDULED], FlowState.EXECUTING),
+        ([S.CANCELLED, S.DISCARDED, S.COMPLETED], FlowState.DISCARDED),
+        ([S.CANCELLED, S.COMPLETED], FlowState.CANCELLED),
+        ([S.COMPLETED], FlowState.COMPLETED),
+        ([], FlowState.UNKNOWN),
+    ],
+)
+def test_031_the_overall_state(states: list[MemberState], overall: FlowState) -> None:
+    assert flow_state(dict.fromkeys(states, 1)) is overall
+
+
+def test_032_an_ignored_failure_makes_the_flow_discarded_and_the_status_ok() -> None:
+    play = Play(Workflow().add("a", plain).add("b", plain, deps="a", ignore_discarded=True))
+    assert play.run(fails={"a": [None]}) is FlowState.DISCARDED
+    assert play.status.ok
+    other = Play(Workflow().add("a", plain).add("b", plain, deps="a"))
+    other.run(fails={"b": [None]})
+    assert not other.status.ok
+
+
+def test_033_chancys_workflow_state_fails_once_nothing_runs() -> None:
+    assert workflow_state(FlowState.EXECUTING, has_started=False) is WorkflowState.PENDING
+    assert workflow_state(FlowState.EXECUTING, has_started=True) is WorkflowState.RUNNING
+    assert workflow_state(FlowState.COMPLETED, has_started=True) is WorkflowState.COMPLETED
+    assert workflow_state(FlowState.DISCARDED, has_started=True) is WorkflowState.FAILED
+    assert workflow_state(FlowState.CANCELLED, has_started=False) is WorkflowState.FAILED
+    play = Play(Workflow().add("a", plain).add("b", plain))
+    play.advance()
+    play.end("a", FAILED)
+    assert play.advance().flow_state is None
+    play.end("b")
+    assert play.advance().flow_state is FlowState.DISCARDED
+
+
+def test_034_independent_jobs_start_together_in_their_order() -> None:
+    workflow = Workflow().add("a", plain).add("b", plain).add("c", plain, priority=1)
+    play = Play(workflow)
+    play.advance()
+    assert play.order == ["c", "a", "b"]
+
+
+def test_034_a_limit_holds_back_what_is_beyond() -> None:
+    workflow = Workflow(max_parallel=3).add_many("capped", [plain] * 4, max_parallel=2).add("free", plain)
+    play = Play(workflow)
+    play.advance()
+    assert play.order == ["capped/0", "capped/1", "free"]
+    play.end("free")
+    assert not play.advance().starts
+    play.end("capped/1")
+    play.advance()
+    assert play.order[-1] == "capped/2"
+
+
+def test_035_dependents_of_a_failure_are_cancelled_and_never_start() -> None:
+    workflow = Workflow().add("a", plain).add("b", plain, deps="a").add("c", plain, deps="b").add("d", plain)
+    play = Play(workflow)
+    assert play.run(fails={"a": [None]}) is FlowState.DISCARDED
+    assert play.states == {"a": "discarded", "b": "cancelled", "c": "cancelled", "d": "completed"}
+    assert (play.row("b").reason, play.row("c").reason) == ("dependency:a", "dependency:b")
+    assert play.row("b").started_at is None
+    assert play.row("c").attempt == 0
+
+
+def test_036_flags_concern_direct_dependencies_and_the_job_goes_first() -> None:
+    sub = Workflow().add("x", plain).add("y", plain, deps="x")
+    workflow = Workflow(ignore_discarded=True)
+    workflow.add("a", plain).add("b", plain, deps="a").add("strict", plain, deps="a", ignore_discarded=False)
+    workflow.add_many("many", [plain], deps="a").add_workflow("sub", sub, deps="b")
+    play = Play(workflow)
+    play.run(fails={"a": [None], "sub/x": [None]})
+    assert play.states == {
+        "a": "discarded",
+        "b": "completed",
+        "strict": "cancelled",
+        "many/0": "completed",
+        "sub/x": "discarded",
+        "sub/y": "cancelled",
+    }
+
+
+def test_037_discarded_does_not_cover_cancelled() -> None:
+    workflow = Workflow().add("a", plain).add("b", plain, deps="a")
+    workflow.add("only_discarded", plain, deps="b", ignore_discarded=True)
+    workflow.add("cancelled_too", plain, deps="b", ignore_cancelled=True)
+    play = Play(workflow)
+    play.run(fails={"a": [None]})
+    assert play.states["only_discarded"] == "cancelled"
+    assert play.states["cancelled_too"] == "completed"
+
+
+def test_038_a_failed_attempt_is_repeated_after_growing_pauses() -> None:
+    play = Play(Workflow().add("a", plain, retry=RetryPolicy(max_attempts=3, pause_seconds=10)))
+    play.advance()
+    play.end("a", FAILED, reason="ValueError")
+    assert play.row("a").state is MemberState.RETRYABLE
+    assert play.advance().wake_at == NOW + timedelta(seconds=10)
+    play.later(seconds=10)
+    play.advance()
+    assert play.row("a").attempt == 2
+    play.end("a", FAILED)
+    assert play.row("a").due == play.now + timedelta(seconds=20)
+    play.later(seconds=20)
+    play.advance()
+    play.end("a", FAILED)
+    assert play.row("a").state is MemberState.DISCARDED
+    assert play.advance().flow_state is FlowState.DISCARDED
+
+
+def test_038_rules_by_outcome() -> None:
+    policy = RetryPolicy(
+        max_attempts=2,
+        pause_seconds=10,
+        rules=(
+            RetryRule(outcomes=("banned",), max_attempts=3, pause_seconds=3600, arguments={"slow": "1"}),
+            RetryRule(outcomes=("killed by oom",), memory_factor=2.0),
+            RetryRule(outcomes=("bad request",), max_attempts=1),
+        ),
+    )
+    play = Play(Workflow().add("a", crawl("books"), retry=policy))
+    play.advance()
+    play.end("a", FAILED, outcome="banned")
+    play.advance()
+    assert play.row("a").due == NOW + timedelta(hours=1)
+    play.later(hours=1)
+    (start,) = play.advance().starts
+    assert start.rule == policy.rules[0]
+    play.end("a", FAILED, outcome="killed by oom")
+    play.advance()
+    assert play.row("a").state is MemberState.RETRYABLE
+    play.later(hours=1)
+    (start,) = play.advance().starts
+    assert (start.attempt, start.rule) == (3, policy.rules[1])
+    play.end("a", FAILED, outcome="bad request")
+    play.advance()
+    assert play.row("a").state is MemberState.DISCARDED
+
+
+def test_038_a_rule_with_its_own_number_gives_up_after_it() -> None:
+    policy = RetryPolicy(max_attempts=1, rules=(RetryRule(outcomes=("banned",), max_attempts=3),))
+    play = Play(Workflow().add("a", plain, retry=policy))
+    assert play.run(fails={"a": ["banned", "banned", "banned"]}) is FlowState.DISCARDED
+    assert play.row("a").attempt == 3
+
+
+def test_038_a_step_may_cancel_itself_and_an_unusable_result_is_not_tried_again() -> None:
+    play = Play(Workflow().add_cascade("a", cancel_itself, retries=5))
+    assert play.run(call=True) is FlowState.CANCELLED
+    assert play.row("a").reason == "nothing to do"
+    other = Play(Workflow().add("a", plain, retries=5))
+    other.advance()
+    other.end("a", FAILED, reason=RESULT_UNUSABLE)
+    assert other.row("a").state is MemberState.DISCARDED
+
+
+def test_040_a_start_time_and_dependencies_are_both_waited_for() -> None:
+    workflow = Workflow().add("a", plain).add("b", plain, deps="a", scheduled_at=NOW + timedelta(hours=1))
+    workflow.add("c", plain, deps="a", scheduled_at=NOW - timedelta(hours=1))
+    play = Play(workflow)
+    play.advance()
+    play.end("a")
+    assert play.advance().wake_at == NOW + timedelta(hours=1)
+    assert play.states == {"a": "completed", "b": "scheduled", "c": "executing"}
+    play.later(hours=1)
+    play.advance()
+    assert play.states["b"] == "executing"
+
+
+def seen(play: Play, status: RunStatus, end: int = 1, **details: object) -> RunSeen:
+    row = play.row("crawl")
+    return RunSeen(row.number, row.attempt, status, end, play.now, **details)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "state"),
+    [
+        (RunStatus.COMPLETED, "all_succeeded", "completed"),
+        (RunStatus.COMPLETED, "failures_allowed", "completed"),
+        (RunStatus.FAILED, "stopped", "cancelled"),
+        (RunStatus.FAILED, "stopped_forced", "cancelled"),
+        (RunStatus.FAILED, "max_duration", "discarded"),
+        (RunStatus.FAILED, "never_started", "discarded"),
+        (RunStatus.FAILED, "tasks_lost", "discarded"),
+    ],
+)
+def test_041_the_end_of_a_run_is_the_end_of_its_crawl(status: RunStatus, reason: str, state: str) -> None:
+    play = Play(Workflow().add("crawl", crawl("books")).add("after", plain, deps="crawl"))
+    play.advance()
+    play.planner.observe(seen(play, RunStatus.PROCESSING))
+    assert play.advance().is_empty
+    play.planner.observe(seen(play, status, reason=reason))
+    play.planner.observe(seen(play, status, reason=reason))
+    play.advance()
+    assert play.states["crawl"] == state
+
+
+def test_041_a_reopened_run_makes_its_crawl_executing_again() -> None:
+    play = Play(Workflow().add("crawl", crawl("books")).add("after", plain, deps="crawl"))
+    play.advance()
+    play.planner.observe(seen(play, RunStatus.FAILED, reason="tasks_failed"))
+    assert play.advance().flow_state is FlowState.DISCARDED
+    play.planner.observe(seen(play, RunStatus.PROCESSING, end=2))
+    assert play.advance().flow_state is FlowState.EXECUTING
+    assert play.states == {"crawl": "executing", "after": "suspended"}
+    play.planner.observe(seen(play, RunStatus.FAILED, end=1, reason="tasks_failed"))
+    assert play.advance().is_empty
+    play.planner.observe(seen(play, RunStatus.COMPLETED, end=2))
+    play.advance()
+    assert play.states == {"crawl": "completed", "after": "executing"}
+    assert play.row("crawl").attempt == 1
+
+
+def test_041_a_dependent_that_has_started_goes_on_when_the_run_is_reopened() -> None:
+    play = Play(Workflow().add("crawl", crawl("books")).add("after", plain, deps="crawl"))
+    play.advance()
+    play.end("crawl")
+    play.advance()
+    play.planner.observe(seen(play, RunStatus.PROCESSING, end=2))
+    play.advance()
+    assert play.states == {"crawl": "executing", "after": "executing"}
+
+
+def test_041_a_retry_replaces_an_attempt_and_its_run_may_be_reopened_in_vain() -> None:
+    play = Play(Workflow().add("crawl", crawl("books")))
+    play.advance()
+    play.end("crawl", FAILED)
+    play.advance()
+    old = seen(play, RunStatus.PROCESSING, end=2)
+    play.retry()
+    play.advance()
+    play.planner.observe(old)
+    assert play.advance().is_empty
+    assert play.row("crawl").attempt == 2
+
+
+def test_041_dependents_may_wait_for_the_archive() -> None:
+    play = Play(Workflow().add("crawl", crawl("books"), when="archived").add("after", plain, deps="crawl"))
+    play.advance()
+    play.planner.observe(seen(play, RunStatus.COMPLETED))
+    play.advance()
+    assert (play.row("crawl").state, play.row("crawl").cause) == (MemberState.EXECUTING, "archive")
+    play.planner.observe(seen(play, RunStatus.COMPLETED, archived=True))
+    play.advance()
+    assert play.states == {"crawl": "completed", "after": "executing"}
+
+
+def test_041_a_start_that_is_refused_discards_the_crawl() -> None:
+    play = Play(Workflow().add("crawl", crawl("unknown"), retries=5))
+    play.advance()
+    row = play.row("crawl")
+    play.planner.observe(AttemptEnd(row.number, row.attempt, FAILED, NOW, reason="start_refused"))
+    play.advance()
+    assert play.states == {"crawl": "discarded"}
+
+
+def test_observations_of_other_attempts_and_unknown_jobs_change_nothing() -> None:
+    play = Play(Workflow().add("a", plain, retries=1).add("crawl", crawl("books")))
+    play.advance()
+    play.planner.observe(AttemptEnd(0, 7, COMPLETED, NOW))
+    play.planner.observe(AttemptEnd(99, 1, COMPLETED, NOW))
+    play.planner.observe(RunSeen(1, 2, RunStatus.COMPLETED, 1, NOW))
+    assert play.advance().is_empty
+
+
+def test_a_planner_from_the_rows_goes_on_where_the_former_stood() -> None:
+    workflow = Workflow().add("a", plain).add_many("m", [plain] * 3, deps="a", max_parallel=2)
+    play = Play(workflow.add("z", plain, deps="m"))
+    for path in ("a", "m/0"):
+        play.advance()
+        play.end(path)
+    play.advance()
+    play.planner = Planner(play.ledger)
+    assert play.planner.in_flight == {play.row("m/1").number, play.row("m/2").number}
+    assert play.advance().is_empty
+    play.end("m/1")
+    play.end("m/2", CANCELLED)
+    play.advance()
+    assert play.states["z"] == "cancelled"
+
+
+def test_starts_may_be_limited_in_a_plan() -> None:
+    play = Play(Workflow().add_many("m", [plain] * 5))
+    first = play.planner.advance(NOW, most_starts=2)
+    second = play.planner.advance(NOW, most_starts=2)
+    assert [start.number for start in (*first.starts, *second.starts)] == [0, 1, 2, 3]

@@ -1,0 +1,132 @@
+"""Graphs 1e: status, counts and times. Handles and waiting need a client; 56 is decided here as far as it is pure."""
+
+from datetime import timedelta
+
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.merging import new_ledger
+from crawler_lifecycle.domain.flows.selecting import dependencies, selected
+from crawler_lifecycle.domain.flows.states import effective
+from crawler_lifecycle.domain.flows.summary import status
+from crawler_lifecycle.flows import RunningJob, Workflow
+from tests.unit.flows.plays import COMPLETED, FAILED, NOW, Play
+from tests.unit.flows.work import UserNotifier, plain
+
+
+def flow() -> Play:
+    sub = Workflow().add("x", plain).add_many("deep", [plain, plain], deps="x")
+    workflow = Workflow("nightly", id="flow").add("a", plain).add_workflow("sub", sub, deps="a")
+    return Play(workflow.add("z", plain, deps="sub"))
+
+
+def test_051_a_status_has_all_fields() -> None:
+    play = flow()
+    play.advance()
+    play.later(minutes=1)
+    play.end("a")
+    play.advance()
+    shown = play.status
+    assert (shown.id, shown.name, shown.state, shown.total) == ("flow", "nightly", FlowState.EXECUTING, 5)
+    assert shown.counts == {"suspended": 3, "executing": 1, "completed": 1}
+    assert (shown.started_at, shown.stopped_at, shown.duration) == (NOW, None, None)
+    assert shown.elapsed == timedelta(minutes=1)
+    assert list(shown.subs) == ["sub"]
+
+
+def test_052_counts_are_over_all_levels() -> None:
+    play = flow()
+    play.run()
+    shown = play.status
+    assert (shown.total, shown.counts) == (5, {"completed": 5})
+    assert (shown.subs["sub"].total, shown.subs["sub"].subs["deep"].total) == (3, 2)
+    assert shown.subs["sub"].name == "sub"
+    assert shown.subs["sub"].state is FlowState.COMPLETED
+
+
+def test_052_a_graft_is_shown_once_it_is_attached() -> None:
+    play = Play(Workflow().add_graft("g", UserNotifier.new({"account_id": 2})))
+    assert play.status.subs == {}
+    assert play.status.total == 1
+    play.run(call=True)
+    assert play.status.subs["g"].total == 2
+    assert play.status.total == 3
+
+
+def test_054_times_from_the_first_start_to_the_last_end() -> None:
+    play = flow()
+    assert play.status.started_at is None
+    assert play.status.elapsed is None
+    for path in ("a", "sub/x", "sub/deep/0", "sub/deep/1", "z"):
+        play.advance()
+        play.later(minutes=1)
+        play.end(path)
+    play.advance()
+    play.later(minutes=10)
+    shown = play.status
+    assert (shown.started_at, shown.stopped_at) == (NOW, NOW + timedelta(minutes=5))
+    assert shown.duration == shown.elapsed == timedelta(minutes=5)
+    assert shown.subs["sub"].duration == timedelta(minutes=3)
+
+
+def test_054_a_flow_that_was_cancelled_before_any_start_has_no_duration() -> None:
+    play = flow()
+    play.cancel()
+    play.advance()
+    assert (play.status.state, play.status.duration) == (FlowState.CANCELLED, None)
+
+
+def test_054_a_cancelled_job_that_still_runs_keeps_the_flow_open() -> None:
+    play = flow()
+    play.advance()
+    play.cancel()
+    play.advance()
+    assert (play.status.state, play.status.stopped_at) == (FlowState.EXECUTING, None)
+    play.end("a")
+    play.advance()
+    assert play.status.state is FlowState.CANCELLED
+
+
+def test_055_a_retry_opens_the_times_again() -> None:
+    play = flow()
+    play.run(fails={"z": [None]})
+    assert play.status.duration is not None
+    play.later(hours=1)
+    play.retry("z")
+    assert (play.status.stopped_at, play.status.duration, play.status.started_at) == (None, None, NOW)
+
+
+def test_056_a_handle_for_a_running_job_is_its_sub_workflow() -> None:
+    handle = Workflow.for_job(RunningJob("flow", "sub/deep/0"))
+    assert (handle.id, handle.path) == ("flow", "sub/deep")
+    assert (handle.root().id, handle.root().path) == ("flow", "")
+    top = Workflow.for_job(RunningJob("flow", "a"))
+    assert top.root() is top
+
+
+def test_057_jobs_come_in_the_order_of_their_insertion() -> None:
+    play = flow()
+    assert [row.path for row in selected(play.ledger, None)] == ["a", "sub/x", "sub/deep/0", "sub/deep/1", "z"]
+    assert [row.path for row in selected(play.ledger, ["z", "sub/deep"])] == ["sub/deep/0", "sub/deep/1", "z"]
+
+
+def test_057_dependencies_of_a_job_are_its_direct_ones() -> None:
+    play = flow()
+    assert [row.path for row in dependencies(play.ledger, play.row("z"))] == ["sub/x", "sub/deep/0", "sub/deep/1"]
+    assert [row.path for row in dependencies(play.ledger, play.row("a"))] == []
+
+
+def test_060_the_end_of_an_attempt_counts_before_a_supervisor_noted_it() -> None:
+    play = flow()
+    play.advance()
+    row = play.row("a")
+    assert effective(row, None) is row
+    assert effective(row, AttemptEnd(row.number, row.attempt, COMPLETED, NOW)).state == "completed"
+    assert effective(row, AttemptEnd(row.number, row.attempt, FAILED, NOW)).state == "discarded"
+
+
+def test_a_flow_without_jobs_and_a_paused_flow() -> None:
+    empty = new_ledger(Workflow().add_many("none", []).definition())
+    assert status(empty, NOW).state is FlowState.EXECUTING
+    play = flow()
+    play.hold(FlowIntent.PAUSE)
+    assert play.status.state is FlowState.PAUSED
