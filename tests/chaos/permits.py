@@ -28,9 +28,9 @@ class Permits:
 
     def problems(self) -> list[str]:
         """Return violations of the limit, and permits that have leaked. Every run is over."""
-        left = self._read()
-        if left.runs_begun or left.tasks_in_cluster or left.runs_held:
-            self._exceeded.add(f"a permit has leaked: {left}")
+        record = self._read()
+        if record.runs_begun or record.tasks_in_cluster or record.runs_held:
+            self._exceeded.add(f"a permit has leaked: {record}")
         return sorted(self._exceeded)
 
     def _read(self) -> LimitRecord:

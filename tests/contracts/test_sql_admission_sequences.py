@@ -223,8 +223,8 @@ def live(database: Database, make_run: MakeRun, seed: int) -> Life:
 
 def assert_nothing_is_left(records: list[LimitRecord]) -> None:
     for record in records:
-        left = (record.runs_begun, record.tasks_in_cluster, record.places_kept, record.runs_held)
-        assert left == (0, 0, 0, 0), "a permit has leaked"
+        use = (record.runs_begun, record.tasks_in_cluster, record.places_kept, record.runs_held)
+        assert use == (0, 0, 0, 0), "a permit has leaked"
 
 
 @pytest.mark.timeout(300)
