@@ -75,7 +75,7 @@ async def _two_levels(control: Control, scale: Scale) -> tuple[float, int, int]:
     while not waiting.done():
         most = max(most, _in_cluster(control))
         await asyncio.sleep(PAUSE)
-    assert {outcome.status for outcome in await waiting} == {"COMPLETED"}
+    assert {outcome["status"] for outcome in await waiting} == {"COMPLETED"}
     return time.monotonic() - began, most, scale.limit
 
 

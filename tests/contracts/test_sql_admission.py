@@ -207,6 +207,20 @@ def test_a_reopened_run_waits_for_a_permit_again(store: SqlStore, make_run: Make
     assert pass_on(store) == [(run.run_id, 1)]
 
 
+def test_child_tasks_of_a_run_in_the_line_wait_for_the_start_of_its_main_job(
+    store: SqlStore, make_run: MakeRun
+) -> None:
+    """The dispatcher deployed them together with the main task."""
+    store.limits.pause(INSTALLATION, "a test", None)
+    run = make_run(3)
+    begin(store, run)
+    store.limits.resume(INSTALLATION, None)
+    assert pass_on(store) == [(run.run_id, 0)]
+    assert pass_on(store) == [(run.run_id, 0)], "its own claim, taken again"
+    store.runs.mark_started(ref_to(run))
+    assert pass_on(store) == [(run.run_id, 0), (run.run_id, 1), (run.run_id, 2)]
+
+
 def test_a_stopped_run_leaves_the_line(store: SqlStore, make_run: MakeRun) -> None:
     store.limits.pause(INSTALLATION, "a test", None)
     first, second = make_run(), make_run()

@@ -164,6 +164,10 @@ class Life:
     def assert_limits_hold(self) -> None:
         """Use beyond a limit is use from before the limit was lowered, or a single child task beside main tasks."""
         uses = self._uses()
+        for run in self._open():
+            details = self._details(run)
+            is_started = details.run.status is not RunStatus.INITIALIZING
+            assert is_started or not any(task.status in IN_CLUSTER for task in details.tasks[1:]), details
         for scope in SCOPES:
             for name, cap in self.caps[scope].items():
                 use, before = uses[scope, name], self.uses[scope, name]

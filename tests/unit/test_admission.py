@@ -109,6 +109,19 @@ def test_a_new_run_comes_before_the_further_tasks_of_a_big_run() -> None:
     assert plan([big, small], limits(tasks=200), 1).granted == {2: 1}
 
 
+def test_a_run_that_needs_two_places_gets_them_while_places_become_free_one_by_one() -> None:
+    """The place that is free went to the big run again and again."""
+    big, small = begun(1, children=10_000, in_cluster=18), waiting(2, children=1)
+    new = plan([big, small], limits(tasks=20), 8)
+    assert (new.granted, new.holds[2].scope) == ({}, INSTALLATION)
+    assert plan([replace(big, children_in_cluster=17), small], limits(tasks=20), 8).granted == {2: 1}
+
+
+def test_a_place_that_is_kept_for_a_waiting_run_is_no_other_runs_kept_place() -> None:
+    big, other, small = begun(1, children=9, in_cluster=16), begun(2, children=1), waiting(3, children=1)
+    assert plan([big, other, small], limits(tasks=20), 8).granted == {2: 1}
+
+
 def test_weights_share_the_cluster_between_tenants() -> None:
     acme, other = "label:tenant:acme", "label:tenant:other"
     weights = (ScopeLimits(scope=acme, weight=3), ScopeLimits(scope=other, weight=1))

@@ -80,7 +80,7 @@ def _open_runs(now: datetime) -> Select[Any]:
             _count(and_(is_main, is_ready)).label("main_ready"),
             _count(and_(~is_main, in_cluster)).label("children_in_cluster"),
             _count(and_(~is_main, is_queued)).label("children_queued"),
-            _count(and_(~is_main, is_ready)).label("children_ready"),
+            _count(and_(~is_main, is_ready, runs.status == RunStatus.PROCESSING)).label("children_ready"),
         )
         .join_from(histories, task_histories, and_(tasks.history_id == runs.id, tasks.status.in_(ALIVE)), isouter=True)
         .where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)

@@ -21,8 +21,9 @@ from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.adapters.sql.transactions import lock_run, reading, transaction
-from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.domain.admission import plan
+from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.ports import Claim
 
 runs, tasks = histories.c, task_histories.c
@@ -123,6 +124,8 @@ def claim_ready_tasks(
     if row.admitted_at is None:
         admit(connection, run_id, now)
     ready = select(tasks.task).where(tasks.history_id == run_id, is_queued(now))
+    if row.status is RunStatus.INITIALIZING:  # the child tasks wait until the main job has started
+        ready = ready.where(tasks.task == MAIN_TASK)
     numbers = connection.scalars(ready.order_by(tasks.task).limit(count)).all()
     return take_claims(connection, row, numbers, is_queued(now), token, now + expires_in)
 

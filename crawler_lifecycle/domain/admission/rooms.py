@@ -24,7 +24,7 @@ class Rooms:
     def __init__(self, limits: Mapping[str, ScopeLimits], runs: Iterable[OpenRun]) -> None:
         self._limits = limits
         self.used: dict[str, Use] = defaultdict(Use)
-        self._kept_for_first: set[str] = set()  # scopes where the first waiting run keeps a place
+        self._kept_for_first: set[str] = set()  # scopes where the first waiting run keeps its places
         for run in runs:
             for scope in run.scopes:
                 self.used[scope] = self.used[scope].plus(run.use)
@@ -45,18 +45,20 @@ class Rooms:
         return later
 
     def keep_places(self, run: OpenRun, hold: Hold) -> None:
-        """Keep a place in the other scopes of a waiting run, if the run is the first to wait for such a scope.
+        """Keep the places of a waiting run, in the scopes where the run is the first to wait.
 
-        Otherwise a run with two limited labels could wait for ever: whenever one has a place, the other has none. The
-        installation's places are never kept so, because every run needs one: the runs' order is enough there.
+        Otherwise a run that needs two places could wait for ever while places become free one by one; and so could a
+        run with two limited labels, if whenever one has a place the other has none. A run that waits for another scope
+        keeps no place of the installation: every run needs such a place, and the runs' order is enough.
         """
         if hold.cause != ADMISSION or run.is_admitted:
             return
         more = run.with_next_job().use
         for scope in run.scopes:
-            if scope not in (INSTALLATION, hold.scope) and scope not in self._kept_for_first:
+            is_needed_by_all = scope == INSTALLATION != hold.scope
+            if not is_needed_by_all and scope not in self._kept_for_first:
                 self._kept_for_first.add(scope)
-                self.used[scope] = self.used[scope].plus(more)
+                self.used[scope] = self.used[scope].plus(Use(runs=more.runs, places=more.places))
 
     def _obstacle_in(self, scope: str, more: Use) -> Hold | None:
         """Return what holds a task in the scope, where `more` is what the task adds to the scope's use."""
