@@ -167,12 +167,17 @@ class Life:
         for run in self._open():
             details = self._details(run)
             is_started = details.run.status is not RunStatus.INITIALIZING
-            assert is_started or not any(task.status in IN_CLUSTER for task in details.tasks[1:]), details
+            early = [task.task for task in details.tasks[1:] if task.status in IN_CLUSTER]
+            assert is_started or not early, (
+                early,
+                [(task.status, task.attempt) for task in details.tasks],
+                details.run.intent,
+            )
         for scope in SCOPES:
             for name, cap in self.caps[scope].items():
                 use, before = uses[scope, name], self.uses[scope, name]
                 children = (self.uses[scope, "children"], uses[scope, "children"])
-                only_child = name == "tasks" and use == before + 1 and children == (0, 1)
+                only_child = name == "tasks" and children == (0, 1) and use - 1 <= max(cap or use, before)
                 assert cap is None or use <= cap or use <= before or only_child, (scope, name, cap, before, use)
         self.uses = uses
 
