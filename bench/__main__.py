@@ -14,6 +14,7 @@ from bench import (
     archives,
     auditing,
     command,
+    flow_planning,
     kubernetes_delay,
     kubernetes_deployments,
     kubernetes_look,
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "archives": archives.measure,
     "huge-archive": archives.measure_huge,
     "audit": auditing.measure,
+    "flow-planning": flow_planning.measure,
 }
 
 

@@ -56,7 +56,8 @@ def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
     merged = _merge(ledger, definition, at)
     row = _updated_flow(ledger.flow, definition)
     if merged.members or merged.groups:
-        row = replace(row, state=FlowState.EXECUTING, accepts_members=True) if row.state.is_final else row
+        state = FlowState.EXECUTING if row.state.is_final else row.state
+        row = replace(row, state=state, accepts_members=True)
     merged.flow = None if row == ledger.flow and ledger.members else row
     return merged
 
