@@ -194,6 +194,22 @@ def test_038_a_step_may_cancel_itself_and_an_unusable_result_is_not_tried_again(
     assert other.row("a").state is MemberState.DISCARDED
 
 
+def test_038_a_retry_respects_a_dependency_that_is_open_again() -> None:
+    workflow = Workflow().add("a", plain).add("b", plain, deps="a", retry=RetryPolicy(max_attempts=2, pause_seconds=60))
+    play = Play(workflow)
+    play.advance()
+    play.end("a")
+    play.advance()
+    play.end("b", FAILED)
+    play.retry("a", completed=True)
+    play.later(seconds=60)
+    play.advance()
+    assert play.states == {"a": "executing", "b": "suspended"}
+    play.end("a")
+    play.advance()
+    assert (play.row("b").state, play.row("b").attempt) == (MemberState.EXECUTING, 2)
+
+
 def test_040_a_start_time_and_dependencies_are_both_waited_for() -> None:
     workflow = Workflow().add("a", plain).add("b", plain, deps="a", scheduled_at=NOW + timedelta(hours=1))
     workflow.add("c", plain, deps="a", scheduled_at=NOW - timedelta(hours=1))
