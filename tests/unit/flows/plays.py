@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT as LARGEST
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
@@ -48,6 +48,7 @@ class Play:
         self.results: dict[int, Any] = {}
         self.seen: dict[str, Context] = {}  # contexts of the functions that were called
         self.definitions: dict[str, MemberDefinition] = {}
+        self.groups: dict[str, GroupDefinition] = {}
         definition = workflow.definition()
         self.ledger = merging.new_ledger(definition)
         self.contexts: dict[int, Any] = {0: _decoded(definition.context or {})}
@@ -141,7 +142,7 @@ class Play:
             if remaining.get(path):
                 self.end(path, FAILED, outcome=remaining[path].pop(0))
             elif call:
-                self._call(path)
+                self.call(path)
             else:
                 self.end(path)
         return self.ledger.flow.state
@@ -181,6 +182,7 @@ class Play:
         self.definitions |= {row.path: definition for row, definition in merged.members}
         for row, definition in merged.groups:
             self.contexts[row.number] = _decoded(definition.context)
+            self.groups[row.path] = definition
         if is_first:
             return merged
         changed = merged.removed_members or known & {row.number for row, _ in merged.members}
@@ -192,7 +194,7 @@ class Play:
             self.planner.take_flow(merged.flow)
         return merged
 
-    def _call(self, path: str) -> None:
+    def call(self, path: str) -> None:
         work = self.definitions[path].work
         if not isinstance(work, StepWork):
             self.end(path)

@@ -110,3 +110,14 @@ def test_an_empty_group_satisfies_a_share_and_no_number() -> None:
     play = Play(workflow.add("number", plain, deps=any_of("none", at_least=1)))
     play.run()
     assert play.states == {"share": "completed", "number": "cancelled"}
+
+
+def test_a_group_may_have_a_quorum_on_a_graft_that_comes_later() -> None:
+    workflow = Workflow(check_deps=False).add_many("m", [plain], deps=any_of(["a", "g"], at_least=0.25))
+    play = Play(workflow.add("a", plain).add_graft("g", UserNotifier.new({"account_id": 3})))
+    play.advance()
+    play.end("a")
+    play.advance()
+    play.call("g")
+    play.advance()
+    assert play.states["m/0"] == "executing"

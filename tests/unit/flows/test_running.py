@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
@@ -288,6 +288,18 @@ def test_041_a_retry_replaces_an_attempt_and_its_run_may_be_reopened_in_vain() -
     play.planner.observe(old)
     assert play.advance().is_empty
     assert play.row("crawl").attempt == 2
+
+
+def test_041_a_reopened_run_of_an_earlier_generation_is_no_attempt_any_more() -> None:
+    play = Play(Workflow().add("crawl", crawl("books")))
+    play.advance()
+    play.end("crawl", FAILED)
+    play.advance()
+    play.retry()
+    play.hold(FlowIntent.PAUSE)
+    play.planner.observe(seen(play, RunStatus.PROCESSING, end=2))
+    play.advance()
+    assert (play.row("crawl").state, play.row("crawl").in_flight) == (MemberState.AVAILABLE, False)
 
 
 def test_041_dependents_may_wait_for_the_archive() -> None:
