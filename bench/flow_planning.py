@@ -8,7 +8,8 @@ from bench.table import Scale, Table
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
-from crawler_lifecycle.domain.flows.planner import Plan, Planner
+from crawler_lifecycle.domain.flows.plan import Plan
+from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import Ledger
 from crawler_lifecycle.flows import Workflow
 

@@ -26,7 +26,8 @@ from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.deciding import approve, hold
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end
 from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.planner import Change, Plan, Planner, Start
+from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
+from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.summary import status
@@ -177,7 +178,6 @@ class Play:
 
     def _note(self, merged: Merged) -> Merged:
         is_first = not self.ledger.members
-        known = set(self.ledger.members)
         merged.apply(self.ledger)
         self.definitions |= {row.path: definition for row, definition in merged.members}
         for row, definition in merged.groups:
@@ -185,11 +185,11 @@ class Play:
             self.groups[row.path] = definition
         if is_first:
             return merged
-        changed = merged.removed_members or known & {row.number for row, _ in merged.members}
-        if changed:
+        members, groups = [row for row, _ in merged.members], [row for row, _ in merged.groups]
+        if merged.removed_members or merged.removed_groups or not self.planner.fits(members, groups):
             self.planner = Planner(self.ledger)
         else:
-            self.planner.take((row for row, _ in merged.members), [row for row, _ in merged.groups])
+            self.planner.take(members, groups)
         if merged.flow is not None:
             self.planner.take_flow(merged.flow)
         return merged
