@@ -148,6 +148,10 @@ class Play:
                 self.end(path)
         return self.ledger.flow.state
 
+    def rebuild(self) -> None:
+        """Go on with a planner from the rows."""
+        self.planner = Planner(self.ledger)
+
     def later(self, **time: float) -> None:
         self.now += timedelta(**time)
 
@@ -187,7 +191,7 @@ class Play:
             return merged
         members, groups = [row for row, _ in merged.members], [row for row, _ in merged.groups]
         if merged.removed_members or merged.removed_groups or not self.planner.fits(members, groups):
-            self.planner = Planner(self.ledger)
+            self.rebuild()
         else:
             self.planner.take(members, groups)
         if merged.flow is not None:

@@ -18,7 +18,7 @@ from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
-from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
 from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, Play
@@ -243,7 +243,7 @@ class Chaos(Play):
 
     def act(self) -> None:
         acts = [self.end_one] * 6 + [self.repeat, self.cancel_some, self.retry_some, self.retry_some, self.decide]
-        acts += [self.hold_or_go, self.wait, self.wait, self.die, self.append_one, self.reopen]
+        acts += [self.hold_or_go, self.wait, self.wait, self.rebuild, self.append_one, self.reopen, self.update]
         self.random.choice(acts)()
 
     def end_one(self) -> None:
@@ -315,9 +315,9 @@ class Chaos(Play):
     def wait(self) -> None:
         self.later(seconds=self.random.choice([1, 60, 3600]))
 
-    def die(self) -> None:
-        """Lose the planner, and go on with one from the rows and the present sights of runs."""
-        self.planner = Planner(self.ledger)
+    def rebuild(self) -> None:
+        """Go on with a planner from the rows and the present sights of runs."""
+        super().rebuild()
         for seen in self.runs.values():
             self.planner.observe(seen)
 
@@ -331,6 +331,19 @@ class Chaos(Play):
         try:
             self.append(AppendMembers(key=str(number), fragment=fragment_of(sub)))
         except Conflict:
+            return
+
+    def update(self) -> None:
+        """Push a changed or a new job under the known id."""
+        paths = [path for path in self.ledger.paths_of_members() if "/" not in path]
+        if not paths:
+            return
+        name = self.random.choice([*paths, f"new{len(self.ledger.members)}"])
+        deps = self.random.sample(paths, min(len(paths), self.random.randint(0, 2)))
+        changed = Workflow(id=self.ledger.flow.id, check_deps=False).add(name, plain, deps=deps)
+        try:
+            self.push(changed)
+        except (Conflict, BadInput):
             return
 
     def reopen(self) -> None:

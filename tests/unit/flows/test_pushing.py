@@ -1,5 +1,7 @@
 """Graphs 1b: push, update, append, and sequences. 25 is the ledger's; the rules here decide what a push writes."""
 
+from typing import Any
+
 import pytest
 
 from crawler_lifecycle.contract.flows.definition import Fragment
@@ -8,6 +10,7 @@ from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.domain.flows.checking import check_whole
+from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Sequence, Workflow, crawl
@@ -179,6 +182,25 @@ def test_a_fragment_with_twins_is_refused() -> None:
     twins = Fragment(members=single.members * 2)
     with pytest.raises(BadInput, match="'twin' is already in the flow"):
         Play(flow()).append(AppendMembers(key="k", fragment=twins))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"$": "code", "v": 1},
+        {"$": "datetime", "v": "yesterday"},
+        {"$": "Decimal", "v": "x"},
+        {"$": "timedelta", "v": [10**12, 0, 0]},
+        {"$": "dict", "v": [[[1], 2]]},
+        {"$": "tuple"},
+        {"$": ["list"], "v": 1},
+    ],
+)
+def test_a_value_with_a_wrong_tag_is_refused_at_the_push(content: Any) -> None:
+    definition = flow().definition()
+    wrong = definition.model_copy(update={"context": {"x": content}})
+    with pytest.raises(BadInput, match=r"context: contains a wrong value under the key '\$'"):
+        push(new_ledger(wrong), wrong, NOW)
 
 
 def test_040_a_delay_counts_from_the_push() -> None:
