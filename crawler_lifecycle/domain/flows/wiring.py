@@ -231,18 +231,22 @@ class Wiring:
         if node is None:
             node = Node(rule=lambda quorum: self._quorum_value(quorum, need, ignored), name=self._title(need))
             self._quorums[need, ignored] = node
-            for target in need.on:
-                if not target.is_group:
-                    self.network.connect(self.member(target.number), node)
-                    continue
-                self.network.watch(self.end(target.number), node)
-                self._quorums_on.setdefault(target.number, []).append(node)
-                for number in self.numbers_in(target.number):
-                    self.network.connect(self.member(number), node)
-                for grower in self._growers_in(target.number):
+            for group in (target.number for target in need.on if target.is_group):
+                self.network.watch(self.end(group), node)
+                self._quorums_on.setdefault(group, []).append(node)
+                for grower in self._growers_in(group):
                     self.network.watch(self.member(grower), node)
+            for number in self._counted_by(need):
+                self.network.connect(self.member(number), node)
             self.network.refresh(node)
         return node
+
+    def _counted_by(self, need: NeedRow) -> Iterable[int]:
+        """Return the present members that the quorum counts, without repetitions."""
+        numbers: dict[int, None] = {}
+        for target in need.on:
+            numbers.update(dict.fromkeys(self.numbers_in(target.number) if target.is_group else (target.number,)))
+        return numbers
 
     def _title(self, need: NeedRow) -> str:
         targets = need.on[: MOST_NAMES + 1]
@@ -254,10 +258,10 @@ class Wiring:
         may_grow = any(self._grows_inside(group) for group in groups)
         return quorum_value(node, need, ignored, may_grow=may_grow, has_open_groups=has_open_groups)
 
-    def _quorums_around(self, group: int) -> Iterator[Node]:
-        """Yield the quorums with the group's members."""
-        for around in ancestors(self.groups, group):
-            yield from self._quorums_on.get(around, ())
+    def _quorums_around(self, group: int) -> Iterable[Node]:
+        """Return the quorums with the group's members, without repetitions."""
+        quorums = (quorum for around in ancestors(self.groups, group) for quorum in self._quorums_on.get(around, ()))
+        return dict.fromkeys(quorums)
 
     def _growers_in(self, group: int) -> Iterator[int]:
         """Yield the members that make the group, or a group inside, grow."""

@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.flows.checking import check_whole
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
-from crawler_lifecycle.flows import Sequence, Workflow, crawl
+from crawler_lifecycle.flows import RunningJob, Sequence, Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import NOW, Play
 from tests.unit.flows.work import greet, marked, plain, with_context
@@ -155,6 +155,18 @@ def test_073_an_append_goes_into_a_sub_workflow_that_others_wait_for() -> None:
     play.end("sub/1")
     play.advance()
     assert play.order[-1] == "after"
+
+
+def test_073_a_handle_makes_the_request() -> None:
+    handle = Workflow.for_job(RunningJob("flow", "sub/0"))
+    request = handle.add("x", plain).additions("page-2")
+    assert (request.key, request.group, [member.path for member in request.fragment.members]) == (
+        "page-2",
+        "sub",
+        ["x"],
+    )
+    with pytest.raises(BadInput, match="key"):
+        handle.additions("")
 
 
 def test_073_an_append_is_refused_where_it_cannot_be() -> None:
