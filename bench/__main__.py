@@ -14,6 +14,7 @@ from bench import (
     archives,
     auditing,
     command,
+    flow_planning,
     kubernetes_delay,
     kubernetes_deployments,
     kubernetes_look,
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "huge-archive": archives.measure_huge,
     "audit": auditing.measure,
     "permits": permits.measure,
+    "flow-planning": flow_planning.measure,
 }
 
 

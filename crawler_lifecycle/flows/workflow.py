@@ -9,7 +9,7 @@ from typing import Any, Self, TextIO, Unpack
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
 from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_text, parent_path
-from crawler_lifecycle.contract.flows.requests import GraftMembers
+from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.flows.values import to_text
 from crawler_lifecycle.domain.flows.states import WorkflowState
@@ -223,6 +223,10 @@ class Workflow(Level):
     def definition(self) -> FlowDefinition:
         """Return the graph as a contract's model."""
         return building.definition_of(self)
+
+    def additions(self, key: str) -> AppendMembers:
+        """Return the jobs as a request to add them to the open flow with this id, once under the key."""
+        return AppendMembers(key=checked_text("key", key), group=self.path, fragment=building.fragment_of(self))
 
     def check(self) -> Self:
         """Raise BadInput if the graph cannot run: unknown dependencies, cycles, too large values."""

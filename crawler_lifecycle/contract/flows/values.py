@@ -83,6 +83,15 @@ def size_of(content: JsonValue) -> int:
     return len(json.dumps(content, separators=(",", ":")))
 
 
+def check_encoded(field: str, content: JsonValue, most_bytes: int) -> None:
+    """Raise BadInput or TooLarge for JSON that does not come from `encode`, such as JSON from an HTTP client."""
+    check_size(field, size_of(content), most_bytes)
+    try:
+        decode(content)
+    except (LookupError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise BadInput(_short(field), f"contains a wrong value under the key {TAG!r}: {error!r}"[:300]) from error
+
+
 def check_size(field: str, size: int, most_bytes: int) -> None:
     if size > most_bytes:
         raise TooLarge(f"{field}: {size} bytes as JSON, at most {most_bytes} are possible")

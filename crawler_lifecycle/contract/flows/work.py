@@ -42,7 +42,7 @@ class StepWork(Message):
     """A call to a function in the author's code."""
 
     kind: Literal["step"] = "step"
-    function: str = Field(max_length=LONGEST_FUNCTION, pattern=r"^[\w.]+:[\w.]+$", description="`module:qualname`")
+    function: str = Field(max_length=LONGEST_FUNCTION, pattern=r"^[\w.-]+:[\w.]+$", description="`module:qualname`")
     form: CallForm = CallForm.CONTEXT
     arguments: JsonValue = Field(default=None, description="encoded keywords, item or arguments for a job")
     queue: Label = "default"

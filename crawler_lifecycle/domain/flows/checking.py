@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.flows.limits import (
 )
 from crawler_lifecycle.contract.flows.names import depth
 from crawler_lifecycle.contract.flows.states import GroupGrowth
-from crawler_lifecycle.contract.flows.values import check_size, size_of
+from crawler_lifecycle.contract.flows.values import check_encoded, check_size, size_of
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow, NeedRow
 from crawler_lifecycle.errors import BadInput
@@ -35,10 +35,10 @@ def check_fragment(fragment: Fragment) -> None:
         if depth(path) > DEEPEST:
             raise BadInput("sub-workflows", f"are nested {depth(path)} deep, at most {DEEPEST} are possible")
     for group in fragment.groups:
-        check_size(f"context of {group.path!r}", size_of(group.context), LARGEST_CONTEXT)
+        check_encoded(f"context of {group.path!r}", group.context, LARGEST_CONTEXT)
     for member in fragment.members:
         if isinstance(member.work, StepWork):
-            check_size(f"arguments of {member.path!r}", size_of(member.work.arguments), LARGEST_ARGUMENTS)
+            check_encoded(f"arguments of {member.path!r}", member.work.arguments, LARGEST_ARGUMENTS)
         elif isinstance(member.work, CrawlWork):
             arguments = dict(member.work.request.arguments)
             check_size(f"arguments of {member.path!r}", size_of({**arguments}), LARGEST_ARGUMENTS)

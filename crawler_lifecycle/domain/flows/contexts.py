@@ -1,10 +1,10 @@
 """Contexts: the sources for a step's values, in its groups' contexts and its dependencies' results."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from crawler_lifecycle.contract.flows.names import joined, last_name
-from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberRow, NeedRow, Target, ancestors
+from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, MemberRow, NeedRow, Target, ancestors
 
 Source = int | dict[str, "Source"]  # the number of a member with a result, or sources by name for a sub-workflow
 
@@ -35,6 +35,34 @@ def filled(collected: Mapping[str, Source], result: Callable[[int], Any]) -> dic
         name: filled(source, result) if isinstance(source, dict) else result(source)
         for name, source in collected.items()
     }
+
+
+def recorded(ledger: Ledger, results: Mapping[int, Any], paths: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the recorded results by path, nested for sub-workflows. Members without a record are absent.
+
+    Without paths, the whole top level is returned. Unknown paths are ignored.
+    """
+    inside = _Inside(ledger)
+    members, groups = ledger.paths_of_members(), ledger.paths_of_groups()
+    if paths is None:
+        return _with_records(inside.of_group(TOP), results)
+    chosen: dict[str, Source] = {}
+    for path in paths:
+        if path in groups:
+            chosen[path] = inside.of_group(groups[path])
+        elif path in members:
+            chosen[path] = members[path]
+    return _with_records(chosen, results)
+
+
+def _with_records(sources: Mapping[str, Source], results: Mapping[int, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, source in sources.items():
+        if isinstance(source, dict):
+            values[name] = _with_records(source, results)
+        elif source in results:
+            values[name] = results[source]
+    return values
 
 
 def merged_context(contexts: Mapping[int, Mapping[str, Any]], ledger: Ledger, group: int) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment, GroupDefinition, MemberDefinition
+from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
 from crawler_lifecycle.contract.flows.names import ROOT, joined
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, MemberState
+from crawler_lifecycle.contract.flows.values import check_encoded
 from crawler_lifecycle.domain.flows.checking import check_fragment, check_whole
 from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, within
 from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
@@ -53,10 +55,12 @@ def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
     """Return a push's rows. The first push adds everything, a further push is an update."""
     if not (definition.members or definition.groups or ledger.members):
         raise BadInput("workflow", f"{definition.id!r} has no jobs")
+    check_encoded("context", definition.context, LARGEST_CONTEXT)
     merged = _merge(ledger, definition, at)
     row = _updated_flow(ledger.flow, definition)
     if merged.members or merged.groups:
-        row = replace(row, state=FlowState.EXECUTING, accepts_members=True) if row.state.is_final else row
+        state = FlowState.EXECUTING if row.state.is_final else row.state
+        row = replace(row, state=state, accepts_members=True)
     merged.flow = None if row == ledger.flow and ledger.members else row
     return merged
 

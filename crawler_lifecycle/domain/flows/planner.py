@@ -7,59 +7,25 @@ rows, so a supervisor may drop a planner at any time and build another planner f
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from heapq import heappop, heappush
 from itertools import islice
 
-from crawler_lifecycle.contract.flows.retrying import RetryRule
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen, after_sight
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end, rule_after
 from crawler_lifecycle.domain.flows.network import FAILURES, REFUSED, Node
 from crawler_lifecycle.domain.flows.news import is_outdated
+from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
 from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberKind, MemberRow
-from crawler_lifecycle.domain.flows.standing import after_pause, released, suspended
+from crawler_lifecycle.domain.flows.standing import after_pause, ended, released, started, suspended
 from crawler_lifecycle.domain.flows.states import final_state
 from crawler_lifecycle.domain.flows.turns import Turns
 from crawler_lifecycle.domain.flows.wiring import Wiring, ignored_by
 from crawler_lifecycle.domain.flows.words import APPROVAL_TIMEOUT, DRAINED, REJECTED, by_dependency
 
 Observation = AttemptEnd | RunSeen | TasksSeen
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A row to write, if the row on record still has the state, the generation and the attempt of `was`."""
-
-    was: MemberRow
-    row: MemberRow
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """An attempt to start, once its change is on record. `rule`: the retry rule with changes for this attempt."""
-
-    number: int
-    generation: int
-    attempt: int
-    rule: RetryRule | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The next acts. The changes, groups and flow state are written in a single transaction, before the other acts."""
-
-    changes: tuple[Change, ...] = ()
-    groups: tuple[GroupRow, ...] = ()  # groups with further members, for a crawl's tasks
-    starts: tuple[Start, ...] = ()
-    stops: tuple[int, ...] = ()  # members with an attempt to stop
-    flow_state: FlowState | None = None  # the flow's new state
-    wake_at: datetime | None = None  # time to plan again, without an earlier observation
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.changes or self.groups or self.starts or self.stops or self.flow_state)
 
 
 class Planner:
@@ -83,7 +49,7 @@ class Planner:
     def take(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> None:
         """Take rows that a door added or changed. Rows older than the observations are ignored.
 
-        Rows with other needs than before need a new planner.
+        Rows with other needs than before need a new planner: see `fits`.
         """
         members = list(members)
         known = [row for row in members if row.number in self.rows]
@@ -91,6 +57,14 @@ class Planner:
         for row in known:
             if not is_outdated(row, self.rows[row.number]):
                 self.restore(row)
+
+    def fits(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> bool:
+        """Return whether the planner can take the rows: the needs of all known members and groups are unchanged."""
+        return all(
+            row.number not in self.rows or _wired(row) == _wired(self.rows[row.number]) for row in members
+        ) and all(
+            row.number not in self.wiring.groups or row.needs == self.wiring.groups[row.number].needs for row in groups
+        )
 
     def restore(self, row: MemberRow) -> None:
         """Take the row on record, because a change was refused: another writer was first."""
@@ -223,7 +197,7 @@ class Planner:
             elif row.state is MemberState.SCHEDULED:
                 self.wiring.network.touched.add(number)
             elif row.state is MemberState.AVAILABLE and row.decision is None:
-                self._change(_ended(row, MemberState.DISCARDED, APPROVAL_TIMEOUT, now))
+                self._change(ended(row, MemberState.DISCARDED, APPROVAL_TIMEOUT, now))
 
     def _settle(self, now: datetime) -> None:
         """Bring all members to the state that their dependencies and approvals demand."""
@@ -247,7 +221,7 @@ class Planner:
         if node.unignored(ignored):
             if row.state is MemberState.CANCELLED:
                 return row
-            return _ended(row, MemberState.CANCELLED, by_dependency(self._culprit(node, ignored)), now)
+            return ended(row, MemberState.CANCELLED, by_dependency(self._culprit(node, ignored)), now)
         if node.open:
             return suspended(row, now)
         return released(row, now)
@@ -261,9 +235,9 @@ class Planner:
 
     def _decide(self, row: MemberRow, now: datetime) -> None:
         if row.decision is True:
-            self._change(_ended(row, MemberState.COMPLETED, None, now))
+            self._change(ended(row, MemberState.COMPLETED, None, now))
         elif row.decision is False:
-            self._change(_ended(row, MemberState.CANCELLED, REJECTED, now))
+            self._change(ended(row, MemberState.CANCELLED, REJECTED, now))
 
     def _drain(self, now: datetime) -> bool:
         """Cancel a draining flow's open members once no attempt is under way; return whether a member was open."""
@@ -271,7 +245,7 @@ class Planner:
             return False
         for row in list(self.rows.values()):
             if not row.state.is_final:
-                self._change(_ended(row, MemberState.CANCELLED, DRAINED, now))
+                self._change(ended(row, MemberState.CANCELLED, DRAINED, now))
         return True
 
     def _starts(self, now: datetime) -> Iterable[Start]:
@@ -279,7 +253,7 @@ class Planner:
             row = self.rows[number]
             rule = rule_after(row, row.outcome) if row.tries else None
             attempt = row.attempt + 1
-            self._change(_started(row, attempt, now))
+            self._change(started(row, attempt, now))
             yield Start(number, row.generation, attempt, rule)
 
     def _stops(self) -> Iterable[int]:
@@ -313,23 +287,5 @@ class Planner:
         return None
 
 
-def _ended(row: MemberRow, state: MemberState, reason: str | None, now: datetime) -> MemberRow:
-    return row._replace(state=state, cause=None, reason=reason, since=now, due=None, ended_at=now)
-
-
-def _started(row: MemberRow, attempt: int, now: datetime) -> MemberRow:
-    return row._replace(
-        state=MemberState.EXECUTING,
-        cause=None,
-        reason=None,
-        outcome=None,
-        since=now,
-        due=None,
-        attempt=attempt,
-        attempt_generation=row.generation,
-        tries=row.tries + 1,
-        in_flight=True,
-        terminate=True,
-        end=0,
-        started_at=row.started_at or now,
-    )
+def _wired(row: MemberRow) -> tuple[object, ...]:
+    return row.needs, row.group, ignored_by(row)

@@ -39,6 +39,30 @@ def has_needs(row: MemberRow, groups: Mapping[int, GroupRow]) -> bool:
     )
 
 
+def ended(row: MemberRow, state: MemberState, reason: str | None, now: datetime) -> MemberRow:
+    """Return the row of a member that ends without an attempt's end."""
+    return row._replace(state=state, cause=None, reason=reason, since=now, due=None, ended_at=now)
+
+
+def started(row: MemberRow, attempt: int, now: datetime) -> MemberRow:
+    """Return the row with its next attempt under way."""
+    return row._replace(
+        state=MemberState.EXECUTING,
+        cause=None,
+        reason=None,
+        outcome=None,
+        since=now,
+        due=None,
+        attempt=attempt,
+        attempt_generation=row.generation,
+        tries=row.tries + 1,
+        in_flight=True,
+        terminate=True,
+        end=0,
+        started_at=row.started_at or now,
+    )
+
+
 def _unstarted(row: MemberRow, state: MemberState, cause: str | None, now: datetime, due: datetime | None) -> MemberRow:
     if row.state is state and row.cause == cause and (row.due == due or state is MemberState.AVAILABLE):
         return row

@@ -4,7 +4,6 @@ A group has an end, which its dependents wait for, and may have a gate, which it
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import ceil
 
 from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
 from crawler_lifecycle.contract.states import TaskStatus
@@ -19,10 +18,10 @@ from crawler_lifecycle.domain.flows.network import (
     end_value,
     gate_value,
 )
+from crawler_lifecycle.domain.flows.quorums import MOST_NAMES, quorum_value, title
 from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberRow, NeedRow, Target, ancestors
 
 VALUES = {MemberState.COMPLETED: SATISFIED, MemberState.CANCELLED: CANCELLED, MemberState.DISCARDED: DISCARDED}
-MOST_NAMES = 3  # in a quorum's title
 TASK_VALUES = {
     TaskStatus.SUCCEEDED: SATISFIED,
     TaskStatus.FAILED: DISCARDED,
@@ -232,44 +231,37 @@ class Wiring:
         if node is None:
             node = Node(rule=lambda quorum: self._quorum_value(quorum, need, ignored), name=self._title(need))
             self._quorums[need, ignored] = node
-            for target in need.on:
-                if not target.is_group:
-                    self.network.connect(self.member(target.number), node)
-                    continue
-                self.network.watch(self.end(target.number), node)
-                self._quorums_on.setdefault(target.number, []).append(node)
-                for number in self.numbers_in(target.number):
-                    self.network.connect(self.member(number), node)
-                for grower in self._growers_in(target.number):
+            for group in (target.number for target in need.on if target.is_group):
+                self.network.watch(self.end(group), node)
+                self._quorums_on.setdefault(group, []).append(node)
+                for grower in self._growers_in(group):
                     self.network.watch(self.member(grower), node)
+            for number in self._counted_by(need):
+                self.network.connect(self.member(number), node)
             self.network.refresh(node)
         return node
 
+    def _counted_by(self, need: NeedRow) -> Iterable[int]:
+        """Return the present members that the quorum counts, without repetitions."""
+        numbers: dict[int, None] = {}
+        for target in need.on:
+            numbers.update(dict.fromkeys(self.numbers_in(target.number) if target.is_group else (target.number,)))
+        return numbers
+
     def _title(self, need: NeedRow) -> str:
-        paths = [
-            self.groups[target.number].path if target.is_group else self._paths.get(target.number, "")
-            for target in need.on[:MOST_NAMES]
-        ]
-        return f"any_of({', '.join([*paths, '...'] if len(need.on) > MOST_NAMES else paths)})"
+        targets = need.on[: MOST_NAMES + 1]
+        return title([self.groups[t.number].path if t.is_group else self._paths.get(t.number, "") for t in targets])
 
     def _quorum_value(self, node: Node, need: NeedRow, ignored: int) -> int:
-        ends = [self.end(target.number).value for target in need.on if target.is_group]
-        may_grow = any(self._grows_inside(target.number) for target in need.on if target.is_group)
-        if not node.total and need.share is not None:
-            return OPEN if may_grow or any(end & OPEN for end in ends) else SATISFIED
-        failed = (0 if ignored & CANCELLED else node.cancelled) + (0 if ignored & DISCARDED else node.discarded)
-        enough = need.count or ceil((need.share or 0) * node.total - 1e-9)
-        good = node.total - node.open - failed
-        if need.wait and (node.open or may_grow):
-            return OPEN
-        if good >= enough and (need.share is None or not may_grow):
-            return SATISFIED
-        return OPEN if good + node.open >= enough or may_grow else REFUSED
+        groups = [target.number for target in need.on if target.is_group]
+        has_open_groups = any(self.end(group).value & OPEN for group in groups)
+        may_grow = any(self._grows_inside(group) for group in groups)
+        return quorum_value(node, need, ignored, may_grow=may_grow, has_open_groups=has_open_groups)
 
-    def _quorums_around(self, group: int) -> Iterator[Node]:
-        """Yield the quorums with the group's members."""
-        for around in ancestors(self.groups, group):
-            yield from self._quorums_on.get(around, ())
+    def _quorums_around(self, group: int) -> Iterable[Node]:
+        """Return the quorums with the group's members, without repetitions."""
+        quorums = (quorum for around in ancestors(self.groups, group) for quorum in self._quorums_on.get(around, ()))
+        return dict.fromkeys(quorums)
 
     def _growers_in(self, group: int) -> Iterator[int]:
         """Yield the members that make the group, or a group inside, grow."""

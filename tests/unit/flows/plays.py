@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT as LARGEST
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
@@ -26,7 +26,8 @@ from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.deciding import approve, hold
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end
 from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.planner import Change, Plan, Planner, Start
+from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
+from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.summary import status
@@ -48,6 +49,7 @@ class Play:
         self.results: dict[int, Any] = {}
         self.seen: dict[str, Context] = {}  # contexts of the functions that were called
         self.definitions: dict[str, MemberDefinition] = {}
+        self.groups: dict[str, GroupDefinition] = {}
         definition = workflow.definition()
         self.ledger = merging.new_ledger(definition)
         self.contexts: dict[int, Any] = {0: _decoded(definition.context or {})}
@@ -141,10 +143,14 @@ class Play:
             if remaining.get(path):
                 self.end(path, FAILED, outcome=remaining[path].pop(0))
             elif call:
-                self._call(path)
+                self.call(path)
             else:
                 self.end(path)
         return self.ledger.flow.state
+
+    def rebuild(self) -> None:
+        """Go on with a planner from the rows."""
+        self.planner = Planner(self.ledger)
 
     def later(self, **time: float) -> None:
         self.now += timedelta(**time)
@@ -176,23 +182,23 @@ class Play:
 
     def _note(self, merged: Merged) -> Merged:
         is_first = not self.ledger.members
-        known = set(self.ledger.members)
         merged.apply(self.ledger)
         self.definitions |= {row.path: definition for row, definition in merged.members}
         for row, definition in merged.groups:
             self.contexts[row.number] = _decoded(definition.context)
+            self.groups[row.path] = definition
         if is_first:
             return merged
-        changed = merged.removed_members or known & {row.number for row, _ in merged.members}
-        if changed:
-            self.planner = Planner(self.ledger)
+        members, groups = [row for row, _ in merged.members], [row for row, _ in merged.groups]
+        if merged.removed_members or merged.removed_groups or not self.planner.fits(members, groups):
+            self.rebuild()
         else:
-            self.planner.take((row for row, _ in merged.members), [row for row, _ in merged.groups])
+            self.planner.take(members, groups)
         if merged.flow is not None:
             self.planner.take_flow(merged.flow)
         return merged
 
-    def _call(self, path: str) -> None:
+    def call(self, path: str) -> None:
         work = self.definitions[path].work
         if not isinstance(work, StepWork):
             self.end(path)

@@ -334,10 +334,10 @@ def test_023_the_main_module_has_the_name_of_its_file(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(plain, "__module__", "__main__")
     monkeypatch.setattr(__main__, "__spec__", None)
-    monkeypatch.setattr(__main__, "__file__", "/somewhere/nightly.py", raising=False)
+    monkeypatch.setattr(__main__, "__file__", "/somewhere/nightly-crawls.py", raising=False)
     (member,) = Workflow().add("a", plain).definition().members
     assert isinstance(member.work, StepWork)
-    assert member.work.function == "nightly:plain"
+    assert member.work.function == "nightly-crawls:plain"
 
 
 def test_023_parameters_come_from_dependencies_and_the_context() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crawler_lifecycle.contract.flows.requests import AppendMembers
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
@@ -9,6 +10,7 @@ from crawler_lifecycle.domain.flows.merging import Merged, grow
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl, each_task
+from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import FAILED, NOW, Play
 from tests.unit.flows.work import UserNotifier, graft_function, item_and_context, plain, with_context
 
@@ -151,16 +153,11 @@ def sees(play: Play, status: RunStatus = RunStatus.PROCESSING, tasks: int = 3) -
     play.planner.observe(RunSeen(row.number, row.attempt, status, 1, NOW, tasks=tasks))
     plan = play.advance()
     for group in plan.groups:
-        definition = next(d for d in play_groups(play) if d.path == group.path)
+        definition = play.groups[group.path]
         merged = grow(play.ledger, group, definition, NOW)
         merged.apply(play.ledger)
         play.planner.take(row for row, _ in merged.members)
     play.advance()
-
-
-def play_groups(play: Play) -> tuple:  # type: ignore[type-arg]
-    workflow = Workflow().add("shop", crawl("books"), retries=1)
-    return workflow.add_cascade("parse", each_task("shop", item_and_context)).definition().groups
 
 
 def ends(play: Play, **tasks: TaskStatus) -> None:
@@ -240,3 +237,46 @@ def test_a_planner_does_not_end_a_group_that_waits_for_its_jobs() -> None:
     fresh = Planner(play.ledger)
     assert fresh.advance(NOW).is_empty
     assert fresh.rows[play.row("after").number].state is MemberState.SUSPENDED
+
+
+def test_a_flow_does_not_end_while_a_group_waits_for_its_jobs() -> None:
+    play = Play(Workflow().add("shop", crawl("books")).add_cascade("parse", each_task("shop", item_and_context)))
+    play.advance()
+    play.planner.observe(RunSeen(0, 1, RunStatus.COMPLETED, 1, NOW, tasks=2))
+    assert play.advance().flow_state is None
+
+
+def test_a_retried_step_waits_for_the_task_of_the_retried_crawl() -> None:
+    play = stream()
+    sees(play)
+    ends(play, _0=TaskStatus.SUCCEEDED, _1=TaskStatus.SUCCEEDED, _2=TaskStatus.SUCCEEDED)
+    for task in range(3):
+        play.end(f"parse/{task}")
+    sees(play, RunStatus.COMPLETED)
+    play.retry("shop", "parse/0", completed=True)
+    play.advance()
+    assert (play.states["parse/0"], play.states["parse/1"]) == ("suspended", "completed")
+    ends(play, _0=TaskStatus.SUCCEEDED)
+    assert play.states["parse/0"] == "executing"
+
+
+def test_071_a_repeated_grafter_keeps_what_others_depend_on() -> None:
+    play = flow()
+    attach(play, "x", "y")
+    extra = fragment_of(Workflow(check_deps=False).add("extra", plain, deps="g/x"))
+    play.append(AppendMembers(key="k", fragment=extra))
+    attach(play, "z")
+    assert [path for path in play.states if path.startswith("g/")] == ["g/x", "g/z"]
+    play.end("g")
+    assert play.run() is FlowState.COMPLETED
+    assert "extra" in play.order
+
+
+def test_tasks_of_a_stopped_crawl_count_as_cancelled() -> None:
+    play = stream(ignore_cancelled=True)
+    sees(play)
+    ends(play, _0=TaskStatus.FAILED)
+    row = play.row("shop")
+    play.planner.observe(RunSeen(row.number, row.attempt, RunStatus.FAILED, 1, NOW, "stopped", tasks=3))
+    play.advance()
+    assert [play.states[path] for path in ("shop", "parse/0", "parse/1")] == ["cancelled", "executing", "executing"]

@@ -3,6 +3,7 @@
 `allowed` is a second, naive statement of the rules for dependencies. The planner and `allowed` share the rows only.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
-from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
 from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, Play
@@ -140,7 +141,10 @@ def _inside(ledger: Ledger, target: Target, group: GroupRow) -> bool:
 # random graphs
 
 
-def build(random: Random, level: int = 0) -> Workflow:
+SHARES = (0.5, 0.9, 1.0)
+
+
+def build(random: Random, at_least: Sequence[float] = (*SHARES, 1), level: int = 0) -> Workflow:
     workflow = Workflow(
         ignore_cancelled=random.random() < 0.2,
         ignore_discarded=random.random() < 0.2,
@@ -148,21 +152,20 @@ def build(random: Random, level: int = 0) -> Workflow:
     )
     names: list[str] = []
     for number in range(random.randint(1, 6)):
-        add(random, workflow, f"j{number}", names, level)
+        add(random, workflow, f"j{number}", names, at_least, level)
         names.append(f"j{number}")
     return workflow
 
 
-def add(random: Random, workflow: Workflow, name: str, names: list[str], level: int) -> None:
+def add(random: Random, workflow: Workflow, name: str, names: list[str], at_least: Sequence[float], level: int) -> None:
     deps: Any = random.sample(names, random.randint(0, min(3, len(names))))
     if deps and random.random() < 0.2:
-        at_least = random.choice([0.5, 0.9, 1.0, 1])
-        deps = [any_of(deps, at_least=at_least, wait=random.random() < 0.3)]
+        deps = [any_of(deps, at_least=random.choice(at_least), wait=random.random() < 0.3)]
     policy = RetryPolicy(max_attempts=random.randint(1, 2), pause_seconds=random.choice([0, 60]))
     flags: Any = random.choice([{}, {}, {"ignore_cancelled": True}, {"ignore_discarded": True}])
     kind = random.randrange(7)
     if kind == 0 and level < 2:
-        workflow.add_workflow(name, build(random, level + 1), deps=deps)
+        workflow.add_workflow(name, build(random, at_least, level + 1), deps=deps)
     elif kind == 1:
         jobs = [plain] * random.randint(0, 3)
         workflow.add_many(name, jobs, deps=deps, max_parallel=random.choice([None, 1]), retry=policy)
@@ -240,7 +243,7 @@ class Chaos(Play):
 
     def act(self) -> None:
         acts = [self.end_one] * 6 + [self.repeat, self.cancel_some, self.retry_some, self.retry_some, self.decide]
-        acts += [self.hold_or_go, self.wait, self.wait, self.die, self.append_one, self.reopen]
+        acts += [self.hold_or_go, self.wait, self.wait, self.rebuild, self.append_one, self.reopen, self.update]
         self.random.choice(acts)()
 
     def end_one(self) -> None:
@@ -312,9 +315,9 @@ class Chaos(Play):
     def wait(self) -> None:
         self.later(seconds=self.random.choice([1, 60, 3600]))
 
-    def die(self) -> None:
-        """Lose the planner, and go on with one from the rows and the present sights of runs."""
-        self.planner = Planner(self.ledger)
+    def rebuild(self) -> None:
+        """Go on with a planner from the rows and the present sights of runs."""
+        super().rebuild()
         for seen in self.runs.values():
             self.planner.observe(seen)
 
@@ -328,6 +331,19 @@ class Chaos(Play):
         try:
             self.append(AppendMembers(key=str(number), fragment=fragment_of(sub)))
         except Conflict:
+            return
+
+    def update(self) -> None:
+        """Push a changed or a new job under the known id."""
+        paths = [path for path in self.ledger.paths_of_members() if "/" not in path]
+        if not paths:
+            return
+        name = self.random.choice([*paths, f"new{len(self.ledger.members)}"])
+        deps = self.random.sample(paths, min(len(paths), self.random.randint(0, 2)))
+        changed = Workflow(id=self.ledger.flow.id, check_deps=False).add(name, plain, deps=deps)
+        try:
+            self.push(changed)
+        except (Conflict, BadInput):
             return
 
     def reopen(self) -> None:
@@ -375,7 +391,7 @@ def test_no_job_starts_too_early_and_every_flow_ends(random: Random, acts: int) 
 @settings(max_examples=100, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_a_flow_without_failures_completes_every_job_once(random: Random) -> None:
-    chaos = Chaos(build(random), random)
+    chaos = Chaos(build(random, SHARES), random)  # an empty graft never gives a number of completed jobs
     chaos.finish_everything()
     assert {row.state for row in chaos.ledger.members.values()} <= {MemberState.COMPLETED}
     assert len(set(chaos.order)) == len(chaos.order)

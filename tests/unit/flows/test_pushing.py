@@ -1,5 +1,7 @@
 """Graphs 1b: push, update, append, and sequences. 25 is the ledger's; the rules here decide what a push writes."""
 
+from typing import Any
+
 import pytest
 
 from crawler_lifecycle.contract.flows.definition import Fragment
@@ -8,9 +10,10 @@ from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.domain.flows.checking import check_whole
+from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
-from crawler_lifecycle.flows import Sequence, Workflow, crawl
+from crawler_lifecycle.flows import RunningJob, Sequence, Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import NOW, Play
 from tests.unit.flows.work import greet, marked, plain, with_context
@@ -154,6 +157,18 @@ def test_073_an_append_goes_into_a_sub_workflow_that_others_wait_for() -> None:
     assert play.order[-1] == "after"
 
 
+def test_073_a_handle_makes_the_request() -> None:
+    handle = Workflow.for_job(RunningJob("flow", "sub/0"))
+    request = handle.add("x", plain).additions("page-2")
+    assert (request.key, request.group, [member.path for member in request.fragment.members]) == (
+        "page-2",
+        "sub",
+        ["x"],
+    )
+    with pytest.raises(BadInput, match="key"):
+        handle.additions("")
+
+
 def test_073_an_append_is_refused_where_it_cannot_be() -> None:
     play = Play(flow())
     with pytest.raises(Conflict, match="'a' is already in flow"):
@@ -179,6 +194,25 @@ def test_a_fragment_with_twins_is_refused() -> None:
     twins = Fragment(members=single.members * 2)
     with pytest.raises(BadInput, match="'twin' is already in the flow"):
         Play(flow()).append(AppendMembers(key="k", fragment=twins))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"$": "code", "v": 1},
+        {"$": "datetime", "v": "yesterday"},
+        {"$": "Decimal", "v": "x"},
+        {"$": "timedelta", "v": [10**12, 0, 0]},
+        {"$": "dict", "v": [[[1], 2]]},
+        {"$": "tuple"},
+        {"$": ["list"], "v": 1},
+    ],
+)
+def test_a_value_with_a_wrong_tag_is_refused_at_the_push(content: Any) -> None:
+    definition = flow().definition()
+    wrong = definition.model_copy(update={"context": {"x": content}})
+    with pytest.raises(BadInput, match=r"context: contains a wrong value under the key '\$'"):
+        push(new_ledger(wrong), wrong, NOW)
 
 
 def test_040_a_delay_counts_from_the_push() -> None:

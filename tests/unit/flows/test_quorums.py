@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.contract.flows.requests import AppendMembers
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.flows import Workflow, any_of
+from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import FAILED, Play
 from tests.unit.flows.work import UserNotifier, plain
 
@@ -110,3 +112,43 @@ def test_an_empty_group_satisfies_a_share_and_no_number() -> None:
     play = Play(workflow.add("number", plain, deps=any_of("none", at_least=1)))
     play.run()
     assert play.states == {"share": "completed", "number": "cancelled"}
+
+
+def test_a_group_may_have_a_quorum_on_a_graft_that_comes_later() -> None:
+    workflow = Workflow(check_deps=False).add_many("m", [plain], deps=any_of(["a", "g"], at_least=0.25))
+    play = Play(workflow.add("a", plain).add_graft("g", UserNotifier.new({"account_id": 3})))
+    play.advance()
+    play.end("a")
+    play.advance()
+    play.call("g")
+    play.advance()
+    assert play.states["m/0"] == "executing"
+
+
+def test_a_job_that_is_named_twice_counts_once() -> None:
+    inner = Workflow().add_many("deep", [plain, plain])
+    workflow = Workflow().add_workflow("sub", inner).add("a", plain)
+    quorum = any_of(["sub", "sub/deep", "sub/deep/0", "a"], at_least=3)
+    play = Play(workflow.add("z", plain, deps=quorum))
+    play.advance()
+    for path in ("sub/deep/0", "sub/deep/1"):
+        play.end(path)
+        play.advance()
+    assert play.states["z"] == "suspended"
+    play.end("a")
+    play.advance()
+    assert play.states["z"] == "executing"
+
+
+def test_a_job_that_joins_later_counts_once() -> None:
+    inner = Workflow().add_many("deep", [plain])
+    workflow = Workflow().add_workflow("sub", inner)
+    play = Play(workflow.add("z", plain, deps=any_of(["sub", "sub/deep"], at_least=2)))
+    play.advance()
+    play.append(AppendMembers(key="k", group="sub/deep", fragment=fragment_of(Workflow().add("1", plain))))
+    play.end("sub/deep/0")
+    play.advance()
+    assert play.states["z"] == "suspended"
+    play.end("sub/deep/1")
+    play.advance()
+    assert play.states["z"] == "executing"

@@ -167,6 +167,18 @@ def test_067_the_flow_is_open_in_the_transaction_of_the_retry() -> None:
     assert play.ledger.flow.accepts_members is True
 
 
+def test_063_a_push_after_a_cancel_takes_members_again() -> None:
+    play = Play(Workflow(id="flow").add("a", plain))
+    play.advance()
+    play.cancel()
+    play.push(Workflow(id="flow").add("b", plain))
+    assert play.ledger.flow.accepts_members is True
+    play.advance()
+    play.end("a")
+    assert play.run() is FlowState.CANCELLED
+    assert play.states == {"a": "cancelled", "b": "completed"}
+
+
 def test_068_two_people_at_once_are_counted_once() -> None:
     play = chain()
     assert [play.cancel("b"), play.cancel("b")] == [1, 0]

@@ -70,6 +70,16 @@ def test_045_a_dependency_without_a_result_is_none() -> None:
     assert dict(context) == {"fails": None, "crawl": None}
 
 
+def test_046_recorded_results_are_nested_and_leave_out_what_is_missing() -> None:
+    workflow = Workflow().add("a", plain).add("crawl", crawl("books"))
+    workflow.add_many("fetch", {"users": plain, "orders": plain}).add_many("none", [])
+    play = Play(workflow)
+    play.run(fails={"fetch/orders": [None]}, call=True)
+    assert contexts.recorded(play.ledger, play.results) == {"a": "plain", "fetch": {"users": "plain"}, "none": {}}
+    assert contexts.recorded(play.ledger, play.results, ["fetch", "nowhere", "crawl"]) == {"fetch": {"users": "plain"}}
+    assert contexts.recorded(play.ledger, play.results, ["fetch/users"]) == {"fetch/users": "plain"}
+
+
 def test_047_a_context_is_known_to_be_missing() -> None:
     assert Workflow().add("a", plain).definition().context is None
     assert Workflow().add_context({}).add("a", plain).definition().context == {}

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
@@ -194,6 +194,22 @@ def test_038_a_step_may_cancel_itself_and_an_unusable_result_is_not_tried_again(
     assert other.row("a").state is MemberState.DISCARDED
 
 
+def test_038_a_retry_respects_a_dependency_that_is_open_again() -> None:
+    workflow = Workflow().add("a", plain).add("b", plain, deps="a", retry=RetryPolicy(max_attempts=2, pause_seconds=60))
+    play = Play(workflow)
+    play.advance()
+    play.end("a")
+    play.advance()
+    play.end("b", FAILED)
+    play.retry("a", completed=True)
+    play.later(seconds=60)
+    play.advance()
+    assert play.states == {"a": "executing", "b": "suspended"}
+    play.end("a")
+    play.advance()
+    assert (play.row("b").state, play.row("b").attempt) == (MemberState.EXECUTING, 2)
+
+
 def test_040_a_start_time_and_dependencies_are_both_waited_for() -> None:
     workflow = Workflow().add("a", plain).add("b", plain, deps="a", scheduled_at=NOW + timedelta(hours=1))
     workflow.add("c", plain, deps="a", scheduled_at=NOW - timedelta(hours=1))
@@ -274,6 +290,18 @@ def test_041_a_retry_replaces_an_attempt_and_its_run_may_be_reopened_in_vain() -
     assert play.row("crawl").attempt == 2
 
 
+def test_041_a_reopened_run_of_an_earlier_generation_is_no_attempt_any_more() -> None:
+    play = Play(Workflow().add("crawl", crawl("books")))
+    play.advance()
+    play.end("crawl", FAILED)
+    play.advance()
+    play.retry()
+    play.hold(FlowIntent.PAUSE)
+    play.planner.observe(seen(play, RunStatus.PROCESSING, end=2))
+    play.advance()
+    assert (play.row("crawl").state, play.row("crawl").in_flight) == (MemberState.AVAILABLE, False)
+
+
 def test_041_dependents_may_wait_for_the_archive() -> None:
     play = Play(Workflow().add("crawl", crawl("books"), when="archived").add("after", plain, deps="crawl"))
     play.advance()
@@ -301,6 +329,16 @@ def test_observations_of_other_attempts_and_unknown_jobs_change_nothing() -> Non
     play.planner.observe(AttemptEnd(99, 1, COMPLETED, NOW))
     play.planner.observe(RunSeen(1, 2, RunStatus.COMPLETED, 1, NOW))
     assert play.advance().is_empty
+
+
+def test_a_row_that_was_read_before_an_observation_changes_nothing() -> None:
+    play = Play(Workflow().add("a", plain).add("b", plain, deps="a"))
+    play.advance()
+    read = play.row("a")
+    play.end("a")
+    play.planner.take([read])
+    assert [start.number for start in play.advance().starts] == [1]
+    assert play.planner.rows[0].state is MemberState.COMPLETED
 
 
 def test_a_planner_from_the_rows_goes_on_where_the_former_stood() -> None:

@@ -1,0 +1,42 @@
+"""Plans: the next acts for a flow, as the planner hands them to a supervisor."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from crawler_lifecycle.contract.flows.retrying import RetryRule
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row to write, if the row on record still has the state, the generation and the attempt of `was`."""
+
+    was: MemberRow
+    row: MemberRow
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An attempt to start, once its change is on record. `rule`: the retry rule with changes for this attempt."""
+
+    number: int
+    generation: int
+    attempt: int
+    rule: RetryRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next acts. The changes, groups and flow state are written in a single transaction, before the other acts."""
+
+    changes: tuple[Change, ...] = ()
+    groups: tuple[GroupRow, ...] = ()  # groups with further members, for a crawl's tasks
+    starts: tuple[Start, ...] = ()
+    stops: tuple[int, ...] = ()  # members with an attempt to stop
+    flow_state: FlowState | None = None  # the flow's new state
+    wake_at: datetime | None = None  # time to plan again, without an earlier observation
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.changes or self.groups or self.starts or self.stops or self.flow_state)
