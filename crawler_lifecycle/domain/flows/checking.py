@@ -103,6 +103,7 @@ def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow],
             yield GATE, members[number].group
         elif kind == END:
             yield from inside[number]
+            yield GATE, number  # the end of an empty group waits for the group's needs
             if groups[number].grower is not None:
                 yield MEMBER, groups[number].grower or 0
         else:

@@ -28,7 +28,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next acts. The changes, groups and flow state are written in a single transaction, before the other acts."""
+    """The next acts. The changes, groups and flow state are written in a single transaction, before the other acts.
+
+    If a change is refused, because a door was first, then nothing is written and no act is done: the supervisor builds
+    a new planner from the rows on record. Otherwise a member could start because of an end that the door did not allow.
+    """
 
     changes: tuple[Change, ...] = ()
     groups: tuple[GroupRow, ...] = ()  # groups with further members, for a crawl's tasks

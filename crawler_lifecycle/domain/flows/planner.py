@@ -56,7 +56,7 @@ class Planner:
         self._add(groups, (row for row in members if row.number not in self.rows))
         for row in known:
             if not is_outdated(row, self.rows[row.number]):
-                self.restore(row)
+                self._restore(row)
 
     def fits(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> bool:
         """Return whether the planner can take the rows: the needs of all known members and groups are unchanged."""
@@ -66,8 +66,7 @@ class Planner:
             row.number not in self.wiring.groups or row.needs == self.wiring.groups[row.number].needs for row in groups
         )
 
-    def restore(self, row: MemberRow) -> None:
-        """Take the row on record, because a change was refused: another writer was first."""
+    def _restore(self, row: MemberRow) -> None:
         self._take(row)
         self.wiring.network.touched.add(row.number)
 

@@ -26,7 +26,7 @@ from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.deciding import approve, hold
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end
 from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
+from crawler_lifecycle.domain.flows.plan import Plan, Start
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
@@ -88,27 +88,22 @@ class Play:
     def advance(self) -> Plan:
         """Plan, write the plan, and plan again to see that nothing is left."""
         plan = self.planner.advance(self.now)
+        assert not self.is_refused(plan)
         self.write(plan)
         assert self.planner.advance(self.now).is_empty
         return plan
 
     def write(self, plan: Plan) -> None:
-        refused = {change.row.number for change in plan.changes if not self._is_current(change)}
-        self.ledger.put((change.row for change in plan.changes if change.row.number not in refused), plan.groups)
+        self.ledger.put((change.row for change in plan.changes), plan.groups)
         if plan.flow_state is not None:
             self.ledger.flow = replace(self.ledger.flow, state=plan.flow_state)
-        starts = [start for start in plan.starts if start.number not in refused]
-        self.open += starts
-        self.order += [self.ledger.members[start.number].path for start in starts]
-        for number in refused:
-            self.on_refused(number)
+        self.open += plan.starts
+        self.order += [self.ledger.members[start.number].path for start in plan.starts]
         self.stopped += [self.ledger.members[number].path for number in plan.stops]
 
-    def _is_current(self, change: Change) -> bool:
-        return _fence(self.ledger.members[change.row.number]) == _fence(change.was)
-
-    def on_refused(self, number: int) -> None:
-        raise AssertionError(f"the row of {self.ledger.members[number].path} has another writer")
+    def is_refused(self, plan: Plan) -> bool:
+        """Return whether a door was first, so that no part of the plan may be written."""
+        return any(_fence(self.ledger.members[change.row.number]) != _fence(change.was) for change in plan.changes)
 
     def end(self, path: str, kind: EndKind = COMPLETED, result: Any = None, **details: Any) -> None:
         """End the attempt of a job that is under way."""

@@ -114,6 +114,11 @@ def test_009_a_cycle_by_way_of_a_sub_workflow_is_refused() -> None:
     assert "last -> many/1 -> last" in refused(circle.check)
 
 
+def test_009_a_cycle_by_way_of_an_empty_sub_workflow_is_refused() -> None:
+    circle = Workflow(check_deps=False).add_many("none", [], deps="b").add("b", plain, deps="none")
+    assert "cycle: b -> none -> b" in refused(circle.check)
+
+
 def test_010_an_empty_workflow_is_refused_and_an_empty_collection_is_not() -> None:
     assert "has no jobs" in refused(Workflow("empty").check)
     play = Play(Workflow().add("a", plain).add_many("none", [], deps="a").add("b", plain, deps="none"))
