@@ -33,6 +33,10 @@ def image() -> Iterator[Image]:
         yield Image(folder).built()
 
 
+# verbs that take one of several options
+WITH = {"schedule create": ["--every", "1h"], "limits set": ["--runs", "none"]}
+
+
 def typed(command: click.Command) -> Iterator[str]:
     """The least that the command takes."""
     for param in command.params:
@@ -45,8 +49,7 @@ def every_verb(group: click.Group, *above: str) -> Iterator[list[str]]:
         if isinstance(command, click.Group):
             yield from every_verb(command, *above, name)
         else:
-            rule = ["--every", "1h"] if (*above, name) == ("schedule", "create") else []
-            yield [*above, name, *typed(command), *rule]
+            yield [*above, name, *typed(command), *WITH.get(" ".join((*above, name)), [])]
 
 
 # before the tests that bring a database into the state folder

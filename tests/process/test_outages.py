@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.runs import Started
 from tests.process.crawls import PATIENCE, Site, held, moved
-from tests.process.stops import assert_stopped, command
+from tests.process.stops import assert_stopped, command, until_closed
 from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
@@ -75,6 +75,7 @@ async def test_sigterm_lets_the_worker_finish_what_is_under_way(stack: Site) -> 
     assert time.monotonic() - told_at < DRAIN_SECONDS
     await stack.command.wait_for("lifecycle ended with status 0")
     await stack.assert_true(run, {0: 0})
+    await until_closed(stack, run.workflow_id)
     assert (await stack.attempts(run.workflow_id))["initiate_export_signal"] == [1]
 
 
