@@ -45,20 +45,23 @@ def _announced(said: str) -> int:
 
 def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None:
     part = () if shard is None else (f"SHARD={checked(str(shard))}",)
+    minutes = 180 if shard is None else 30
     for step in (
         Step("lint"),
         Step("known-holes"),
         Step("test", repeat=Repeat.TESTS),
         Step("test-system", repeat=Repeat.TESTS),
-        Step("test-crashes", part, Repeat.TESTS),
+        Step("test-crashes", part, Repeat.TESTS, minutes),
     ):
         done(step)
     if build.poll() is None:
         print("CI: test-cluster waits until the programs of the control plane are built", flush=True)
     # Chaos and outages wait more than they compute, as the cluster's tests do.
-    faults = (Step("chaos", (f"SEED={seed}",)), Step("test-outages", part, Repeat.TESTS), Step("test-triggers"))
+    outages = Step("test-outages", part, Repeat.TESTS, minutes)
+    faults = (Step("chaos", (f"SEED={seed}",)), outages, Step("test-triggers"))
+    cluster = Step("test-cluster", part, Repeat.FILES, minutes + 10)  # may wait for the build of its programs
     with ThreadPoolExecutor() as lanes:
-        results = [lanes.submit(partial(_each, faults)), lanes.submit(done, Step("test-cluster", part, Repeat.FILES))]
+        results = [lanes.submit(partial(_each, faults)), lanes.submit(done, cluster)]
     for result in results:
         result.result()
 

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,6 +17,10 @@ ONLY_FAILED = "--last-failed --last-failed-no-failures=none"
 
 class Failed(Exception):
     """The step that failed; of the ones that are repeated, also when it was repeated."""
+
+
+class Hung(Exception):
+    """A step that was killed at its limit."""
 
 
 class Repeat(Enum):
@@ -30,6 +36,7 @@ class Step:
     target: str
     variables: tuple[str, ...] = ()
     repeat: Repeat = Repeat.NOTHING
+    most_minutes: float = 30
 
     @property
     def cache(self) -> Path:
@@ -43,6 +50,7 @@ class Step:
 
 _minutes: dict[str, float] = {}
 _passed_when_repeated: list[str] = []
+_hung: list[str] = []
 
 
 def done(step: Step) -> None:
@@ -50,8 +58,10 @@ def done(step: Step) -> None:
     began = time.monotonic()
     shutil.rmtree(step.cache, ignore_errors=True)
     try:
-        if not _made(step) and not _passes_again(step):
+        if not _made_in_time(step) and not _passes_again(step):
             raise Failed(step.target)
+    except Hung as hung:
+        raise Failed(f"{step.target} hung") from hung
     finally:
         _minutes[step.target] = (time.monotonic() - began) / 60
         print(f"CI: {step.target} took {_minutes[step.target]:.1f} minutes", flush=True)
@@ -61,7 +71,19 @@ def summary() -> list[str]:
     """Return what to print at the end: minutes of each step, and the tests that passed only when they were repeated."""
     minutes = ", ".join(f"{target} {each:.1f}" for target, each in _minutes.items())
     repeated = [f"CI: passed only when repeated: {name}" for name in _passed_when_repeated]
-    return [f"CI: minutes: {minutes}", *(repeated or ["CI: no test had to be repeated to pass"])]
+    hung = [f"CI: killed at its limit, then repeated: {target}" for target in _hung]
+    return [f"CI: minutes: {minutes}", *hung, *(repeated or ["CI: no test had to be repeated to pass"])]
+
+
+def _made_in_time(step: Step) -> bool:
+    """Run the step. A step that hangs is killed and runs a second time: one frozen process must not cost the result."""
+    try:
+        return _made(step)
+    except Hung:
+        print(f"CI: {step.target} hung for {step.most_minutes:.0f} minutes, was killed, and runs again", flush=True)
+    _hung.append(step.target)
+    shutil.rmtree(step.cache, ignore_errors=True)
+    return _made(step)
 
 
 def _passes_again(step: Step) -> bool:
@@ -89,4 +111,11 @@ def _repeated(step: Step, failed: set[str]) -> bool:
 def _made(step: Step, *variables: str, options: str = "") -> bool:
     told = {"CI": "true", "PYTEST_ADDOPTS": f"-o cache_dir={step.cache} {options}"}
     command = ["make", "--no-print-directory", step.target, *step.variables, *variables]
-    return subprocess.run(command, env=os.environ | told).returncode == 0
+    with subprocess.Popen(command, env=os.environ | told, process_group=0) as make:
+        try:
+            return make.wait(step.most_minutes * 60) == 0
+        except subprocess.TimeoutExpired as late:
+            raise Hung(step.target) from late
+        finally:
+            with suppress(ProcessLookupError):  # all processes of the step have ended
+                os.killpg(make.pid, signal.SIGKILL)

@@ -16,6 +16,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(steps, "_minutes", {})
     monkeypatch.setattr(steps, "_passed_when_repeated", [])
+    monkeypatch.setattr(steps, "_hung", [])
     return []
 
 
@@ -97,3 +98,27 @@ def test_a_real_test_that_passes_when_repeated(monkeypatch: pytest.MonkeyPatch, 
     )
     steps.done(Step("flaky", repeat=Repeat.TESTS))
     assert steps.summary()[1:] == ["CI: passed only when repeated: test_it.py::test_flaky"]
+
+
+@pytest.mark.parametrize(("sleeps", "passes"), [(1, True), (2, False)])
+def test_a_step_that_hangs_is_killed_with_its_processes_and_runs_a_second_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[tuple[str, ...]], sleeps: int, passes: bool
+) -> None:
+    hang = "sleep 300 & echo $$! >> pids; wait"
+    (tmp_path / "Makefile").write_text(f"hangs:\n\t@if [ $$(cat pids | wc -l) -lt {sleeps} ]; then {hang}; fi\n")
+    (tmp_path / "pids").touch()
+    step = Step("hangs", most_minutes=0.5 / 60)
+    if passes:
+        steps.done(step)
+    else:
+        with pytest.raises(Failed, match="hangs hung"):
+            steps.done(step)
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == sleeps
+    assert not any(_runs(int(pid)) for pid in pids)
+    assert "CI: killed at its limit, then repeated: hangs" in steps.summary()
+
+
+def _runs(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
