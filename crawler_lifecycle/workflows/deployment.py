@@ -124,6 +124,7 @@ async def _wait_for_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:
     an unobserved job may have started.
     """
     watch.show(Stage.DEPLOYMENT, "the main job to start", plan)
+    watch.wakeups.renew_owed_nudge()  # the nudge that ended the wait for a permit may have told the start
     await watch.wakeups.wait_until_due_or_nudged(workflow.now() + BEFORE_FIRST_LOOK)
     if watch.stop.is_asked:
         return DeploymentEnd()

@@ -23,9 +23,9 @@ class Wakeups:
         self._is_nudged = True
 
     def renew_owed_nudge(self) -> None:
-        """Let a nudge from the deployment stage count again at the beginning of reconciliation.
+        """Let a nudge that ended an earlier wait count again, if no look has answered the nudge.
 
-        The deployment stage looks only at the main job, so its looks have not answered the nudge.
+        A wait for the permit looks at nothing, and the deployment stage looks only at the main job.
         """
         self._is_nudged = self._is_nudged or self._owes_a_look
 

@@ -9,14 +9,16 @@ from temporalio.client import WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps.deployment import MainJobStatus, StartRun
+from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus, StartRun
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from tests.house import House
 from tests.plays import Play
 from tests.waiting import until
-from tests.workflows.script import Script, in_turn
+from tests.workflows.script import DEPLOYED, Script, in_turn
+from tests.workflows.stops import Held
 
 BOOKS = RunRequest(crawler="books")
+HELD = DeploymentOutcome(cause="admission", message="the installation has as many runs as its limit allows", held=True)
 STARTED_AT = datetime(2026, 11, 22, 8, 30, tzinfo=UTC)
 
 
@@ -56,6 +58,20 @@ async def test_a_nudge_that_came_before_the_wait_counts(play: Play) -> None:
         await handle.result()
         history = await handle.fetch_history()
     assert EventType.EVENT_TYPE_TIMER_STARTED not in kinds_before(history, "get_main_job_status")
+
+
+async def test_the_nudge_that_ended_the_wait_for_the_permit_ends_the_wait_for_the_first_look(play: Play) -> None:
+    """The job was deployed and over by then, and the cluster nudges once until a look: the run waited 6 seconds."""
+    script = Script(deployments=in_turn(HELD, DEPLOYED))
+    held = Held(script, "hold_limits")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        await handle.signal("nudge")
+        held.go_on.set()
+        await handle.result()
+        kinds = kinds_before(await handle.fetch_history(), "get_main_job_status")
+    assert EventType.EVENT_TYPE_TIMER_STARTED not in kinds
 
 
 async def test_a_run_that_was_nudged_at_its_start_is_looked_at_a_second_later(play: Play) -> None:
