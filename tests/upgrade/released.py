@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "b283fa3e3446a0d50209224fb471273d0984d193"
+COMMIT = "f9501b509a4e801211dab4289b791e57ce780826"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
