@@ -1,6 +1,6 @@
 """How many runs can change every half minute until looks fall behind, and the CPU time per look.
 
-The first row is the floor, measured in bare workflows on the same server.
+Before the looks of so many runs, the floor is measured in as many bare workflows on the same server.
 """
 
 import asyncio
@@ -48,11 +48,13 @@ def measure(scale: Scale) -> Table:
 async def _looks(service: Service, scale: Scale) -> Rows:
     runs: list[Started] = []
     parties = _parties(service)
-    bare = await bare_looks(service.environment("lifecycle"), parties["temporal"], scale.supervised)
-    rows: Rows = [_floor_row(scale.supervised, bare)]
+    rows: Rows = []
     behind = False
     while not behind and len(runs) < scale.most_supervised:
-        runs += await _more(service, len(runs) or scale.supervised)
+        count = 2 * len(runs) or scale.supervised
+        bare = await bare_looks(service.environment("lifecycle"), parties["temporal"], count)
+        rows.append(_floor_row(count, bare))
+        runs += await _more(service, count - len(runs))
         await until_all(
             partial(service.control.runs.list, limit=len(runs)), lambda run: TaskStatus.RUNNING in run.tasks
         )

@@ -9,7 +9,8 @@ from bench.floor.bare import Step
 from bench.floor.rounds import floor
 
 LOOK = (Step(1), Step(1), Step(1), Step(seconds=1.0))
-LOOKS = 20  # in a workflow, so that start and end hardly count
+MOST_LOOKS = 2000  # in all workflows
+FEWEST_LOOKS, MOST_LOOKS_OF_ONE = 5, 20  # in a workflow: with several looks, start and end hardly count
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class BareLooks:
 
 async def bare_looks(environment: Mapping[str, str], server: psutil.Process, workflows: int) -> BareLooks:
     """Measure bare looks by so many workflows at once, on the same server as the service with this environment."""
+    looks = min(MOST_LOOKS_OF_ONE, max(FEWEST_LOOKS, MOST_LOOKS // workflows))
     async with floor(environment, server) as bare:
-        measured = await bare.round(LOOK * LOOKS, workflows)
-    worker, temporal = (1000 * measured.cpu[party] / LOOKS for party in ("worker", "server"))
-    return BareLooks(measured.seconds / LOOKS, worker, temporal)
+        measured = await bare.round(LOOK * looks, workflows)
+    worker, temporal = (1000 * measured.cpu[party] / looks for party in ("worker", "server"))
+    return BareLooks(measured.seconds / looks, worker, temporal)

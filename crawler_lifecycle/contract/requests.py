@@ -19,6 +19,7 @@ from crawler_lifecycle.errors import BadInput
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
 MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variable; Linux limits a variable to 128 KiB
 MOST_LABELS = 20
+MOST_TAGS = 100  # of a run
 A_YEAR = 366 * 24 * 3600  # seconds
 RETRIES = "further attempts of failed tasks; default: the crawler's"  # description of a field
 Model = TypeVar("Model", bound=BaseModel)
@@ -77,6 +78,9 @@ class RunParameters(Message):
     priority: Priority | None = Field(
         default=None, description="runs with a higher priority are admitted first; default: the crawler's, else 0"
     )
+    tags: list[Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]] = Field(
+        default_factory=list, max_length=MOST_TAGS, description="free words by which runs are found in lists"
+    )
     report: Report = Field(
         default=Report.ALL,
         description="notices of the run: `all` (start, progress, end), `end` (the closing notice alone) or `none`; "
@@ -88,9 +92,22 @@ class RunParameters(Message):
     requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="requester's name")
 
 
+class FlowLink(Message):
+    """The place of a run in a flow: an attempt of a crawl."""
+
+    flow_uid: Annotated[str, Field(max_length=36)]
+    flow_id: Annotated[str, Field(max_length=128)]
+    member: Annotated[int, Field(ge=0)]
+    path: str = Field(description="the member's path in the flow")
+    generation: Annotated[int, Field(ge=1)]
+    attempt: Annotated[int, Field(ge=1)]
+    tells_tasks: bool = Field(default=False, description="whether the flow is told when a task ends")
+
+
 class AcceptedRequest(RunParameters):
     """Request between our own processes, after its validation at a door. Fields from a newer version are ignored."""
 
+    flow: FlowLink | None = Field(default=None, description="place in a flow; set by the flow's supervisor alone")
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to resume")
     reopen: bool = Field(default=False, description="with run_id: give the tasks of a FAILED run another attempt")
 

@@ -14,6 +14,7 @@ MAIN_TASK = 0  # number of the task whose job is the main job
 RUN_WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
 AUDIT_WORKFLOW = "AuditWorkflow"
+FLOW_WORKFLOW = "FlowWorkflow"
 
 
 def checked_uid(run_uid: str) -> str:
@@ -57,3 +58,18 @@ def archive_queue(task_queue: str) -> str:
 def archive_name(run_uid: str, end: int) -> str:
     """Return the name of the archive for the run's end with this number. A reopened run has several ends."""
     return f"{run_uid}.zip" if end <= 1 else f"{run_uid}-{end}.zip"
+
+
+def flow_workflow_id(flow_uid: str) -> str:
+    return f"flow-{flow_uid}"
+
+
+def crawl_workflow_id(flow_uid: str, member: int, attempt: int) -> str:
+    """Return the id of the workflow for a crawl's attempt: the same attempt makes one run."""
+    return f"flow-{flow_uid}-{member}-{attempt}"
+
+
+def steps_queue(task_queue: str, route: str) -> str:
+    """Return the task queue for a step's route: its queue and module. A host polls the queues of its own modules."""
+    queue, module, _ = route.split("|")
+    return f"{task_queue}-steps-{queue}-{module}"

@@ -20,6 +20,24 @@ from crawler_lifecycle.ports.cluster import (
     Uids,
     keep_no_facts,
 )
+from crawler_lifecycle.ports.flows import (
+    AttemptRecord,
+    Claimed,
+    ClaimedStep,
+    CrawlStart,
+    CrawlStarts,
+    CrawlToStop,
+    DoorAnswer,
+    FlowDoors,
+    FlowLedger,
+    FlowLine,
+    FlowRecord,
+    FlowRecords,
+    KeptFlow,
+    StepClaims,
+    StepEnd,
+    StepInputs,
+)
 from crawler_lifecycle.ports.limits import Limits
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Progress, Pusher, StoredArchive, Supervisors
 from crawler_lifecycle.ports.records import Acted, EndDeliveries, ExpiredClaims, Findings, Records, ScheduledRun

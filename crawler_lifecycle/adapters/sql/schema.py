@@ -90,6 +90,10 @@ histories = sa.Table(
     sa.Column("nudge_acknowledged", sa.Integer, nullable=False),
     sa.Column("export_state", stored_enum(ExportState)),
     sa.Column("end_number", sa.Integer, nullable=False),
+    # the attempt of a crawl in a flow, null for a run of its own
+    sa.Column("flow_uid", sa.String(36)),
+    sa.Column("flow_member", sa.Integer),
+    sa.Column("flow_attempt", sa.Integer),
     # about the end: the outcome word, the sums of the tasks' stats, the main task's own result
     sa.Column("outcome", ShortText(64)),
     sa.Column("stats", Json),
@@ -103,6 +107,7 @@ histories = sa.Table(
     sa.PrimaryKeyConstraint("id", name="pk_histories"),
     sa.UniqueConstraint("run_uid", name="uq_histories_run_uid"),
     sa.UniqueConstraint("workflow_id", "first_execution_run_id", name="uq_histories_execution"),
+    sa.UniqueConstraint("flow_uid", "flow_member", "flow_attempt", name="uq_histories_flow"),
     sa.Index("ix_histories_status", "status", "intent"),
     sa.Index("ix_histories_crawler", "crawler"),
     sa.Index("ix_histories_changed", "changed_at"),
@@ -119,6 +124,16 @@ history_labels = sa.Table(
     sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_history_labels_history"), nullable=False),
     sa.Column("label", sa.String(128), nullable=False),
     sa.PrimaryKeyConstraint("history_id", "label", name="pk_history_labels"),
+    **TABLE_OPTIONS,
+)
+
+run_tags = sa.Table(
+    "run_tags",
+    metadata,
+    sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_run_tags_history"), nullable=False),
+    sa.Column("tag", sa.String(128), nullable=False),
+    sa.PrimaryKeyConstraint("history_id", "tag", name="pk_run_tags"),
+    sa.Index("ix_run_tags_tag", "tag", "history_id"),
     **TABLE_OPTIONS,
 )
 

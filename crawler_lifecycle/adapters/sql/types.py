@@ -1,13 +1,26 @@
 """Column types for the tables in `schema.py`: SQLite and MySQL give back times, enums, texts and models as written."""
 
 import json
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, Column, DateTime, Dialect, Enum, Integer, String, Text, bindparam, literal_column
-from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    Enum,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+    bindparam,
+    literal_column,
+)
+from sqlalchemy.dialects.mysql import DATETIME, LONGBLOB, MEDIUMTEXT
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -18,6 +31,7 @@ from crawler_lifecycle.contract.base import Message
 EnumClass = TypeVar("EnumClass", bound=StrEnum)
 
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite gives numbers to new rows only if the key is an INTEGER
+FAST = 1  # level of compression
 Document = Text().with_variant(MEDIUMTEXT, "mysql")  # TEXT in MySQL ends at 64 KiB
 
 
@@ -84,6 +98,19 @@ class JsonModel(TypeDecorator[Message]):
 
     def process_result_value(self, value: str | None, _dialect: Dialect) -> Message | None:
         return None if value is None else self.kind.model_validate_json(value)
+
+
+class Packed(TypeDecorator[str]):
+    """A long ASCII text, stored compressed."""
+
+    impl = LargeBinary().with_variant(LONGBLOB, "mysql")
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> bytes | None:
+        return None if value is None else zlib.compress(value.encode(), FAST)
+
+    def process_result_value(self, value: bytes | None, _dialect: Dialect) -> str | None:
+        return None if value is None else zlib.decompress(value).decode()
 
 
 class Json(TypeDecorator[Any]):

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.definition import Fragment, GroupDefinitio
 from crawler_lifecycle.contract.flows.names import ROOT, joined, parent_path
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.states import Ready
-from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork, StepWork
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
 from crawler_lifecycle.errors import BadInput
 
@@ -109,9 +109,16 @@ def member_row(member: MemberDefinition, numbers: Numbers, at: datetime) -> Memb
         start_at=max(filter(None, (member.start_at, delay)), default=None),
         timeout_seconds=work.timeout_seconds if isinstance(work, ApprovalWork) else None,
         fingerprint=fingerprint(member),
+        route=route_of(work) if isinstance(work, StepWork) else "",
         ready=work.ready if isinstance(work, CrawlWork) else Ready.ENDED,
         since=at,
     )
+
+
+def route_of(work: StepWork) -> str:
+    """Return the way to a host for the step: its queue, module and function."""
+    module, function = work.function.split(":")
+    return f"{work.queue}|{module}|{function}"
 
 
 def within(fragment: Fragment, base: str) -> Fragment:

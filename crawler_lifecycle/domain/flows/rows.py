@@ -80,6 +80,7 @@ class MemberRow(NamedTuple):
     start_at: datetime | None = None  # earliest start
     timeout_seconds: float | None = None  # of an approval
     fingerprint: str = ""  # of the definition
+    route: str = ""  # of a step: queue, module and function
 
     state: MemberState = MemberState.SUSPENDED
     cause: str | None = None  # why the member waits

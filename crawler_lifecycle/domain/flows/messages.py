@@ -1,0 +1,171 @@
+"""Messages between a flow's supervisor, its activities and the hosts of steps. The messages carry the rules' rows.
+
+Rows cross Temporal packed: ten thousand members are some 100 KB.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import Base64UrlBytes, Field, TypeAdapter
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, MemberRow
+
+ALL_ROWS = -1  # a door number before the first door
+FAST = 1  # level of compression
+
+
+class SuperviseFlow(Message):
+    """Input for a flow's workflow."""
+
+    flow_uid: str
+    flow_id: str
+
+
+class FlowRef(Message):
+    """A flow and its supervisor's epoch. A write with an older epoch than the flow's row is refused."""
+
+    uid: str
+    epoch: int
+
+
+class FlowInput(Message):
+    """Input for an activity about a flow. Inputs with further fields extend the class."""
+
+    flow: FlowRef
+
+
+class BeginFlow(Message):
+    """Make the execution the flow's supervisor."""
+
+    flow_uid: str
+    workflow_id: str
+    temporal_run_id: str
+    began_at: datetime
+
+
+class FlowBegun(Message):
+    """Result for a beginning."""
+
+    flow: FlowRef
+    search_attributes: bool = Field(default=False, description="whether the server has our search attributes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    members: list[MemberRow]
+    groups: list[GroupRow]
+
+
+_ROWS = TypeAdapter(_Rows)
+
+
+class PackedRows(Message):
+    """Members and groups as compressed JSON."""
+
+    packed: Base64UrlBytes
+
+    @classmethod
+    def of(cls, members: Sequence[MemberRow] = (), groups: Sequence[GroupRow] = ()) -> "PackedRows":
+        content = zlib.compress(_ROWS.dump_json(_Rows(list(members), list(groups))), FAST)
+        return cls.model_construct(packed=content)
+
+    def unpacked(self) -> tuple[list[MemberRow], list[GroupRow]]:
+        rows = _ROWS.validate_json(zlib.decompress(self.packed))
+        return rows.members, rows.groups
+
+
+NO_ROWS = PackedRows.of()
+
+
+class ReadFlow(FlowInput):
+    """Read the rows that doors have changed, and look at attempts under way."""
+
+    since: int = Field(default=ALL_ROWS, description="number of the last door whose rows the supervisor knows")
+    after_member: int = Field(default=-1, description="number of the last member on the previous page")
+    members: str = Field(default="", description="ranges: members whose rows are read whatever door changed them last")
+    look_at: str = Field(default="", description="ranges: members with an attempt under way")
+    tasks_of: str = Field(default="", description="ranges: crawls whose single tasks others depend on")
+
+
+class FlowPage(Message):
+    """Result for a reading. `rows` has the rows as they are on record, by number."""
+
+    door: int = Field(description="number of the last door before the reading")
+    row: FlowRow
+    rows: PackedRows = NO_ROWS
+    has_more: bool = Field(default=False, description="whether a further page has the members behind the last one")
+    ends: tuple[AttemptEnd, ...] = ()
+    runs: tuple[RunSeen, ...] = ()
+    tasks: tuple[TasksSeen, ...] = ()
+
+
+class AttemptRef(Message):
+    """An attempt that the planner starts."""
+
+    number: int
+    generation: int
+    attempt: int
+
+
+class WriteFlow(FlowInput):
+    """Write the planner's changes without starts, if no door was first and each row is still `was`."""
+
+    door: int
+    was: PackedRows = NO_ROWS
+    rows: PackedRows = NO_ROWS
+    state: FlowState | None = Field(default=None, description="the flow's new state")
+
+
+class Written(Message):
+    """Result for a writing. `stale`: a door was first, nothing is written, and the supervisor has to read."""
+
+    stale: bool = False
+
+
+class StartCrawls(FlowInput):
+    """Put attempts of crawls on record, and start their runs."""
+
+    door: int
+    starts: tuple[AttemptRef, ...]
+
+
+class CrawlsStarted(Message):
+    """Result for starts of crawls."""
+
+    stale: str = Field(default="", description="ranges: members that did not start, because a door was first")
+    ends: tuple[AttemptEnd, ...] = Field(default=(), description="attempts that the catalogue refused for good")
+
+
+class StopAttempts(FlowInput):
+    """Ask attempts to end: steps by their claims, crawls by their runs' stops."""
+
+    members: str = Field(description="ranges")
+
+
+class GrowGroup(FlowInput):
+    """Add the members for a crawl's tasks."""
+
+    group: int
+    expected: int
+
+
+class RunSteps(FlowInput):
+    """Claim the attempts, call the functions, and put the ends on record."""
+
+    door: int
+    flow_id: str
+    starts: tuple[AttemptRef, ...]
+
+
+class StepsEnded(Message):
+    """Result for steps. The ends are on record already."""
+
+    ends: tuple[AttemptEnd, ...] = ()
+    stale: str = Field(default="", description="ranges: members that did not start, because a door was first")
+    has_news: bool = Field(default=False, description="whether a step has changed the flow, such as by a graft")

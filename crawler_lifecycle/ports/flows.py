@@ -1,0 +1,312 @@
+"""Ports for flows: the ledger for supervisors, doors and readers, and the claims of the hosts of steps.
+
+A flow's row has the number of its last *door*: every request by people, programs and grafts locks the row, raises the
+number, and marks the changed rows with it. So a supervisor reads the news since a door, and its starts and writes are
+refused as *stale* if a door was first.
+
+Locks are taken in one order: the flow, then members by number, then attempts. A step's end locks its member and
+attempt alone. No transaction locks a run and a flow, a member or an attempt.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    GraftMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+)
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.flows.contexts import Source
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.messages import (
+    AttemptRef,
+    FlowPage,
+    FlowRef,
+    GrowGroup,
+    ReadFlow,
+    StartCrawls,
+    WriteFlow,
+)
+from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
+from crawler_lifecycle.ports.runs import Execution
+
+
+@dataclass(frozen=True, slots=True)
+class DoorAnswer:
+    """Answer to a request. `count`: changed members, as the request counts them."""
+
+    flow_uid: str
+    flow_id: str
+    count: int = 0
+    created: bool = False  # whether the request made the flow
+    changed: bool = True  # False: the request was made before, so no supervisor has to be told
+
+
+class FlowDoors(Protocol):
+    """Requests of people, programs and grafters. Each is one transaction. NotFound without such a flow.
+
+    `flow` is the flow's id, and for a graft its uid.
+    """
+
+    def push(self, request: PushFlow) -> DoorAnswer: ...
+
+    def append(self, flow: str, request: AppendMembers) -> DoorAnswer: ...
+
+    def graft(self, flow_uid: str, request: GraftMembers) -> DoorAnswer: ...
+
+    def cancel(self, flow: str, request: CancelMembers) -> DoorAnswer: ...
+
+    def retry(self, flow: str, request: RetryMembers) -> DoorAnswer: ...
+
+    def approve(self, flow: str, request: ApproveMember) -> DoorAnswer: ...
+
+    def hold(self, flow: str, request: HoldFlow) -> DoorAnswer: ...
+
+    def prune(self, flow_uids: Collection[str]) -> int:
+        """Delete ended flows with all their rows; runs stay. Return how many were deleted; open flows stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlStart:
+    """A crawl whose attempt is on record. `request`: for the run's workflow with this id."""
+
+    start: AttemptRef
+    workflow_id: str
+    request: RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlStarts:
+    crawls: Sequence[CrawlStart] = ()
+    stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlToStop:
+    """A crawl's attempt whose run has to stop. Without a run, its workflow may still make one."""
+
+    number: int
+    attempt: int
+    workflow_id: str
+    run_id: int | None
+
+
+class FlowLedger(Protocol):
+    """The ledger for a flow's supervisor. Fenced if another supervisor has taken over."""
+
+    def begin(self, flow_uid: str, execution: Execution) -> FlowRef:
+        """Make the execution the supervisor; the epoch goes up by 1, but not for a repeated call."""
+
+    def read(self, step: ReadFlow) -> FlowPage: ...
+
+    def write(self, step: WriteFlow) -> bool:
+        """Write the changes in one transaction. Return False, without a write, if the writing is stale.
+
+        A row that is as the change wants it already, from an earlier try, is no reason to refuse.
+        """
+
+    def start_crawls(self, step: StartCrawls) -> CrawlStarts:
+        """Put the attempts on record. An attempt from an earlier try is returned again, whatever doors did since."""
+
+    def end_attempts(self, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]) -> None:
+        """Put ends of attempts on record that no run tells, such as of a refused crawl."""
+
+    def crawls_to_stop(self, flow: FlowRef, numbers: Collection[int]) -> list[CrawlToStop]:
+        """Mark the members' attempts to be stopped; return the crawls that have not ended."""
+
+    def unlinked_crawls(self, flow: FlowRef, before: datetime) -> list[CrawlToStop]:
+        """Return the crawls' attempts that began before the time and have no run."""
+
+    def grow(self, step: GrowGroup) -> None:
+        """Add the members for a crawl's tasks up to the expected number, as a door does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedStep:
+    """A step that the host has claimed."""
+
+    start: AttemptRef
+    path: str
+    definition: MemberDefinition
+    arguments: JsonValue  # encoded; of the definition, or of the last retry
+    flow_id: str
+    flow_name: str | None
+    flow_uid: str
+    is_grafter: bool
+    deaths: int  # processes that died with the attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    mine: Sequence[ClaimedStep] = ()
+    held: Sequence[int] = ()  # members whose attempt another host still holds
+    ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
+    stale: Sequence[int] = ()  # members that may not start, because a door was first
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """The end of a claimed attempt, with the encoded result as JSON text."""
+
+    flow_uid: str
+    start: AttemptRef
+    kind: EndKind
+    at: datetime
+    reason: str | None = None
+    outcome: str | None = None
+    error: str | None = None  # traceback
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """The sources for a step's context: values of the groups around it, and members with results by name."""
+
+    context: Mapping[str, JsonValue]  # encoded
+    sources: Mapping[str, Source]
+
+
+class StepClaims(Protocol):
+    """The ledger for hosts of steps. A claim is a host's time-limited right to execute attempts."""
+
+    def claim(
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta
+    ) -> Claimed:
+        """Put new attempts on record, and claim attempts that no host holds.
+
+        A new attempt starts only if no door was first and people hold no starts back. The epoch is compared only for
+        new attempts. An attempt whose claim has expired after its function began counts one more death.
+        """
+
+    def begin(self, flow_uid: str, starts: Sequence[AttemptRef], token: str) -> None:
+        """Note that the functions begin: a later loss of the claim counts as a death."""
+
+    def renew(self, token: str, lasts: timedelta) -> Mapping[tuple[str, int, int], bool]:
+        """Renew all claims with the token. Return them by flow, member and attempt: whether each has to stop."""
+
+    def end(self, ends: Sequence[StepEnd], token: str) -> list[AttemptEnd]:
+        """Put ends and results on record in one transaction; return the ends as they are on record.
+
+        An end whose claim is lost is left out: another host has the attempt. An end that is on record stays.
+        """
+
+    def release(self, token: str) -> None:
+        """Give all claims with the token back, without a death: the host ends in order."""
+
+    def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
+
+    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        """Return the encoded results of completed members; members without a result are left out."""
+
+    def note_cause(self, flow_uid: str, number: int, cause: str) -> None:
+        """Write why an unstarted member waits, such as for a host that knows its function."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRecord:
+    """A flow for lists."""
+
+    uid: str
+    id: str
+    name: str | None
+    family: str | None
+    state: FlowState
+    intent: str
+    counts: Mapping[MemberState, int]
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    stopped_at: datetime | None
+    created_by: str | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """An attempt for people."""
+
+    attempt: int
+    generation: int
+    created_at: datetime
+    ended_at: datetime | None
+    kind: EndKind | None
+    outcome: str | None
+    reason: str | None
+    error: str | None
+    host: str | None
+    deaths: int
+    run_id: int | None
+    run_uid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLine:
+    """A line in a flow's timeline."""
+
+    at: datetime
+    event: str
+    message: str
+    actor: str | None
+    door: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFlow:
+    """A whole flow as on record. Rows are effective: the end of a run counts before the supervisor notes the end."""
+
+    uid: str
+    ledger: Ledger
+    created_at: datetime
+    updated_at: datetime
+    context: Mapping[str, JsonValue] | None  # encoded; None if none was given
+    definitions: Mapping[int, MemberDefinition] = field(default_factory=dict)  # by member's number
+    groups: Mapping[int, Any] = field(default_factory=dict)  # GroupDefinition by group's number
+    attempts: Mapping[int, int] = field(default_factory=dict)  # RunIDs of last attempts, by member's number
+
+
+class FlowRecords(Protocol):
+    """Read access to flows, for people and doors."""
+
+    def uid_of(self, flow: str) -> str:
+        """Return the flow's uid. NotFound without a flow with the id."""
+
+    def page(
+        self,
+        *,
+        limit: int,
+        before: str | None = None,
+        states: Collection[FlowState] | None = None,
+        ids: Collection[str] | None = None,
+        family: str | None = None,
+    ) -> list[FlowRecord]:
+        """Return a page with flows, newest first. `before`: the last uid on the previous page. Filters are joined by
+        and; an empty collection matches none."""
+
+    def row(self, flow: str) -> tuple[str, FlowRow]:
+        """Return the flow's uid and row alone, for waits."""
+
+    def kept(self, flow: str) -> KeptFlow: ...
+
+    def results(self, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        """Return the encoded results of the present generation; members without a result are left out."""
+
+    def attempts(self, flow: str, number: int) -> list[AttemptRecord]: ...
+
+    def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]: ...
+
+    def unsupervised(self, silent_since: datetime) -> list[tuple[str, str]]:
+        """Return the uids and ids of open flows whose row has not changed since the time, for the audit."""
