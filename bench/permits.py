@@ -1,13 +1,17 @@
-"""Permits on the embedded stack with real processes: a big run beside a small one, and many runs under a low limit."""
+"""Permits on the embedded stack with real processes: a big run beside a small one, and many runs under a low limit.
+
+The benchmark fails if a limit is exceeded, if a run does not complete, or if a small run waits longer than a minute.
+"""
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 
 from bench.embedded import planned_stack, start_runs
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.limits import LimitChange
+from crawler_lifecycle.contract.limits import LimitChange, LimitRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.services.embedded.stack import Stack
 
@@ -25,6 +29,7 @@ command = ["/bin/sh", "-c", "if [ $CRAWL_TASK = 1 ]; then touch $CRAWL_FILES/don
 PATIENCE = 1_800.0
 PLACES_BESIDE_A_BIG_RUN = 20
 PAUSE = 0.25
+MOST_SECONDS_OF_A_SMALL_RUN = 60.0  # also beside a big run
 
 
 def measure(scale: Scale) -> Table:
@@ -50,20 +55,25 @@ async def _small_run(control: Control) -> tuple[float, int, int]:
     run = await control.runs.start(RunRequest(crawler="short", tasks=2))
     most = 0
     while control.runs.show(run.run_id).run.tasks != {TaskStatus.SUCCEEDED: 2}:
-        most = max(most, _in_cluster(control))
+        most = max(most, tasks_within_limit(_limit(control)))
+        check_seconds(time.monotonic() - began)
         await asyncio.sleep(PAUSE)
-    return time.monotonic() - began, most, control.limits.all()[0].tasks or 0
+    seconds = time.monotonic() - began
+    check_seconds(seconds)
+    handle = (await control.engine.client()).get_workflow_handle(run.workflow_id)
+    check_completed([await control.engine.result(handle)])
+    return seconds, most, _limit(control).tasks or 0
 
 
 async def _beside_a_big_run(control: Control, scale: Scale) -> tuple[float, int, int]:
     control.limits.change(LimitChange(tasks=PLACES_BESIDE_A_BIG_RUN), "bench")
     big = await control.runs.start(RunRequest(crawler="long", tasks=scale.big_run))
-    while _in_cluster(control) < PLACES_BESIDE_A_BIG_RUN:
+    while tasks_within_limit(_limit(control)) < PLACES_BESIDE_A_BIG_RUN:
         await asyncio.sleep(PAUSE)
     figures = await _small_run(control)
     await control.runs.stop(big.run_id, StopRequest(actor="bench", force=True))
     async for _ in control.runs.watch(big.run_id):
-        pass
+        tasks_within_limit(_limit(control))
     return figures
 
 
@@ -73,11 +83,31 @@ async def _two_levels(control: Control, scale: Scale) -> tuple[float, int, int]:
     handles = await start_runs(control, "two-level", scale.two_level_runs)
     waiting = asyncio.gather(*(control.engine.result(handle) for handle in handles))
     while not waiting.done():
-        most = max(most, _in_cluster(control))
+        most = max(most, tasks_within_limit(_limit(control)))
         await asyncio.sleep(PAUSE)
-    assert {outcome["status"] for outcome in await waiting} == {"COMPLETED"}
+    check_completed(await waiting)
     return time.monotonic() - began, most, scale.limit
 
 
-def _in_cluster(control: Control) -> int:
-    return control.limits.all()[0].tasks_in_cluster
+def _limit(control: Control) -> LimitRecord:
+    """Return the installation's limit with the present use."""
+    return control.limits.all()[0]
+
+
+def tasks_within_limit(record: LimitRecord) -> int:
+    """Return the number of tasks in the cluster; raise AssertionError if the limit is exceeded."""
+    if record.tasks is not None and record.tasks_in_cluster > record.tasks:
+        raise AssertionError(f"the limit is exceeded: {record}")
+    return record.tasks_in_cluster
+
+
+def check_completed(outcomes: Sequence[Mapping[str, object]]) -> None:
+    """Raise AssertionError unless every run has completed."""
+    if wrong := [outcome for outcome in outcomes if outcome["status"] != RunStatus.COMPLETED]:
+        raise AssertionError(f"{len(wrong)} of {len(outcomes)} runs have not completed, the first is {wrong[0]}")
+
+
+def check_seconds(seconds: float) -> None:
+    """Raise AssertionError if a small run takes too long."""
+    if seconds > MOST_SECONDS_OF_A_SMALL_RUN:
+        raise AssertionError(f"a run of two tasks has not succeeded after {MOST_SECONDS_OF_A_SMALL_RUN:.0f} seconds")

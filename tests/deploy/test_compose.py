@@ -21,6 +21,7 @@ from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.sql.database import parse_url
 from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.services.embedded.addresses import free_ports
+from crawler_lifecycle.services.embedded.plan import TEMPORAL_EAGER, TEMPORAL_LIMITS
 from tests.deploy.dockerfile import CHECKOUT
 from tests.stores import ENDED_AT, announced
 
@@ -126,6 +127,12 @@ def test_temporal_knows_our_search_attributes(services: dict[str, Any]) -> None:
     prefix = "--search-attribute="
     told = [word.removeprefix(prefix) for word in services["temporal"]["command"] if word.startswith(prefix)]
     assert dict(each.split("=") for each in told) == search_attribute_types()
+
+
+def test_temporal_has_the_settings_of_the_embedded_stack(services: dict[str, Any]) -> None:
+    prefix = "--dynamic-config-value="
+    values = [word.removeprefix(prefix) for word in services["temporal"]["command"] if word.startswith(prefix)]
+    assert values == [*TEMPORAL_LIMITS, TEMPORAL_EAGER]
 
 
 def test_the_service_archives_to_the_s3_server_that_is_there(

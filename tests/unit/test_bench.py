@@ -18,8 +18,10 @@ from bench.ended_cluster import EndedCluster
 from bench.faked_part import FAKED, faked_command, real_command
 from bench.floor.bare import Step
 from bench.floor.shape import activities_in, shape_of
+from bench.permits import check_completed, check_seconds, tasks_within_limit
 from bench.table import QUICK, Table, written_into
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.domain.verdict import verdicts
@@ -117,3 +119,15 @@ def test_a_faked_job_has_ended_as_the_job_of_its_deployment(tmp_path: Path) -> N
     assert [change.status for change in changes] == [TaskStatus.SUCCEEDED]
     assert doubt is None
     assert [item.task for item in worker.evidence(run_uid, [(0, 1)])] == [0]
+
+
+def test_the_benchmark_of_permits_refuses_a_broken_promise() -> None:
+    assert tasks_within_limit(LimitRecord(scope=INSTALLATION, tasks=20, tasks_in_cluster=20)) == 20
+    with pytest.raises(AssertionError, match="the limit is exceeded"):
+        tasks_within_limit(LimitRecord(scope=INSTALLATION, tasks=20, tasks_in_cluster=21))
+    check_completed([{"status": "COMPLETED"}] * 2)
+    with pytest.raises(AssertionError, match="1 of 2 runs have not completed"):
+        check_completed([{"status": "COMPLETED"}, {"status": "FAILED"}])
+    check_seconds(59.0)
+    with pytest.raises(AssertionError, match="has not succeeded after 60 seconds"):
+        check_seconds(60.1)
