@@ -4,6 +4,7 @@ The package imports neither Temporal nor a database's library, so an author's mo
 pushes a workflow; `python -m workers.flows` runs its steps.
 """
 
+from crawler_lifecycle.contract.flows.records import CrawlReceipt, Decision, FlowStatus, TaskReceipt
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
 from crawler_lifecycle.flows.graph import Graph
@@ -21,7 +22,10 @@ __all__ = [
     "Cancel",
     "Context",
     "CrawlJob",
+    "CrawlReceipt",
+    "Decision",
     "EachTask",
+    "FlowStatus",
     "Graft",
     "Graph",
     "Job",
@@ -36,6 +40,7 @@ __all__ = [
     "StepJob",
     "StepState",
     "SubWorkflow",
+    "TaskReceipt",
     "Worker",
     "Workflow",
     "WorkflowState",

@@ -2,9 +2,10 @@
 
 from datetime import datetime, timedelta
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.crawl_result import Stats
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus
 
@@ -43,6 +44,23 @@ class CrawlReceipt(Message):
     outcome: str | None = None
     tasks: int
     archive: str | None = Field(default=None, description="address for the archive with the run's files")
+    stats: Stats | None = Field(default=None, description="sums over all tasks, such as `items`")
+    result: JsonValue = Field(default=None, description="the main task's own result")
+    files: str | None = Field(
+        default=None, description="folder with the run's files, for a step on a machine with the folder"
+    )
+
+
+class TaskReceipt(Message):
+    """Item for a step per task in a crawl. The crawl may still execute."""
+
+    crawl: str = Field(description="path for the crawl")
+    task: int
+    run_id: int
+    run_uid: str
+    files: str | None = Field(
+        default=None, description="folder with the run's files, for a step on a machine with the folder"
+    )
 
 
 class Decision(Message):

@@ -116,7 +116,9 @@ class Record:
 
 
 def test_049_the_result_of_a_crawl_is_a_plain_value() -> None:
-    receipt = CrawlReceipt(run_id=1, run_uid="uid", status=RunStatus.COMPLETED, tasks=4, archive="s3://b/uid.zip")
+    receipt = CrawlReceipt(
+        run_id=1, run_uid="uid", status=RunStatus.COMPLETED, tasks=4, archive="s3://b/uid.zip", stats={"items": 3}
+    )
     assert decode(encode("result", receipt)) == {
         "run_id": 1,
         "run_uid": "uid",
@@ -125,6 +127,9 @@ def test_049_the_result_of_a_crawl_is_a_plain_value() -> None:
         "outcome": None,
         "tasks": 4,
         "archive": "s3://b/uid.zip",
+        "stats": {"items": 3},
+        "result": None,
+        "files": None,
     }
 
 
