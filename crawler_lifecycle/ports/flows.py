@@ -41,6 +41,8 @@ from crawler_lifecycle.domain.flows.messages import (
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
 from crawler_lifecycle.ports.runs import Execution
 
+AttemptKey = tuple[str, int, int]  # uid of the flow, number of the member, number of the attempt
+
 
 @dataclass(frozen=True, slots=True)
 class DoorAnswer:
@@ -187,18 +189,25 @@ class StepClaims(Protocol):
 
         A new attempt starts only if no door was first and people hold no starts back. The epoch is compared only for
         new attempts. An attempt whose claim has expired after its function began counts one more death.
+
+        Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
+        deaths notes its function as begun, too; an attempt with deaths begins with `begin`.
         """
 
     def begin(self, flow_uid: str, starts: Sequence[AttemptRef], token: str) -> None:
         """Note that the functions begin: a later loss of the claim counts as a death."""
 
-    def renew(self, token: str, lasts: timedelta) -> Mapping[tuple[str, int, int], bool]:
-        """Renew all claims with the token. Return them by flow, member and attempt: whether each has to stop."""
+    def renew(self, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
+        """Renew all claims with the token. Return their attempts, and whether people ask the attempt to stop.
 
-    def end(self, ends: Sequence[StepEnd], token: str) -> list[AttemptEnd]:
-        """Put ends and results on record in one transaction; return the ends as they are on record.
+        An expired claim is renewed as long as no other host has taken the attempt.
+        """
 
-        An end whose claim is lost is left out: another host has the attempt. An end that is on record stays.
+    def end(self, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:
+        """Put ends and results on record in one transaction; return the ends as they are on record. Flows may differ.
+
+        An end whose claim is lost is left out: another host has the attempt. An end that is on record stays. An
+        expired claim is not lost as long as no other host has taken the attempt.
         """
 
     def release(self, token: str) -> None:
@@ -209,8 +218,11 @@ class StepClaims(Protocol):
     def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
         """Return the encoded results of completed members; members without a result are left out."""
 
-    def note_cause(self, flow_uid: str, number: int, cause: str) -> None:
-        """Write why an unstarted member waits, such as for a host that knows its function."""
+    def source(self, flow_uid: str, path: str) -> Source | None:
+        """Return the source for a member's result, or for a group's results; None without such a path."""
+
+    def note_cause(self, flow_uid: str, numbers: Collection[int], cause: str) -> None:
+        """Write why unstarted members wait, such as for a host that knows their function."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,7 @@ class RunSteps(FlowInput):
 
     door: int
     flow_id: str
+    route: str = Field(description="route of all members: queue, module and function")
     starts: tuple[AttemptRef, ...]
 
 

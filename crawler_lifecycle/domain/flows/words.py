@@ -11,6 +11,7 @@ APPROVAL = "approval"  # a person has to decide
 SETTLING = "settling"  # the member's earlier attempt still runs
 START = "start"  # the graph allows the start, and no host or worker has taken the member yet
 ARCHIVE = "archive"  # the run has ended, and its archive is not ready yet
+UNKNOWN_STEP = "unknown_step"  # the host's module has no function with the step's name
 EXECUTING = "executing"  # an attempt is under way
 
 # reasons: why a member ended
@@ -34,3 +35,9 @@ def by_dependency(path: str) -> str:
 
 def is_by_dependency(reason: str | None) -> bool:
     return reason is not None and reason.startswith(f"{DEPENDENCY}:")
+
+
+# outcomes: words for the ends of steps, for retry rules; an exception's outcome is the name of its class
+TIMEOUT = "timeout"  # the function did not end within its time limit
+
+MOST_DEATHS = 3  # processes that may die with an attempt
