@@ -274,6 +274,7 @@ class FlowLine:
     message: str
     actor: str | None
     door: str | None
+    number: int = 0  # grows from line to line
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +319,8 @@ class FlowRecords(Protocol):
 
     def attempts(self, flow: str, number: int) -> list[AttemptRecord]: ...
 
-    def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]: ...
+    def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]:
+        """Return lines of the timeline, oldest first. `after`: number of the last line on the previous page."""
 
     def unsupervised(self, silent_since: datetime) -> list[tuple[str, str]]:
         """Return the uids and ids of open flows whose row has not changed since the time, for the audit."""

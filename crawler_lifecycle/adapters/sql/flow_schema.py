@@ -41,6 +41,7 @@ flows = sa.Table(
     sa.Column("last_member", sa.Integer, nullable=False),  # highest number ever used
     sa.Column("last_group", sa.Integer, nullable=False),
     sa.Column("door", sa.Integer, nullable=False),
+    sa.Column("removal", sa.Integer, nullable=False),  # last door that removed rows; 0: none did
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("supervisor_workflow_id", sa.String(128)),
     sa.Column("supervisor_run_id", sa.String(36)),
@@ -65,6 +66,7 @@ def _of_flow(table: str) -> sa.Column[int]:
     return sa.Column("flow", Id, sa.ForeignKey("flows.id", name=f"fk_{table}_flow"), nullable=False)
 
 
+# without the top level, whose values are in the flow's row
 flow_groups = sa.Table(
     "flow_groups",
     metadata,
@@ -82,9 +84,10 @@ flow_groups = sa.Table(
     sa.Column("context", Json),  # encoded values of the group alone
     sa.Column("context_fingerprint", sa.String(64), nullable=False),
     sa.Column("fingerprint", sa.String(64), nullable=False),
-    sa.Column("definition", Document),  # null for the top level
+    sa.Column("definition", Document, nullable=False),
     sa.Column("door", sa.Integer, nullable=False),
     sa.PrimaryKeyConstraint("flow", "number", name="pk_flow_groups"),
+    sa.Index("ix_flow_groups_grower", "flow", "grower"),
     **TABLE_OPTIONS,
 )
 
@@ -105,10 +108,10 @@ flow_members = sa.Table(
     sa.Column("ready", stored_enum(Ready), nullable=False),
     sa.Column("route", sa.String(700), nullable=False),  # queue and function of a step
     sa.Column("start_at", UtcDateTime),
-    sa.Column("timeout_seconds", sa.Float),
+    sa.Column("timeout_seconds", sa.Double),
     sa.Column("fingerprint", sa.String(64), nullable=False),
     sa.Column("definition", Document, nullable=False),
-    sa.Column("arguments", Json),  # of the last retry with arguments
+    sa.Column("arguments", Json),  # of the last retry with arguments; null: the arguments in the definition
     sa.Column("state", stored_enum(MemberState), nullable=False),
     sa.Column("cause", ShortText(255)),
     sa.Column("reason", LongText(4000)),
@@ -142,6 +145,7 @@ flow_attempts = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("workflow_id", sa.String(128)),  # of a crawl's run
+    sa.Column("arguments", Json),  # null: the arguments in the definition
     sa.Column("claim_token", sa.String(64)),
     sa.Column("claim_expires_at", UtcDateTime),
     sa.Column("begun", sa.Boolean, nullable=False),  # whether the present claim's function has begun
@@ -159,14 +163,15 @@ flow_attempts = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# results of steps; a crawl's receipt is read from its run
+# Results of steps, and decisions about approvals; a crawl's receipt is read from its run.
+# No foreign key: for the key, MySQL would lock the flow's row after the member's row, and deadlock with a door.
 flow_results = sa.Table(
     "flow_results",
     metadata,
-    _of_flow("flow_results"),
+    sa.Column("flow", Id, nullable=False, autoincrement=False),
     sa.Column("member", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("generation", sa.Integer, nullable=False, autoincrement=False),
-    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),  # 0 for a decision
     sa.Column("value", Packed, nullable=False),
     sa.Column("size", sa.Integer, nullable=False),  # bytes as JSON
     sa.PrimaryKeyConstraint("flow", "member", "generation", name="pk_flow_results"),

@@ -94,14 +94,22 @@ class ReadFlow(FlowInput):
 
 
 class FlowPage(Message):
-    """Result for a reading. `rows` has the rows as they are on record, by number."""
+    """Result for a reading. `rows` has the rows as they are on record, by number.
+
+    Each page is read in one snapshot. If a page has another door than the page before, the reading starts anew.
+    """
 
     door: int = Field(description="number of the last door before the reading")
+    removal: int = Field(
+        default=0, description="number of the last door that removed rows; a planner from before is built anew"
+    )
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members behind the last one")
     ends: tuple[AttemptEnd, ...] = ()
-    runs: tuple[RunSeen, ...] = ()
+    runs: tuple[RunSeen, ...] = Field(
+        default=(), description="runs of `look_at`, and runs that went on after their member's end"
+    )
     tasks: tuple[TasksSeen, ...] = ()
 
 
