@@ -30,13 +30,13 @@ from crawler_lifecycle.adapters.sql.passes import claim_ready_tasks
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.steps.deployment import StartRun
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.contract.steps.supervision import CreateHistory
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.plan import RunLimits
-from crawler_lifecycle.errors import BadInput, LifecycleError, TemporaryError
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from tests.clusters import LocalBench
 
 A = TypeVar("A")
@@ -98,9 +98,29 @@ class NotedSupervisors:
     cancelled: list[tuple[str, str]] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)  # as open
     described: dict[str, WorkflowInfo] = field(default_factory=dict)  # the others as they are listed, or missing
+    nudged_flows: list[tuple[str, str]] = field(default_factory=list)
+    stopped: list[tuple[str, StopRequest]] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         self.started.append((workflow_id, request))
+
+    async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
+        if workflow_id not in self.described:
+            self.started.append((workflow_id, request))
+            self.described[workflow_id] = OPEN
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
+        self.nudged_flows.append((flow_uid, flow_id))
+
+    async def stop(self, workflow_id: str, stop: StopRequest) -> str:
+        if not (await self.describe(workflow_id)).is_open:
+            raise NotFound(f"workflow {workflow_id} is not open")
+        self.stopped.append((workflow_id, stop))
+        return "signal"
+
+    async def failure(self, workflow_id: str) -> str | None:
+        return self.failures.get(workflow_id)
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
         self.cancelled.append((workflow_id, temporal_run_id))

@@ -102,6 +102,7 @@ class FlowLink(Message):
     generation: Annotated[int, Field(ge=1)]
     attempt: Annotated[int, Field(ge=1)]
     tells_tasks: bool = Field(default=False, description="whether the flow is told when a task ends")
+    waits_for_archive: bool = Field(default=False, description="whether the flow is told when the archive is ready")
 
 
 class AcceptedRequest(RunParameters):

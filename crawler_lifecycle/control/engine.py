@@ -19,7 +19,8 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.control.connection import RPC_TIMEOUT, TemporalConnection, failure_of
 from crawler_lifecycle.control.descriptions import MISSING, run_id_in, task_failure, workflow_info
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
+from crawler_lifecycle.domain.flows.messages import SuperviseFlow
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_WORKFLOW, flow_workflow_id
 from crawler_lifecycle.errors import Conflict, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Nudge
 
@@ -33,6 +34,7 @@ IDS_IN_A_QUERY = 100  # workflow ids in a query for open workflows; a further qu
 # A query for open workflows leaves out other types: a foreign workflow with a run's id must not count as the run's open
 # workflow. The audit describes such a workflow by its id.
 TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"
+LONGEST_SUMMARY = 400  # bytes; the server refuses a longer summary
 QUOTES = set("'\"\\`")  # characters with a meaning in a query
 
 
@@ -78,6 +80,36 @@ class Engine(TemporalConnection):
         """Start a run's own workflow with this request, unless the workflow is open."""
         await self.start(RUN_WORKFLOW, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
 
+    async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
+        """Start the workflow for a flow's crawl. Also a closed workflow with the id counts as started."""
+        try:
+            async with self.calls() as client:
+                await client.start_workflow(
+                    RUN_WORKFLOW,
+                    request,
+                    id=workflow_id,
+                    task_queue=self.task_queue,
+                    static_summary=_summary(request.crawler),
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                    rpc_timeout=RPC_TIMEOUT,
+                )
+        except WorkflowAlreadyStartedError:
+            return  # an earlier call, whose answer was lost, has started the workflow
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
+        """Signal that the flow has news. Without an open workflow, start the flow's workflow with the signal."""
+        async with self.calls() as client:
+            await client.start_workflow(
+                FLOW_WORKFLOW,
+                SuperviseFlow(flow_uid=flow_uid, flow_id=flow_id),
+                id=flow_workflow_id(flow_uid),
+                task_queue=self.task_queue,
+                static_summary=_summary(f"flow {flow_id}"),
+                start_signal="nudge",
+                rpc_timeout=RPC_TIMEOUT,
+            )
+
     async def nudge(self, nudge: Nudge) -> None:
         """Signal that the run has changed in the cluster. NotFound if the run's workflow is not open."""
         async with self.calls() as client:
@@ -108,6 +140,17 @@ class Engine(TemporalConnection):
                 return await handle.result()
             except WorkflowFailureError as error:
                 raise failure_of(error) from error
+
+    async def failure(self, workflow_id: str) -> str | None:
+        """Return the failure's message; None if the last execution is open, or closed in another way."""
+        if (await self.describe(workflow_id)).end != "failed":
+            return None
+        client = await self.client()
+        try:
+            await self.result(client.get_workflow_handle(workflow_id))
+        except PermanentError as error:
+            return error.message
+        return None  # a later execution has completed meanwhile
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
         """Return the ids with an open run or export, by the server's list, which lags behind."""
@@ -160,6 +203,10 @@ class Engine(TemporalConnection):
                 timeout=RPC_TIMEOUT,
             )
         return task_failure(answer.history.events)
+
+
+def _summary(text: str) -> str:
+    return text.encode()[:LONGEST_SUMMARY].decode(errors="ignore")
 
 
 def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:

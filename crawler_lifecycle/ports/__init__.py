@@ -39,7 +39,16 @@ from crawler_lifecycle.ports.flows import (
     StepInputs,
 )
 from crawler_lifecycle.ports.limits import Limits
-from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Progress, Pusher, StoredArchive, Supervisors
+from crawler_lifecycle.ports.outside import (
+    Announcer,
+    Archive,
+    Archiver,
+    FlowSupervisors,
+    Progress,
+    Pusher,
+    StoredArchive,
+    Supervisors,
+)
 from crawler_lifecycle.ports.records import Acted, EndDeliveries, ExpiredClaims, Findings, Records, ScheduledRun
 from crawler_lifecycle.ports.runs import Execution, LookEnd, NewRun, Runs, RunState
 from crawler_lifecycle.ports.tasks import Addition, Tasks

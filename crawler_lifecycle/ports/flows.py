@@ -92,6 +92,7 @@ class CrawlStart:
 class CrawlStarts:
     crawls: Sequence[CrawlStart] = ()
     stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first
+    ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class FlowLedger(Protocol):
     def write(self, step: WriteFlow) -> bool:
         """Write the changes in one transaction. Return False, without a write, if the writing is stale.
 
-        A row that is as the change wants it already, from an earlier try, is no reason to refuse.
+        A row that is as the change wants it already, from an earlier try, is no reason to refuse. A row with a later
+        attempt than `was` is left out: the supervisor's own start has overtaken the write.
         """
 
     def start_crawls(self, step: StartCrawls) -> CrawlStarts:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 
 
@@ -37,6 +37,25 @@ class Supervisors(Protocol):
 
     async def task_failure(self, workflow_id: str) -> str | None:
         """Return why the last workflow task failed, in a line; None if the last workflow task succeeded."""
+
+
+class FlowSupervisors(Protocol):
+    """The flows' workflows in Temporal, and the workflows of their crawls."""
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
+        """Tell the flow's workflow to read its news. Without an open workflow, start the workflow."""
+
+    async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
+        """Start the workflow for a new run. An id is used once: a repeated call starts no second workflow."""
+
+    async def stop(self, workflow_id: str, stop: StopRequest) -> str:
+        """Tell a run's workflow to stop. Return the way. NotFound if the workflow is not open."""
+
+    async def describe(self, workflow_id: str) -> WorkflowInfo:
+        """Return the workflow's present state."""
+
+    async def failure(self, workflow_id: str) -> str | None:
+        """Return why the last execution failed; None if the execution is open, or closed in another way."""
 
 
 class Pusher(Protocol):

@@ -27,6 +27,14 @@ class SuperviseFlow(Message):
     flow_id: str
 
 
+class FlowSupervised(Message):
+    """Result of a flow's workflow: the flow's end."""
+
+    flow_uid: str
+    flow_id: str
+    state: FlowState
+
+
 class FlowRef(Message):
     """A flow and its supervisor's epoch. A write with an older epoch than the flow's row is refused."""
 
@@ -47,13 +55,6 @@ class BeginFlow(Message):
     workflow_id: str
     temporal_run_id: str
     began_at: datetime
-
-
-class FlowBegun(Message):
-    """Result for a beginning."""
-
-    flow: FlowRef
-    search_attributes: bool = Field(default=False, description="whether the server has our search attributes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,20 @@ class FlowPage(Message):
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members behind the last one")
-    ends: tuple[AttemptEnd, ...] = ()
+    ends: tuple[AttemptEnd, ...] = Field(default=(), description="ends on record that no run tells")
     runs: tuple[RunSeen, ...] = Field(
-        default=(), description="runs of `look_at`, and runs that went on after their member's end"
+        default=(),
+        description="runs of `look_at` and runs that went on after their member's end, if they have news for the row",
     )
     tasks: tuple[TasksSeen, ...] = ()
+
+
+class FlowBegun(Message):
+    """Result for a beginning."""
+
+    flow: FlowRef
+    page: FlowPage = Field(description="first page of all rows")
+    search_attributes: bool = Field(default=False, description="whether the server has our search attributes")
 
 
 class AttemptRef(Message):
@@ -122,7 +132,10 @@ class AttemptRef(Message):
 
 
 class WriteFlow(FlowInput):
-    """Write the planner's changes without starts, if no door was first and each row is still `was`."""
+    """Write the planner's changes without starts, if no door was first and each row is still `was`.
+
+    A row with a later attempt on record than `was` stays as it is: the supervisor's own start has overtaken the write.
+    """
 
     door: int
     was: PackedRows = NO_ROWS
@@ -150,6 +163,19 @@ class CrawlsStarted(Message):
     ends: tuple[AttemptEnd, ...] = Field(default=(), description="attempts that the catalogue refused for good")
 
 
+class CheckStarts(FlowInput):
+    """Look at the workflows of crawls that have no run."""
+
+    before: datetime = Field(description="attempts from before this time")
+
+
+class StartsChecked(Message):
+    """Result for a check: attempts whose workflow failed before it made a run, and attempts without a workflow."""
+
+    ends: tuple[AttemptEnd, ...] = ()
+    missing: str = Field(default="", description="ranges: members whose attempt has no workflow yet")
+
+
 class StopAttempts(FlowInput):
     """Ask attempts to end: steps by their claims, crawls by their runs' stops."""
 
@@ -173,8 +199,13 @@ class RunSteps(FlowInput):
 
 
 class StepsEnded(Message):
-    """Result for steps. The ends are on record already."""
+    """Result for steps. The ends are on record already.
+
+    A host may answer before all attempts have ended, so that a slow step holds up no dependents of the other steps. The
+    supervisor then asks for each attempt that is in neither list with an activity of its own.
+    """
 
     ends: tuple[AttemptEnd, ...] = ()
     stale: str = Field(default="", description="ranges: members that did not start, because a door was first")
     has_news: bool = Field(default=False, description="whether a step has changed the flow, such as by a graft")
+    seconds: float = Field(default=0, description="time in the functions, all together: slow steps come one by one")
