@@ -212,8 +212,8 @@ class StepClaims(Protocol):
         expired claim is not lost as long as no other host has taken the attempt.
         """
 
-    def release(self, token: str) -> None:
-        """Give all claims with the token back, without a death: the host ends in order."""
+    def release(self, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
+        """Give claims with the token back, without a death; default: all claims, because the host ends in order."""
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
 
