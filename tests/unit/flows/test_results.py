@@ -39,7 +39,7 @@ def test_043_results_of_sub_workflows_are_nested_in_their_order() -> None:
     deep = Workflow().add_many("inner", {"wiki": plain, "docs": plain}).add("single", plain)
     play = Play(Workflow().add_workflow("sub", deep).add_cascade("after", with_context, deps="sub"))
     play.run(call=True)
-    nested = contexts.filled(contexts.sources(play.ledger, play.row("after")), play.results.get)
+    nested = contexts.filled(contexts.sources(play.ledger, play.row("after")), play.results().get)
     assert nested == {"sub": {"single": "plain", "inner": {"wiki": "plain", "docs": "plain"}}}
     many = Play(Workflow().add_many("m", [plain] * 12).add("after", plain, deps="m"))
     assert list(contexts.results_of_group(many.ledger, many.ledger.paths_of_groups()["m"])) == [
@@ -75,9 +75,10 @@ def test_046_recorded_results_are_nested_and_leave_out_what_is_missing() -> None
     workflow.add_many("fetch", {"users": plain, "orders": plain}).add_many("none", [])
     play = Play(workflow)
     play.run(fails={"fetch/orders": [None]}, call=True)
-    assert contexts.recorded(play.ledger, play.results) == {"a": "plain", "fetch": {"users": "plain"}, "none": {}}
-    assert contexts.recorded(play.ledger, play.results, ["fetch", "nowhere", "crawl"]) == {"fetch": {"users": "plain"}}
-    assert contexts.recorded(play.ledger, play.results, ["fetch/users"]) == {"fetch/users": "plain"}
+    results = play.results()
+    assert contexts.recorded(play.ledger, results) == {"a": "plain", "fetch": {"users": "plain"}, "none": {}}
+    assert contexts.recorded(play.ledger, results, ["fetch", "nowhere", "crawl"]) == {"fetch": {"users": "plain"}}
+    assert contexts.recorded(play.ledger, results, ["fetch/users"]) == {"fetch/users": "plain"}
 
 
 def test_047_a_context_is_known_to_be_missing() -> None:

@@ -1,0 +1,50 @@
+"""Caller: calls steps' functions, async functions on one loop for the whole play."""
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+from crawler_lifecycle.flows.calling import Call
+
+
+class Caller:
+    """Functions see one loop, so an author's client may live longer than a call.
+
+    A test may be async itself. A second loop cannot run in its thread, so async functions then run in another thread.
+    """
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def __call__(self, call: Call) -> Any:
+        result = call()
+        return self._awaited(result) if asyncio.iscoroutine(result) else result
+
+    def close(self) -> None:
+        runner, thread, self._runner, self._thread = self._runner, self._thread, None, None
+        if runner is not None and thread is not None:
+            thread.submit(runner.close).result()
+        elif runner is not None:
+            runner.close()
+        if thread is not None:
+            thread.shutdown()
+
+    def _awaited(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+            self._thread = ThreadPoolExecutor(1) if _is_loop_running() else None
+        context = copy_context()
+        if self._thread is None:
+            return self._runner.run(coroutine, context=context)
+        return self._thread.submit(self._runner.run, coroutine, context=context).result()
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,241 @@
+"""Memory: a flow's ledger, definitions and results without a database, with the service's planner and doors."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.definition import FlowDefinition, GroupDefinition, MemberDefinition
+from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
+from crawler_lifecycle.contract.flows.names import joined
+from crawler_lifecycle.contract.flows.records import FlowStatus, Why
+from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
+from crawler_lifecycle.contract.flows.states import FlowIntent, GroupGrowth, MemberState
+from crawler_lifecycle.contract.flows.values import decode, from_text, to_text
+from crawler_lifecycle.domain.flows import contexts, merging
+from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
+from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
+from crawler_lifecycle.domain.flows.deciding import approve, hold
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
+from crawler_lifecycle.domain.flows.explanation import why
+from crawler_lifecycle.domain.flows.merging import Merged
+from crawler_lifecycle.domain.flows.plan import Plan
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.renewing import retry
+from crawler_lifecycle.domain.flows.rows import TOP, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.summary import status
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.flows.running import Context, RunningJob
+from crawler_lifecycle.flows.workflow import Workflow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class MemoryFlow:
+    """A flow in memory. `advance` plans, and the doors change the rows as the service's doors do."""
+
+    def __init__(self, definition: FlowDefinition, now: datetime = NOW) -> None:
+        self.now = now
+        self.created_at = self.updated_at = now
+        self.definitions: dict[int, MemberDefinition] = {}
+        self.approvals: set[int] = set()  # members' numbers
+        self.group_definitions: dict[int, GroupDefinition] = {}
+        self.group_contexts: dict[int, dict[str, JsonValue]] = {TOP: definition.context or {}}
+        self.has_context = definition.context is not None
+        self.arguments: dict[int, Mapping[str, JsonValue]] = {}  # from retries, by member's number
+        self._results: dict[tuple[int, int], str] = {}  # by member's number and generation
+        self.ledger = merging.new_ledger(definition)
+        self._keep(merging.push(self.ledger, definition, now))
+        self.planner = Planner(self.ledger)
+
+    # doors
+
+    def push(self, workflow: Workflow) -> Merged:
+        """Update the flow by a push with its id."""
+        return self.push_definition(workflow.definition())
+
+    def push_definition(self, definition: FlowDefinition) -> Merged:
+        merged = self._take(merging.push(self.ledger, definition, self.now))
+        if definition.context is not None:
+            self.group_contexts[TOP], self.has_context = definition.context, True
+        return merged
+
+    def append(self, request: AppendMembers) -> Merged:
+        return self._take(merging.append(self.ledger, request, self.now))
+
+    def graft(self, request: GraftMembers) -> Merged:
+        merged = self._take(merging.graft(self.ledger, request, self.now))
+        self.group_contexts[self.ledger.paths_of_groups()[request.grafter]] = dict(request.context)
+        return merged
+
+    def grow(self, group: int) -> Merged:
+        """Add the members for a crawl's tasks."""
+        row, definition = self.ledger.groups[group], self.group_definitions[group]
+        return self._take(merging.grow(self.ledger, row, definition, self.now))
+
+    def cancel(self, *names: str, terminate: bool = True) -> int:
+        """Cancel all open members, or the named members; return their number."""
+        request = CancelMembers(paths=names or None, terminate=terminate)
+        return self._apply(cancel(self.ledger, request.paths, self.now, terminate=request.terminate))
+
+    def retry(self, *names: str, **options: Any) -> int:
+        """Retry all failed members, or the named members; return their number. Options: as in RetryMembers."""
+        request = RetryMembers(paths=names or None, **options)
+        effect = retry(self.ledger, request, self.now)
+        if request.arguments is not None:
+            for row in effect.members:
+                self.arguments[row.number] = {**self.arguments.get(row.number, {}), **request.arguments}
+        return self._apply(effect)
+
+    def approve(self, name: str, *, approved: bool = True) -> int:
+        """Decide about an approval."""
+        return self._apply(approve(self.ledger, name, approved=approved))
+
+    def hold(self, intent: FlowIntent) -> int:
+        """Pause or drain the flow, or let the flow go on."""
+        return self._apply(hold(self.ledger, intent))
+
+    # plans
+
+    def advance(self) -> Plan:
+        """Plan, and write the plan. A second plan without news would be empty."""
+        plan = self.planner.advance(self.now)
+        self.write(plan)
+        return plan
+
+    def write(self, plan: Plan) -> None:
+        self.ledger.put((change.row for change in plan.changes), plan.groups)
+        if plan.flow_state is not None:
+            self.ledger.flow = replace(self.ledger.flow, state=plan.flow_state)
+
+    def settle(self, end: AttemptEnd, result: str | None = None) -> None:
+        """Put an attempt's end on record, with the result as text."""
+        ended = after_end(self.ledger.members[end.number], end)
+        self.ledger.put([ended])
+        if result is not None and ended.state is MemberState.COMPLETED:
+            self._results[ended.number, ended.generation] = result
+        self.planner.observe(end)
+
+    def observe(self, seen: RunSeen | TasksSeen) -> None:
+        self.planner.observe(seen)
+
+    def keep_result(self, row: MemberRow, value: object) -> None:
+        """Keep a result: a crawl's receipt, or a decision."""
+        self._results[row.number, row.generation] = to_text("result", value, LARGEST_RESULT)
+
+    def rebuild(self) -> None:
+        """Go on with a planner from the rows, as a new supervisor does."""
+        self.planner = Planner(self.ledger)
+
+    def later(self, **time: float) -> None:
+        """Let time pass, with a timedelta's arguments."""
+        self.now += timedelta(**time)
+
+    # reading
+
+    def row(self, path: str) -> MemberRow:
+        number = self.ledger.paths_of_members().get(path)
+        if number is None:
+            raise NotFound(f"flow {self.ledger.flow.id!r} has no job {path!r}")
+        return self.ledger.members[number]
+
+    @property
+    def states(self) -> dict[str, str]:
+        """States by path."""
+        return {row.path: row.state.value for row in self.ledger.members.values()}
+
+    @property
+    def status(self) -> FlowStatus:
+        return status(self.ledger, self.now)
+
+    def why(self, path: str) -> Why:
+        """Return why a member is in its state."""
+        return why(Planner(self.ledger), self.row(path).number)
+
+    def results(self) -> dict[int, Any]:
+        """Return the present generation's results by member's number."""
+        return {
+            number: from_text(text)
+            for (number, generation), text in self._results.items()
+            if self._is_present(number, generation)
+        }
+
+    def result(self, number: int) -> Any:
+        """Return a completed member's result, as its dependents read the result; None without a result."""
+        text = self._results.get((number, self.ledger.members[number].generation))
+        return None if text is None or not self._is_completed(number) else from_text(text)
+
+    def recorded(self, path: str) -> Any:
+        """Return the result for a member, or a nested dict for a sub-workflow; None without a result."""
+        return contexts.recorded(self.ledger, self.results(), [path]).get(path)
+
+    def context_of(self, row: MemberRow, job: RunningJob) -> Context:
+        """Return the context for a member's function."""
+        shared = contexts.merged_context(self.group_contexts, self.ledger, row.group)
+        sources = contexts.sources(self.ledger, row)
+        names = {name: partial(decode, value) for name, value in shared.items()}
+        return Context({**names, **{name: partial(self._filled, name, sources) for name in sources}}, job, self._known)
+
+    # inside
+
+    def _filled(self, name: str, sources: Mapping[str, contexts.Source]) -> Any:
+        return contexts.filled({name: sources[name]}, self.result)[name]
+
+    def _known(self, path: str) -> Any:
+        recorded = contexts.recorded(self.ledger, self.results(), [path])
+        return recorded[path]
+
+    def _is_completed(self, number: int) -> bool:
+        return self.ledger.members[number].state is MemberState.COMPLETED
+
+    def _is_present(self, number: int, generation: int) -> bool:
+        row = self.ledger.members.get(number)
+        return row is not None and row.generation == generation and row.state is MemberState.COMPLETED
+
+    def _apply(self, effect: Effect) -> int:
+        effect.apply(self.ledger)
+        if effect.flow is not None:
+            self.planner.take_flow(effect.flow)
+        self.planner.take(effect.members)
+        self.updated_at = self.now
+        return effect.count
+
+    def _take(self, merged: Merged) -> Merged:
+        self._keep(merged)
+        members, groups = [row for row, _ in merged.members], [row for row, _ in merged.groups]
+        if merged.removed_members or merged.removed_groups or not self.planner.fits(members, groups):
+            self.rebuild()
+        else:
+            self.planner.take(members, groups)
+        if merged.flow is not None:
+            self.planner.take_flow(merged.flow)
+        self.updated_at = self.now
+        return merged
+
+    def _keep(self, merged: Merged) -> None:
+        merged.apply(self.ledger)
+        self.definitions |= {row.number: definition for row, definition in merged.members}
+        self.approvals |= {row.number for row, _ in merged.members if row.kind is MemberKind.APPROVAL}
+        for row, definition in merged.groups:
+            self.group_contexts[row.number] = dict(definition.context)
+            self.group_definitions[row.number] = definition
+        self._forget(merged.removed_members)
+
+    def _forget(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.definitions.pop(number, None)
+            self.approvals.discard(number)
+
+    def is_grafter(self, row: MemberRow) -> bool:
+        groups = self.ledger.groups.values()
+        return any(group.growth is GroupGrowth.GRAFT and group.grower == row.number for group in groups)
+
+    def task_of(self, row: MemberRow) -> tuple[MemberRow, int] | None:
+        """Return a member's crawl and task; None for a member without a task."""
+        group = self.ledger.groups[row.group]
+        if group.growth is not GroupGrowth.TASKS or group.grower is None:
+            return None
+        return self.ledger.members[group.grower], int(row.path.removeprefix(joined(group.path, "")))
