@@ -1,26 +1,13 @@
 """Doors of flows: push, append, graft, cancel, retry, approve, hold and prune, called once and called twice."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from threading import Barrier
-
-import pytest
-from sqlalchemy import func, select
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_pruning import WITH_FLOW
-from crawler_lifecycle.adapters.sql.flow_schema import flow_results, flows
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import CancelMembers, Downstream, GraftMembers, PushFlow
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
-from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl, each_task
-from crawler_lifecycle.flows.building import fragment_of
-from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
-from tests.contracts.statements import counted
-from tests.unit.flows.work import SlowWorker, graft_function, item_and_context, plain, with_context
+from tests.contracts.flows import pushed
+from tests.unit.flows.work import graft_function, item_and_context, plain, with_context
 
 
 def wide() -> Workflow:

@@ -1,14 +1,9 @@
 """The supervisor's side of the ledger: beginnings, readings, writes and starts, called once and called twice."""
 
-from datetime import UTC, datetime, timedelta
-
-import pytest
-
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.errors import Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
-from tests.contracts.flows import FAILED, Flow, pushed, rows_of
+from tests.contracts.flows import pushed
 from tests.unit.flows.work import plain, with_context
 
 

@@ -10,6 +10,7 @@ from crawler_lifecycle.adapters.sql.crawl_stops import CrawlStops
 from crawler_lifecycle.adapters.sql.flow_reading import effective_rows
 from crawler_lifecycle.adapters.sql.flow_rows import NEEDS, groups, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
 from crawler_lifecycle.adapters.sql.flow_starts import Work, fits, may_start, put_on_record, read_attempts, read_work
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import GroupGrowth
@@ -42,6 +43,7 @@ class FlowCrawls(CrawlStops):
         head = self.lock_for_supervisor(tx, step.flow)
         works = _effective(tx, head, read_work(tx, head.id, [start.number for start in step.starts]))
         known = read_attempts(tx, head.id, step.starts)
+        ended = [attempt_end(row) for row in known.values() if row.ended_at is not None]
         new = [start for start in step.starts if (start.number, start.attempt) not in known]
         allowed = may_start(head, step.door)
         fitting = [
@@ -51,7 +53,7 @@ class FlowCrawls(CrawlStops):
         ]
         begun = put_on_record(tx, head, fitting, self._db.clock(), lambda start: {"workflow_id": _id(head, start)})
         arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
-        arguments |= {key: row.arguments for key, row in known.items()}
+        arguments |= {key: row.arguments for key, row in known.items() if row.ended_at is None}
         tells = _crawls_with_tasks(tx, head.id)
         crawls = [
             _crawl_start(head, start, works[start.number], arguments[start.number, start.attempt], tells)
@@ -59,7 +61,7 @@ class FlowCrawls(CrawlStops):
             if (start.number, start.attempt) in arguments and start.number in works
         ]
         stale = [start.number for start in new if (start.number, start.attempt) not in arguments]
-        return CrawlStarts(crawls, stale)
+        return CrawlStarts(crawls, stale, ended)
 
     @transaction
     def end_attempts(

@@ -11,7 +11,7 @@ from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, 
 from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
 from crawler_lifecycle.adapters.sql.flow_rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, run_sights, sights_of_reopened, task_sights
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import FlowState
@@ -131,14 +131,13 @@ def _groups(connection: Connection, flow: int, step: ReadFlow) -> list[GroupRow]
 
 
 def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str, Any]:
-    """Return the ends and sights for the last page, by field."""
-    numbers = from_ranges(step.look_at)
-    runs = {seen.number: seen for seen in sights_of_reopened(connection, head.id, head.uid)}
-    runs |= {seen.number: seen for seen in run_sights(connection, head.id, head.uid, numbers)}
+    """Return the ends and sights for the last page, by field. A group may grow with the tasks of an open run."""
+    growers = from_ranges(step.tasks_of)
+    runs = [*news_of_runs(connection, head.id, head.uid), *run_sights(connection, head.id, head.uid, growers)]
     return {
-        "ends": tuple(attempt_ends(connection, head.id, numbers)),
-        "runs": tuple(runs.values()),
-        "tasks": tuple(task_sights(connection, head.id, head.uid, from_ranges(step.tasks_of))),
+        "ends": tuple(attempt_ends(connection, head.id, from_ranges(step.look_at))),
+        "runs": tuple({seen.number: seen for seen in runs}.values()),
+        "tasks": tuple(task_sights(connection, head.id, head.uid, growers)),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, or_, select
+from sqlalchemy import Connection, Row, and_, bindparam, not_, or_, select
 
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
@@ -11,7 +11,6 @@ from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
 from crawler_lifecycle.contract.states import OVER, ExportState, TaskStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.rows import MemberKind
 
 members, attempts, runs, tasks = flow_members.c, flow_attempts.c, histories.c, task_histories.c
 MOST_IN_STATEMENT = 500  # numbers; for more members, the rows of the whole flow are read and filtered here
@@ -32,9 +31,10 @@ RUNS = (
     .where(runs.flow_uid == bindparam("of_uid"), members.flow == bindparam("of_flow"))
 )
 IS_OPEN = runs.status.in_(OPEN_STATUSES)
-HAS_NEWS = or_(and_(IS_OPEN, runs.end_number >= members.end_number), runs.end_number > members.end_number)
-# runs that were reopened after their member's end
-WENT_ON = RUNS.where(members.kind == MemberKind.CRAWL, members.in_flight.is_(False), HAS_NEWS)
+IS_REOPENED = and_(IS_OPEN, members.in_flight.is_(False), members.end_number > 0, runs.end_number >= members.end_number)
+# runs that ended, or were reopened, since their member's row was written
+HAS_NEWS = or_(and_(not_(IS_OPEN), runs.end_number > members.end_number), IS_REOPENED)
+NEWS = RUNS.where(HAS_NEWS)
 TASK_ENDS = (
     select(runs.flow_member, attempts.generation, tasks.task, tasks.status)
     .join_from(histories, task_histories, tasks.history_id == runs.id)
@@ -77,9 +77,9 @@ def run_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collec
     return [run_sight(row) for row in rows]
 
 
-def sights_of_reopened(connection: Connection, flow: int, flow_uid: str) -> list[RunSeen]:
-    """Return the sights of runs that went on after their member's end."""
-    return [run_sight(row) for row in connection.execute(WENT_ON, {"of_flow": flow, "of_uid": flow_uid})]
+def news_of_runs(connection: Connection, flow: int, flow_uid: str) -> list[RunSeen]:
+    """Return the sights of runs that ended, or were reopened, since their member's row was written."""
+    return [run_sight(row) for row in connection.execute(NEWS, {"of_flow": flow, "of_uid": flow_uid})]
 
 
 def task_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[TasksSeen]:

@@ -112,8 +112,9 @@ class StepRights(OnFlows):
         return {(row.uid, row.member, row.attempt): row.stop_asked for row in rows}
 
     @transaction
-    def release(self, tx: Connection, token: str) -> None:
-        _write_claims(tx, token, {**NO_CLAIM, "begun": False})
+    def release(self, tx: Connection, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
+        chosen = None if attempts is None else {(self.number(tx, uid), *attempt) for uid, *attempt in attempts}
+        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, chosen)
 
     @transaction
     def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
@@ -144,10 +145,13 @@ def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime
     return deaths
 
 
-def _write_claims(tx: Connection, token: str, values: Mapping[str, Any]) -> None:
-    """Write the values into the attempts with the token, by their primary keys."""
-    for page in pages(tx.execute(WITH_TOKEN, {"of_token": token}).all()):
-        new = rows_as_table(tx, KEY, [(row.flow, row.member, row.attempt) for row in page]).c
+def _write_claims(
+    tx: Connection, token: str, values: Mapping[str, Any], chosen: Collection[tuple[int, ...]] | None = None
+) -> None:
+    """Write the values into the attempts with the token, by their primary keys. `chosen`: default: all attempts."""
+    keys = [(row.flow, row.member, row.attempt) for row in tx.execute(WITH_TOKEN, {"of_token": token})]
+    for page in pages([key for key in keys if chosen is None or key in chosen]):
+        new = rows_as_table(tx, KEY, page).c
         same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
         tx.execute(update(flow_attempts).where(*same, HAS_TOKEN).values(values), {"of_token": token})
 

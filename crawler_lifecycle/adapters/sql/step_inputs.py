@@ -83,12 +83,12 @@ def _ledger_around(connection: Connection, flow: int, row: MemberRow) -> Ledger:
 
 def _groups_around(connection: Connection, flow: int, number: int) -> list[GroupRow]:
     """Return the group and the groups around the group, without the top level."""
-    found: list[GroupRow] = []
+    around: list[GroupRow] = []
     while number != TOP:
         row = group_row(connection.execute(GROUP, {"of_flow": flow, "of_group": number}).one())
-        found.append(row)
+        around.append(row)
         number = row.parent or TOP
-    return found
+    return around
 
 
 def _members_inside(
