@@ -25,6 +25,14 @@ class Explanation(Message):
     forced: bool = Field(default=False, description="whether the jobs were ended by force")
 
 
+class FlowPlace(Message):
+    """A run's place in a flow: an attempt of a crawl."""
+
+    id: str = Field(description="the flow's id")
+    path: str = Field(description="the crawl's path in the flow")
+    attempt: int
+
+
 class RunSummary(Message):
     """Run in a list."""
 
@@ -50,6 +58,8 @@ class RunSummary(Message):
         default=None, description="scope whose limit or pause holds the run or its child tasks, as `label:site:x.com`"
     )
     changed_at: datetime
+    flow: FlowPlace | None = Field(default=None, description="place in a flow; null for a run of its own")
+    tags: list[str] = Field(default=[], description="free words by which runs are found in lists")
     outcome: str | None = Field(default=None, description="one word for the end, such as `finished`; null before")
     stats: Stats | None = Field(default=None, description="sums of the numbers in the tasks' crawl results, at the end")
     explanation: Explanation | None = Field(

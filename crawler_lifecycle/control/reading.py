@@ -75,10 +75,24 @@ class RunReader:
         status: RunStatus | None = None,
         crawler: str | None = None,
         search: str | None = None,
+        flows: bool = False,
+        flow: str | None = None,
+        tag: str | None = None,
     ) -> Sequence[RunSummary]:
-        """Return runs, newest first; with `before`, only runs older than this RunID."""
-        records = self._context.store.records
-        return records.page(limit=limit, before=before, status=status, crawler=crawler, search=search)
+        """Return runs, newest first; with `before`, only runs older than this RunID.
+
+        Runs of flows are left out, unless `flows` includes them or `flow` names their flow by its id or uid.
+        """
+        return self._context.store.records.page(
+            limit=limit,
+            before=before,
+            status=status,
+            crawler=crawler,
+            search=search,
+            flows=flows,
+            flow=flow,
+            tag=tag,
+        )
 
     def show(self, run: int | str) -> RunDetails:
         return self._context.store.records.details(self.run_id(run))

@@ -56,11 +56,16 @@ class Records(Protocol):
         status: RunStatus | None,
         crawler: str | None,
         search: str | None = None,
+        flows: bool = False,
+        flow: str | None = None,
+        tag: str | None = None,
     ) -> list[RunSummary]:
-        """Return a page with runs, newest first.
+        """Return a page with runs, newest first. Runs of flows are left out unless the caller wants them.
 
         `before`: the last RunID on the previous page; None: return the first page. `status`, `crawler`: return only
-        runs with the value. `search`: return only runs with the text in the crawler's name, in any case.
+        runs with the value. `search`: return only runs with the text in the crawler's name, in any case. `flows`:
+        return runs of flows, too. `flow`: return only the runs of the flow with the id or uid. `tag`: return only runs
+        with the tag.
         """
 
     def details(self, run_id: int) -> RunDetails: ...

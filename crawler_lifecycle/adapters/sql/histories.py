@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     histories,
     history_labels,
     installation,
+    run_tags,
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.transactions import (
@@ -29,7 +30,7 @@ from crawler_lifecycle.adapters.sql.transactions import (
 )
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import KeptRequest
+from crawler_lifecycle.contract.requests import FlowLink, KeptRequest
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.crawl_results import summed
@@ -78,7 +79,12 @@ class Histories(OnDatabase):
         except Conflict:  # another try by the same execution may have created the run
             if run := self.find(new.workflow_id, new.first_execution_run_id):
                 return run
+            self._refuse_second_run(new)
             raise
+
+    @reading
+    def _refuse_second_run(self, connection: Connection, new: NewRun) -> None:
+        _refuse_second_run_of_attempt(connection, new)
 
     @reading
     def current(self, connection: Connection, run: RunRef) -> RunRecord:
@@ -180,6 +186,7 @@ class Histories(OnDatabase):
     def _insert(self, tx: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
         _refuse_while_another_run_is_open(tx, new)
+        _refuse_second_run_of_attempt(tx, new)
         values = _values_of_new_run(tx, new)
         inserted = tx.execute(insert(histories), {"created_at": now, "begun_at": now, **values})
         run_id = inserted.lastrowid
@@ -188,6 +195,9 @@ class Histories(OnDatabase):
         if new.request.labels:
             labels = [{"history_id": run_id, "label": label} for label in new.request.labels]
             tx.execute(insert(history_labels), labels)
+        if new.request.tags:
+            tags = [{"history_id": run_id, "tag": tag} for tag in dict.fromkeys(new.request.tags)]
+            tx.execute(insert(run_tags), tags)
         for numbers in pages(range(new.tasks)):
             rows = [{"task": number, **common, **_first_cause(number, now)} for number in numbers]
             tx.execute(insert(task_histories), rows)
@@ -221,6 +231,18 @@ def _refuse_while_another_run_is_open(connection: Connection, new: NewRun) -> No
         )
 
 
+def _refuse_second_run_of_attempt(connection: Connection, new: NewRun) -> None:
+    """Raise Conflict if another execution has made the run for the attempt in a flow: an attempt has a single run."""
+    flow = new.request.flow
+    if flow is None:
+        return
+    attempt = {"flow_uid": flow.flow_uid, "flow_member": flow.member, "flow_attempt": flow.attempt}
+    is_another_run = histories.c.first_execution_run_id != new.first_execution_run_id
+    run_id = connection.scalar(select(histories.c.id).filter_by(**attempt).where(is_another_run))
+    if run_id is not None:
+        raise Conflict(f"attempt {flow.attempt} of {flow.path!r} in flow {flow.flow_id!r} has run {run_id} already")
+
+
 def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
     installation_uid = connection.scalar(select(installation.c.uid))
     if installation_uid is None:
@@ -246,7 +268,15 @@ def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
         "nudge_sent": 0,
         "nudge_acknowledged": 0,
         "end_number": 0,
+        **_attempt_in_flow(new.request.flow),
     }
+
+
+def _attempt_in_flow(link: FlowLink | None) -> dict[str, Any]:
+    """Return the values by which a flow finds the run of its attempt."""
+    if link is None:
+        return {}
+    return {"flow_uid": link.flow_uid, "flow_member": link.member, "flow_attempt": link.attempt}
 
 
 def _refuse_another(run: RunRef, run_uid: str, epoch: int) -> None:

@@ -62,4 +62,6 @@ def _as_json(value: Any, field: Column[Any], connection: Connection) -> Any:
     """Return the value as JSON can hold it: as the column stores the value, and a time as text."""
     if isinstance(field.type, TypeDecorator):
         value = field.type.process_bind_param(value, connection.dialect)
+    if isinstance(value, bool):  # the databases disagree about `true` in JSON
+        return int(value)
     return value.isoformat(" ", "microseconds") if isinstance(value, datetime) else value

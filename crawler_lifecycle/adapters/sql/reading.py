@@ -13,8 +13,16 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, select, true
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, installation, task_attempts, task_histories
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, LogRecord, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.requests import KeptRequest
+from crawler_lifecycle.contract.records import (
+    ExportRecord,
+    FlowPlace,
+    FormerAttempt,
+    LogRecord,
+    RunRecord,
+    RunSummary,
+    TaskRecord,
+)
+from crawler_lifecycle.contract.requests import FlowLink, KeptRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.explanation import FAILURES, STOPS, explanation
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -24,10 +32,16 @@ RunModel = TypeVar("RunModel", bound=RunSummary)
 TaskCounts = dict[TaskStatus, int]
 EXPLAINING_EVENTS = (*STOPS, "reopened")  # events of timeline lines
 # model fields without a column for the same name and value
-TRANSLATED = {"run_id", "trigger", "tasks", "request", "entry", "explanation"}
+TRANSLATED = {"run_id", "trigger", "tasks", "request", "entry", "explanation", "flow", "tags"}
 SUMMARY_FIELDS = RunSummary.model_fields.keys() - TRANSLATED
 RECORD_FIELDS = RunRecord.model_fields.keys() - TRANSLATED
-SUMMARY_COLUMNS = [histories.c.id, histories.c.trigger_kind, *(histories.c[name] for name in sorted(SUMMARY_FIELDS))]
+SUMMARY_COLUMNS = [
+    histories.c.id,
+    histories.c.trigger_kind,
+    func.json_extract(histories.c.request, "$.flow").label("flow"),  # a whole request is long for lists
+    func.json_extract(histories.c.request, "$.tags").label("tags"),
+    *(histories.c[name] for name in sorted(SUMMARY_FIELDS)),
+]
 
 
 def _run_and_counts() -> Select[Any]:
@@ -74,11 +88,14 @@ def run_record(connection: Connection, run_id: int) -> RunRecord:
 
 
 def run_record_from(row: Row[Any], tasks: TaskCounts) -> RunRecord:
+    request = KeptRequest.model_validate_json(row.request)
     return RunRecord(
         run_id=row.id,
         trigger=row.trigger_kind,
         tasks=tasks,
-        request=KeptRequest.model_validate_json(row.request),
+        flow=_place_in_flow(request.flow),
+        tags=request.tags,
+        request=request,
         entry=Crawler.model_validate_json(row.entry),
         **_fields(row, RECORD_FIELDS),
     )
@@ -91,7 +108,19 @@ def run_of_execution(connection: Connection, workflow_id: str, first_execution_r
 
 
 def run_summary(row: Row[Any], tasks: TaskCounts) -> RunSummary:
-    return RunSummary(run_id=row.id, trigger=row.trigger_kind, tasks=tasks, **_fields(row, SUMMARY_FIELDS))
+    link = json.loads(row.flow or "null")
+    return RunSummary(
+        run_id=row.id,
+        trigger=row.trigger_kind,
+        tasks=tasks,
+        flow=_place_in_flow(None if link is None else FlowLink.model_validate(link)),
+        tags=json.loads(row.tags or "[]"),
+        **_fields(row, SUMMARY_FIELDS),
+    )
+
+
+def _place_in_flow(link: FlowLink | None) -> FlowPlace | None:
+    return None if link is None else FlowPlace(id=link.flow_id, path=link.path, attempt=link.attempt)
 
 
 def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, TaskCounts]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.exports import notices_of
 from crawler_lifecycle.adapters.sql.findings import findings_of
+from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_table
 from crawler_lifecycle.adapters.sql.line import place_in_line
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
@@ -19,7 +21,15 @@ from crawler_lifecycle.adapters.sql.reading import (
     task_records,
     with_explanations,
 )
-from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
+from crawler_lifecycle.adapters.sql.schema import (
+    exports,
+    histories,
+    history_logs,
+    installation,
+    run_tags,
+    task_histories,
+)
+from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.notices import ExportKind, Notice
 from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
@@ -54,17 +64,23 @@ class RunRecords(OnDatabase):
         status: RunStatus | None,
         crawler: str | None,
         search: str | None = None,
+        flows: bool = False,
+        flow: str | None = None,
+        tag: str | None = None,
     ) -> list[RunSummary]:
         query = select(*SUMMARY_COLUMNS).order_by(histories.c.id.desc()).limit(limit)
+        if flow is not None:
+            query = query.where(histories.c.flow_uid == _flow_uid(connection, flow))
+        elif not flows:
+            query = query.where(histories.c.flow_uid.is_(None))
+        if tag is not None:
+            query = query.where(histories.c.id.in_(_runs_with(tag)))
         if before is not None:
             query = query.where(histories.c.id < before)
         if status is not None:
             query = query.where(histories.c.status == status)
         if crawler is not None:
-            # the first condition uses the index, the second leaves out names that differ in blanks at the end
-            query = query.where(
-                histories.c.crawler == crawler, _with_trailing_dot(histories.c.crawler) == f"{crawler}."
-            )
+            query = query.where(is_text(histories.c.crawler, crawler))
         if search is not None:
             query = query.where(func.lower(histories.c.crawler).contains(search.lower(), autoescape=True))
         rows = connection.execute(query).all()
@@ -127,9 +143,13 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
     )
 
 
-def _with_trailing_dot(text: ColumnElement[str]) -> ColumnElement[str]:
-    """Append a dot. MySQL ignores blanks at a text's end in comparisons; before a dot, blanks count."""
-    return text + "."
+def _flow_uid(connection: Connection, flow: str) -> str:
+    """Return the uid of the flow with the id. Runs of a flow that was pruned are listed by the flow's uid."""
+    return connection.scalar(select(flow_table.c.uid).where(is_text(flow_table.c.flow_id, flow))) or flow
+
+
+def _runs_with(tag: str) -> Select[Any]:
+    return select(run_tags.c.history_id).where(is_text(run_tags.c.tag, tag))
 
 
 class LiveChanges(OnDatabase):

@@ -6,16 +6,34 @@ from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import Exports, Notices
 from crawler_lifecycle.adapters.sql.findings import SqlFindings
+from crawler_lifecycle.adapters.sql.flow_doors import SqlFlowDoors
+from crawler_lifecycle.adapters.sql.flow_ledger import SqlFlowLedger
+from crawler_lifecycle.adapters.sql.flow_records import SqlFlowRecords
 from crawler_lifecycle.adapters.sql.histories import Histories
 from crawler_lifecycle.adapters.sql.limits import SqlLimits
 from crawler_lifecycle.adapters.sql.nudges import NudgeClaims
 from crawler_lifecycle.adapters.sql.passes import Passes
 from crawler_lifecycle.adapters.sql.places import SqlPlaces
 from crawler_lifecycle.adapters.sql.records import LiveChanges, RunRecords
+from crawler_lifecycle.adapters.sql.step_claims import StepRights
+from crawler_lifecycle.adapters.sql.step_ends import StepEnds
+from crawler_lifecycle.adapters.sql.step_inputs import StepContexts
 from crawler_lifecycle.adapters.sql.stops import Stops
 from crawler_lifecycle.adapters.sql.supervision import Supervision
 from crawler_lifecycle.adapters.sql.tasks import TaskRows
-from crawler_lifecycle.ports import Claims, Findings, Limits, Places, Records, Runs, Tasks
+from crawler_lifecycle.ports import (
+    Claims,
+    Findings,
+    FlowDoors,
+    FlowLedger,
+    FlowRecords,
+    Limits,
+    Places,
+    Records,
+    Runs,
+    StepClaims,
+    Tasks,
+)
 
 
 class SqlRuns(Histories, Stops, Supervision, Exports, Notices):
@@ -34,6 +52,10 @@ class SqlRecords(RunRecords, LiveChanges, AuditedRuns):
     """Runs as people, live views and audits read them."""
 
 
+class SqlStepClaims(StepRights, StepEnds, StepContexts):
+    """The ledger for hosts of steps."""
+
+
 class SqlStore:
     """The ports to everything in the database."""
 
@@ -45,3 +67,7 @@ class SqlStore:
         self.findings: Findings = SqlFindings(db)
         self.places: Places = SqlPlaces(db)
         self.limits: Limits = SqlLimits(db, most_tasks)
+        self.flow_doors: FlowDoors = SqlFlowDoors(db)
+        self.flow_ledger: FlowLedger = SqlFlowLedger(db)
+        self.step_claims: StepClaims = SqlStepClaims(db)
+        self.flow_records: FlowRecords = SqlFlowRecords(db)

@@ -46,7 +46,7 @@ def after_sight(row: MemberRow, seen: RunSeen) -> MemberRow:
         return row
     if row.in_flight and _waits_for_archive(row, seen):
         return row if row.cause == ARCHIVE else row._replace(cause=ARCHIVE, outcome=seen.outcome)
-    return after_end(row, _as_end(seen))
+    return after_end(row, as_end(seen))
 
 
 def _waits_for_archive(row: MemberRow, seen: RunSeen) -> bool:
@@ -54,7 +54,8 @@ def _waits_for_archive(row: MemberRow, seen: RunSeen) -> bool:
     return is_executing and row.ready is Ready.ARCHIVED and not seen.archived
 
 
-def _as_end(seen: RunSeen) -> AttemptEnd:
+def as_end(seen: RunSeen) -> AttemptEnd:
+    """Return the attempt's end for a run that is over."""
     if seen.status is RunStatus.COMPLETED:
         kind, reason = EndKind.COMPLETED, seen.reason
     elif seen.reason in BY_A_STOP:

@@ -110,7 +110,7 @@ class FlowPage(Message):
     ends: tuple[AttemptEnd, ...] = Field(default=(), description="ends on record that no run tells")
     runs: tuple[RunSeen, ...] = Field(
         default=(),
-        description="runs of `look_at` and runs that went on after their member's end, if they have news for the row",
+        description="runs with news for their member's row, also after the member's end, and runs of `tasks_of`",
     )
     tasks: tuple[TasksSeen, ...] = ()
 

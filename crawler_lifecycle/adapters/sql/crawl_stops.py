@@ -1,0 +1,61 @@
+"""Attempts to stop, and crawls without a run."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, or_, select, update
+
+from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, fence
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members
+from crawler_lifecycle.adapters.sql.flow_sights import IS_LAST_ATTEMPT
+from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, reading, transaction
+from crawler_lifecycle.domain.flows.messages import FlowRef
+from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.ports.flows import CrawlToStop
+
+members, attempts, runs = flow_members.c, flow_attempts.c, histories.c
+KEY = [attempts.flow, attempts.member, attempts.attempt]
+
+
+class CrawlStops(OnFlows):
+    """The methods in `ports.FlowLedger` for attempts to stop."""
+
+    @transaction
+    def crawls_to_stop(self, tx: Connection, flow: FlowRef, numbers: Collection[int]) -> list[CrawlToStop]:
+        head = self.lock_for_supervisor(tx, flow)
+        under_way = _under_way(head).where(or_(runs.id.is_(None), runs.status.in_(OPEN_STATUSES)))
+        wanted = set(numbers)
+        rows = [row for row in tx.execute(under_way) if row.number in wanted]
+        for page in pages(rows):
+            new = rows_as_table(tx, KEY, [(head.id, row.number, row.attempt) for row in page]).c
+            same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
+            tx.execute(update(flow_attempts).where(*same).values(stop_asked=True))
+        return [_to_stop(row) for row in rows if row.kind is MemberKind.CRAWL]
+
+    @reading
+    def unlinked_crawls(self, connection: Connection, flow: FlowRef, before: datetime) -> list[CrawlToStop]:
+        head = self.head(connection, flow.uid)
+        fence(head, flow)
+        is_unlinked = (members.kind == MemberKind.CRAWL, runs.id.is_(None), attempts.created_at < before)
+        return [_to_stop(row) for row in connection.execute(_under_way(head).where(*is_unlinked))]
+
+
+def _under_way(head: Row[Any]) -> Select[Any]:
+    """Return the statement for the flow's attempts under way, by member, with their runs."""
+    is_its_run = and_(
+        runs.flow_uid == head.uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
+    )
+    return (
+        select(members.number, members.kind, attempts.attempt, attempts.workflow_id, runs.id.label("run_id"))
+        .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
+        .join(histories, is_its_run, isouter=True)
+        .where(members.flow == head.id, members.in_flight, attempts.ended_at.is_(None))
+        .order_by(members.number)
+    )
+
+
+def _to_stop(row: Row[Any]) -> CrawlToStop:
+    return CrawlToStop(row.number, row.attempt, row.workflow_id, row.run_id)

@@ -1,0 +1,115 @@
+"""Starts of crawls on record, with the requests for their runs, and starts that were refused for good."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from crawler_lifecycle.adapters.sql.crawl_stops import CrawlStops
+from crawler_lifecycle.adapters.sql.flow_reading import effective_rows
+from crawler_lifecycle.adapters.sql.flow_rows import NEEDS, groups, members
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
+from crawler_lifecycle.adapters.sql.flow_starts import Work, fits, may_start, put_on_record, read_attempts, read_work
+from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.contract.flows.states import GroupGrowth
+from crawler_lifecycle.contract.flows.work import CrawlWork
+from crawler_lifecycle.contract.requests import FlowLink
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef, StartCrawls
+from crawler_lifecycle.domain.flows.requesting import run_request
+from crawler_lifecycle.domain.naming import crawl_workflow_id
+from crawler_lifecycle.ports.flows import CrawlStart, CrawlStarts
+
+attempts = flow_attempts.c
+THIS_ATTEMPT = (
+    attempts.flow == bindparam("of_flow"),
+    attempts.member == bindparam("of_member"),
+    attempts.attempt == bindparam("of_attempt"),
+)
+REFUSED = update(flow_attempts).where(*THIS_ATTEMPT, attempts.ended_at.is_(None))
+NEEDS_OF_TASKS = select(members.needs).where(members.flow == bindparam("of_flow"), members.needs.contains('"task":'))
+GROWERS_BY_TASKS = select(groups.grower).where(
+    groups.flow == bindparam("of_flow"), groups.growth == GroupGrowth.TASKS, groups.grower.is_not(None)
+)
+
+
+class FlowCrawls(CrawlStops):
+    """The methods in `ports.FlowLedger` for the starts of crawls."""
+
+    @transaction
+    def start_crawls(self, tx: Connection, step: StartCrawls) -> CrawlStarts:
+        head = self.lock_for_supervisor(tx, step.flow)
+        works = _effective(tx, head, read_work(tx, head.id, [start.number for start in step.starts]))
+        known = read_attempts(tx, head.id, step.starts)
+        ended = [attempt_end(row) for row in known.values() if row.ended_at is not None]
+        new = [start for start in step.starts if (start.number, start.attempt) not in known]
+        allowed = may_start(head, step.door)
+        fitting = [
+            (start, works[start.number])
+            for start in new
+            if allowed and start.number in works and fits(works[start.number].row, start)
+        ]
+        begun = put_on_record(tx, head, fitting, self._db.clock(), lambda start: {"workflow_id": _id(head, start)})
+        arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
+        arguments |= {key: row.arguments for key, row in known.items() if row.ended_at is None}
+        tells = _crawls_with_tasks(tx, head.id)
+        crawls = [
+            _crawl_start(head, start, works[start.number], arguments[start.number, start.attempt], tells)
+            for start in step.starts
+            if (start.number, start.attempt) in arguments and start.number in works
+        ]
+        stale = [start.number for start in new if (start.number, start.attempt) not in arguments]
+        return CrawlStarts(crawls, stale, ended)
+
+    @transaction
+    def end_attempts(
+        self, tx: Connection, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]
+    ) -> None:
+        """Write the ends of attempts. The members follow with the supervisor's next write."""
+        head = self.lock_for_supervisor(tx, flow)
+        for end in sorted(ends, key=lambda end: end.number):
+            values = {
+                "ended_at": end.at,
+                "end_kind": end.kind,
+                "outcome": end.outcome,
+                "reason": end.reason,
+                "error": messages.get(end.number),
+            }
+            key = {"of_flow": head.id, "of_member": end.number, "of_attempt": end.attempt}
+            tx.execute(REFUSED.values(values), key)
+
+
+def _effective(tx: Connection, head: Row[Any], works: Mapping[int, Work]) -> dict[int, Work]:
+    """Return the members with effective rows: the next attempt may start before the write about the last run's end."""
+    rows = effective_rows(tx, head.id, head.uid, {number: work.row for number, work in works.items()})
+    return {number: replace(work, row=rows[number]) for number, work in works.items()}
+
+
+def _id(head: Row[Any], start: AttemptRef) -> str:
+    return crawl_workflow_id(head.uid, start.number, start.attempt)
+
+
+def _crawl_start(head: Row[Any], start: AttemptRef, work: Work, arguments: Any, tells: set[int]) -> CrawlStart:
+    assert isinstance(work.definition.work, CrawlWork)
+    link = FlowLink(
+        flow_uid=head.uid,
+        flow_id=head.flow_id,
+        member=start.number,
+        path=work.row.path,
+        generation=start.generation,
+        attempt=start.attempt,
+        tells_tasks=start.number in tells,
+    )
+    return CrawlStart(start, _id(head, start), run_request(work.definition.work, arguments, link))
+
+
+def _crawls_with_tasks(tx: Connection, flow: int) -> set[int]:
+    """Return the crawls whose single tasks have dependents, or steps of their own."""
+    numbers = set(tx.scalars(GROWERS_BY_TASKS, {"of_flow": flow}))
+    for text in tx.scalars(NEEDS_OF_TASKS, {"of_flow": flow}):
+        numbers.update(
+            target.number for need in NEEDS.validate_json(text) for target in need.on if target.task is not None
+        )
+    return numbers

@@ -1,0 +1,100 @@
+"""Doors that add members: push, append and graft."""
+
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, select, update
+
+from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, find_uid
+from crawler_lifecycle.adapters.sql.flow_pruning import FlowPruning
+from crawler_lifecycle.adapters.sql.flow_requests import FlowRequests
+from crawler_lifecycle.adapters.sql.flow_rows import FLOW_FIELDS
+from crawler_lifecycle.adapters.sql.flow_schema import flow_appends, flow_groups, flows
+from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
+from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers, PushFlow
+from crawler_lifecycle.contract.flows.values import check_encoded
+from crawler_lifecycle.domain.flows import merging
+from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.ports.flows import DoorAnswer
+
+
+class FlowAdditions(OnDoors):
+    """The methods in `ports.FlowDoors` that add members."""
+
+    def push(self, request: PushFlow) -> DoorAnswer:
+        try:
+            return self._push(request)
+        except Conflict:  # another push may have inserted the flow at the same moment
+            return self._push(request)
+
+    @transaction
+    def _push(self, tx: Connection, request: PushFlow) -> DoorAnswer:
+        definition = request.definition
+        known = find_uid(tx, definition.id)
+        merged = None
+        if known is None:  # refuse bad input before the first row is written
+            merged = merging.push(merging.new_ledger(definition), definition, self._db.clock())
+        door = self.open(tx, known or self._insert(tx, request), request)
+        if merged is None:
+            merged = merging.push(door.ledger, definition, door.at)
+        family = door.head.family or definition.family
+        if not merged.is_empty or family != door.head.family:
+            door.merge(merged, family=family)
+            door.log("pushed", counted(len(merged.members), "new or changed member"))
+        return door.answer(len(merged.members), created=known is None, changed=not merged.is_empty)
+
+    def _insert(self, tx: Connection, request: PushFlow) -> str:
+        """Insert the flow's row, without members. Return the flow's uid."""
+        definition, now, uid = request.definition, self._db.clock(), str(uuid4())
+        row = merging.new_ledger(definition).flow
+        values = {
+            **{name: getattr(row, name) for name in FLOW_FIELDS},
+            "uid": uid,
+            "flow_id": definition.id,
+            "family": definition.family,
+            "context": definition.context,
+            "last_member": -1,
+            "last_group": 0,
+            "door": 0,
+            "removal": 0,
+            "epoch": 0,
+            "created_by": request.actor,
+            "created_at": now,
+            "updated_at": now,
+        }
+        tx.execute(insert(flows), values)
+        return uid
+
+    @transaction
+    def append(self, tx: Connection, flow: str, request: AppendMembers) -> DoorAnswer:
+        door = self.open_by_id(tx, flow, request)
+        same_key = select(flow_appends.c.key).where(flow_appends.c.flow == door.head.id, flow_appends.c.key == request.key)
+        door.ledger.keys.update(tx.scalars(same_key))
+        merged = merging.append(door.ledger, request, door.at)
+        if merged.key is not None:
+            door.merge(merged)
+            door.log("appended", f"{counted(len(merged.members), 'member')} under the key {request.key!r}")
+        return door.answer(len(merged.members), changed=merged.key is not None)
+
+    @transaction
+    def graft(self, tx: Connection, flow_uid: str, request: GraftMembers) -> DoorAnswer:
+        check_encoded("context", request.context, LARGEST_CONTEXT)
+        door = self.open(tx, flow_uid, request)
+        merged = merging.graft(door.ledger, request, door.at)
+        _write_context(door, request)
+        if not merged.is_empty:
+            door.merge(merged)
+            door.log("grafted", f"{counted(len(merged.members), 'member')} by {request.grafter!r}")
+        return door.answer(len(merged.members), changed=not merged.is_empty)
+
+
+def _write_context(door: Door, request: GraftMembers) -> None:
+    """Write the graft's context. The supervisor does not read contexts, so the row gets no new door."""
+    group = door.ledger.paths_of_groups()[request.grafter]
+    this_group = (flow_groups.c.flow == door.head.id, flow_groups.c.number == group)
+    door.tx.execute(update(flow_groups).where(*this_group).values(context=request.context or None))
+
+
+class SqlFlowDoors(FlowAdditions, FlowRequests, FlowPruning):
+    """Requests for flows; every base class has a single duty."""

@@ -1,0 +1,158 @@
+"""The ledger for a flow's supervisor: its beginning, its readings and its writes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
+from crawler_lifecycle.adapters.sql.flow_growth import FlowGrowth
+from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, snapshot
+from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
+from crawler_lifecycle.adapters.sql.flow_rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
+from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
+from crawler_lifecycle.adapters.sql.flow_writing import write_changes
+from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRows, ReadFlow, WriteFlow
+from crawler_lifecycle.domain.flows.news import is_outdated
+from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
+from crawler_lifecycle.domain.ranges import from_ranges
+from crawler_lifecycle.errors import Fenced
+from crawler_lifecycle.ports.runs import Execution
+
+MEMBERS_IN_A_PAGE = 5000
+NEWS = (
+    ALL_MEMBERS.where(members.door > bindparam("since"), members.number > bindparam("after"))
+    .order_by(members.number)
+    .limit(MEMBERS_IN_A_PAGE + 1)
+)
+GROUP_NEWS = (
+    select(*GROUP_COLUMNS)
+    .where(groups.flow == bindparam("of_flow"), groups.door > bindparam("since"))
+    .order_by(groups.number)
+)
+
+
+class _Stale(Exception):
+    """A row on record is not as the supervisor believes: the transaction is rolled back."""
+
+
+class FlowSupervision(OnFlows):
+    """The methods in `ports.FlowLedger` for the rows of a flow."""
+
+    @transaction
+    def begin(self, tx: Connection, flow_uid: str, execution: Execution) -> FlowRef:
+        head = self.lock(tx, flow_uid)
+        if head.supervisor_run_id == execution.run_id:
+            return FlowRef(uid=flow_uid, epoch=head.epoch)
+        _refuse_earlier_execution(head, execution)
+        values = {
+            "epoch": head.epoch + 1,
+            "supervisor_workflow_id": execution.workflow_id,
+            "supervisor_run_id": execution.run_id,
+            "supervisor_began_at": execution.began_at,
+        }
+        tx.execute(update(flows).where(flows.c.id == head.id).values(values))
+        if head.supervisor_run_id is not None:
+            message = f"its workflow goes on in execution {execution.run_id}"
+            add_line(tx, head.id, self._db.clock(), "taken over", message)
+        return FlowRef(uid=flow_uid, epoch=head.epoch + 1)
+
+    @snapshot
+    def read(self, connection: Connection, step: ReadFlow) -> FlowPage:
+        head = self.head(connection, step.flow.uid)
+        fence(head, step.flow)
+        rows, has_more = _rows(connection, head.id, step)
+        page = FlowPage(
+            door=head.door,
+            removal=head.removal,
+            row=flow_row(head),
+            rows=PackedRows.of(rows, _groups(connection, head.id, step)),
+            has_more=has_more,
+        )
+        return page if has_more else page.model_copy(update=_sights(connection, head, step))
+
+    def write(self, step: WriteFlow) -> bool:
+        changes = [Change(was, row) for was, row in zip(step.was.unpacked()[0], step.rows.unpacked()[0], strict=True)]
+        try:
+            return self._write(step, changes)
+        except _Stale:
+            return False
+
+    @transaction
+    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[Change]) -> bool:
+        head = self.lock_for_supervisor(tx, step.flow)
+        if head.door != step.door:
+            return False
+        if write_changes(tx, head.id, changes) < len(changes):
+            _refuse_unless_done(tx, head.id, changes)
+        self._write_flow(tx, head, step.state)
+        return True
+
+    def _write_flow(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
+        """Write the flow's new state. Each write renews the row's time of change, by which the audit sees a life."""
+        this_flow = update(flows).where(flows.c.id == head.id)
+        if state is None or state is head.state:
+            tx.execute(this_flow.values(epoch=head.epoch))
+            return
+        now = self._db.clock()
+        tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
+        if state.is_final:
+            add_line(tx, head.id, now, "ended", f"the flow is {state}")
+        elif head.state.is_final:
+            add_line(tx, head.id, now, "reopened", "a run of the flow was reopened")
+
+
+def _refuse_earlier_execution(head: Row[Any], execution: Execution) -> None:
+    """Raise Fenced if the execution began before the present supervisor: its call comes too late."""
+    present, began_at = head.supervisor_began_at, execution.began_at
+    if present is not None and began_at is not None and began_at < present:
+        raise Fenced(f"flow {head.flow_id!r} has a later supervisor already, execution {head.supervisor_run_id}")
+
+
+def _rows(connection: Connection, flow: int, step: ReadFlow) -> tuple[list[MemberRow], bool]:
+    """Return a page of members, and whether further pages follow."""
+    key = {"of_flow": flow, "since": step.since, "after": step.after_member}
+    rows = {values[0]: member_row(values) for values in connection.execute(NEWS, key)}
+    wanted = [number for number in from_ranges(step.members) if number > step.after_member and number not in rows]
+    rows |= read_members(connection, flow, sorted(wanted)[: MEMBERS_IN_A_PAGE + 1])
+    ordered = [rows[number] for number in sorted(rows)]
+    return ordered[:MEMBERS_IN_A_PAGE], len(ordered) > MEMBERS_IN_A_PAGE
+
+
+def _groups(connection: Connection, flow: int, step: ReadFlow) -> list[GroupRow]:
+    """Return the groups, which are all on the first page."""
+    if step.after_member >= 0:
+        return []
+    return [group_row(values) for values in connection.execute(GROUP_NEWS, {"of_flow": flow, "since": step.since})]
+
+
+def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str, Any]:
+    """Return the ends and sights for the last page, by field. A group may grow with the tasks of an open run."""
+    growers = from_ranges(step.tasks_of)
+    runs = [*news_of_runs(connection, head.id, head.uid), *run_sights(connection, head.id, head.uid, growers)]
+    return {
+        "ends": tuple(attempt_ends(connection, head.id, from_ranges(step.look_at))),
+        "runs": tuple({seen.number: seen for seen in runs}.values()),
+        "tasks": tuple(task_sights(connection, head.id, head.uid, growers)),
+    }
+
+
+def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[Change]) -> None:
+    """Raise _Stale unless each row that is not as it was is as wanted already, or has gone on since."""
+    on_record = read_members(tx, flow, [change.row.number for change in changes])
+    for change in changes:
+        row = on_record.get(change.row.number)
+        if row is None or not (_is_same(row, change.row) or is_outdated(change.row, row)):
+            raise _Stale
+
+
+def _is_same(row: MemberRow, wanted: MemberRow) -> bool:
+    return (row.generation, row.attempt, row.state) == (wanted.generation, wanted.attempt, wanted.state)
+
+
+class SqlFlowLedger(FlowSupervision, FlowCrawls, FlowGrowth):
+    """The ledger for supervisors; every base class has a single duty."""

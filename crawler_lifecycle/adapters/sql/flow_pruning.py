@@ -1,0 +1,42 @@
+"""Pruning of ended flows with all their rows. Runs stay."""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, delete
+
+from crawler_lifecycle.adapters.sql.flow_locks import OnFlows
+from crawler_lifecycle.adapters.sql.flow_schema import (
+    flow_appends,
+    flow_attempts,
+    flow_groups,
+    flow_logs,
+    flow_members,
+    flow_results,
+    flows,
+)
+from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.errors import NotFound
+
+# members first: an end of a step locks its member before the end writes a result
+WITH_FLOW = (flow_members, flow_attempts, flow_results, flow_groups, flow_appends, flow_logs)
+
+
+class FlowPruning(OnFlows):
+    """The method in `ports.FlowDoors` that deletes flows."""
+
+    def prune(self, flow_uids: Collection[str]) -> int:
+        return sum(self._prune(uid) for uid in flow_uids)
+
+    @transaction
+    def _prune(self, tx: Connection, flow_uid: str) -> bool:
+        """Delete the flow if it has ended. Return whether the flow was deleted."""
+        try:
+            head = self.lock(tx, flow_uid)
+        except NotFound:
+            return False
+        if not head.state.is_final:
+            return False
+        for table in WITH_FLOW:
+            tx.execute(delete(table).where(table.c.flow == head.id))
+        tx.execute(delete(flows).where(flows.c.id == head.id))
+        return True

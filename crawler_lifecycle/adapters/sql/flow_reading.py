@@ -1,0 +1,94 @@
+"""Ledgers read from the database. Effective rows count the end of a run before the supervisor notes the end."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, select
+
+from crawler_lifecycle.adapters.sql.flow_rows import (
+    GROUP_COLUMNS,
+    READ_MEMBER,
+    flow_row,
+    group_row,
+    groups,
+    member_row,
+    members,
+)
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, run_sights
+from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.domain.flows.crawls import after_sight
+from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.states import effective
+
+OF_FLOW = members.flow == bindparam("of_flow")
+ALL_MEMBERS = select(*READ_MEMBER).where(OF_FLOW)
+ALL_GROUPS = select(*GROUP_COLUMNS).where(groups.flow == bindparam("of_flow"))
+FEW = 100  # numbers in a statement that is built once
+FEW_MEMBERS = ALL_MEMBERS.where(members.number.in_(bindparam("numbers", expanding=True))).order_by(members.number)
+FEW_LOCKED = FEW_MEMBERS.with_for_update()
+IN_FLIGHT = select(members.number).where(OF_FLOW, members.in_flight).order_by(members.number)
+
+
+def read_members(
+    connection: Connection, flow: int, numbers: Collection[int], *, locked: bool = False
+) -> dict[int, MemberRow]:
+    """Return the members with these numbers; unknown numbers are left out. `locked`: lock the rows, by number."""
+    statement = FEW_LOCKED if locked else FEW_MEMBERS
+    if len(numbers) <= FEW:
+        key = {"of_flow": flow, "numbers": sorted(numbers)}
+        return _by_number(connection.execute(statement, key)) if numbers else {}
+    rows: dict[int, MemberRow] = {}
+    for query in _by_pages(connection, flow, numbers, select(*READ_MEMBER)):
+        rows |= _by_number(connection.execute(query.with_for_update() if locked else query))
+    return rows
+
+
+def read_groups(connection: Connection, flow: int) -> dict[int, GroupRow]:
+    """Return all groups, the top level included."""
+    rows = (group_row(values) for values in connection.execute(ALL_GROUPS, {"of_flow": flow}))
+    return {TOP: GroupRow(TOP), **{row.number: row for row in rows}}
+
+
+def lock_in_flight(tx: Connection, flow: int) -> None:
+    """Lock the members with an attempt under way. An end of a step then waits, so no door overwrites the end."""
+    numbers = tx.scalars(IN_FLIGHT, {"of_flow": flow}).all()
+    for query in _by_pages(tx, flow, numbers, select(members.number)):
+        tx.execute(query.with_for_update()).all()
+
+
+def read_ledger(connection: Connection, head: Row[Any]) -> Ledger:
+    """Return the flow's whole ledger with effective rows. `keys` of appends are left out."""
+    rows = _by_number(connection.execute(ALL_MEMBERS, {"of_flow": head.id}))
+    return Ledger(
+        flow_row(head),
+        read_groups(connection, head.id),
+        effective_rows(connection, head.id, head.uid, rows),
+        last_member=head.last_member,
+        last_group=head.last_group,
+    )
+
+
+def effective_rows(
+    connection: Connection, flow: int, flow_uid: str, rows: Mapping[int, MemberRow]
+) -> dict[int, MemberRow]:
+    """Return the rows with the ends of crawls that the supervisor has not noted yet."""
+    current = dict(rows)
+    crawls = [row.number for row in rows.values() if row.kind is MemberKind.CRAWL and row.attempt]
+    if not crawls:
+        return current
+    for end in attempt_ends(connection, flow, crawls):
+        current[end.number] = effective(current[end.number], end)
+    for seen in run_sights(connection, flow, flow_uid, crawls):
+        current[seen.number] = after_sight(current[seen.number], seen)
+    return current
+
+
+def _by_number(rows: Any) -> dict[int, MemberRow]:
+    return {values[0]: member_row(values) for values in rows}
+
+
+def _by_pages(connection: Connection, flow: int, numbers: Collection[int], query: Select[Any]) -> Iterator[Select[Any]]:
+    """Yield the query for each page of members, by number."""
+    for page in pages(sorted(numbers)):
+        keys = rows_as_table(connection, [members.flow, members.number], [(flow, number) for number in page])
+        yield query.where(members.flow == keys.c.flow, members.number == keys.c.number).order_by(members.number)

@@ -1,0 +1,136 @@
+"""Reads of flows for people and doors: lists, single flows, results, attempts and timelines."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, Row, select
+
+from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
+from crawler_lifecycle.adapters.sql.flow_counts import member_counts
+from crawler_lifecycle.adapters.sql.flow_door import uid_of
+from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, OnFlows, snapshot
+from crawler_lifecycle.adapters.sql.flow_reading import read_ledger
+from crawler_lifecycle.adapters.sql.flow_results import read_results
+from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members
+from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.transactions import reading
+from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.rows import FlowRow
+from crawler_lifecycle.ports.flows import AttemptRecord, FlowLine, FlowRecord, KeptFlow
+
+OPEN_STATES = [state for state in FlowState if not state.is_final]
+LAST_RUNS = (
+    select(members.number, histories.c.id)
+    .join_from(
+        flow_members,
+        histories,
+        (histories.c.flow_member == members.number) & (histories.c.flow_attempt == members.attempt),
+    )
+    .order_by(members.number)
+)
+
+
+class SqlFlowRecords(OnFlows):
+    """Flows as people and doors read them."""
+
+    @reading
+    def uid_of(self, connection: Connection, flow: str) -> str:
+        return uid_of(connection, flow)
+
+    @snapshot
+    def page(
+        self,
+        connection: Connection,
+        *,
+        limit: int,
+        before: str | None = None,
+        states: Collection[FlowState] | None = None,
+        ids: Collection[str] | None = None,
+        family: str | None = None,
+    ) -> list[FlowRecord]:
+        query = select(*HEAD_COLUMNS).order_by(flows.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(flows.c.id < self.number(connection, before))
+        if states is not None:
+            query = query.where(flows.c.state.in_(states))
+        if ids is not None:
+            query = query.where(flows.c.flow_id.in_(ids))
+        if family is not None:
+            query = query.where(flows.c.family == family)
+        rows = connection.execute(query).all()
+        counts = member_counts(connection, {row.id: row.uid for row in rows})
+        return [_record(row, counts[row.id]) for row in rows]
+
+    @reading
+    def row(self, connection: Connection, flow: str) -> tuple[str, FlowRow]:
+        head = self._head(connection, flow)
+        return head.uid, flow_row(head)
+
+    @snapshot
+    def kept(self, connection: Connection, flow: str) -> KeptFlow:
+        head = self._head(connection, flow)
+        of_members = select(members.number, members.definition).where(members.flow == head.id)
+        of_groups = select(groups.number, groups.definition).where(groups.flow == head.id)
+        last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
+        return KeptFlow(
+            uid=head.uid,
+            ledger=read_ledger(connection, head),
+            created_at=head.created_at,
+            updated_at=head.updated_at,
+            context=connection.scalar(select(flows.c.context).where(flows.c.id == head.id)),
+            definitions={
+                number: MemberDefinition.model_validate_json(text) for number, text in connection.execute(of_members)
+            },
+            groups={
+                number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
+            },
+            attempts=dict(iter(connection.execute(last_runs))),
+        )
+
+    @snapshot
+    def results(self, connection: Connection, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        head = self._head(connection, flow)
+        return read_results(connection, head.id, head.uid, numbers)
+
+    @snapshot
+    def attempts(self, connection: Connection, flow: str, number: int) -> list[AttemptRecord]:
+        head = self._head(connection, flow)
+        return attempt_records(connection, head.id, head.uid, number)
+
+    @reading
+    def lines(self, connection: Connection, flow: str, *, after: int, limit: int) -> list[FlowLine]:
+        head, line = self._head(connection, flow), flow_logs.c
+        query = select(flow_logs).where(line.flow == head.id, line.id > after).order_by(line.id).limit(limit)
+        return [
+            FlowLine(row.at, row.event, row.message, row.actor, row.door, row.id) for row in connection.execute(query)
+        ]
+
+    @reading
+    def unsupervised(self, connection: Connection, silent_since: datetime) -> list[tuple[str, str]]:
+        is_silent = (flows.c.state.in_(OPEN_STATES), flows.c.changed_at < silent_since)
+        query = select(flows.c.uid, flows.c.flow_id).where(*is_silent).order_by(flows.c.id)
+        return [(uid, flow_id) for uid, flow_id in connection.execute(query)]
+
+    def _head(self, connection: Connection, flow: str) -> Row[Any]:
+        return self.head(connection, uid_of(connection, flow))
+
+
+def _record(row: Row[Any], counts: Mapping[Any, int]) -> FlowRecord:
+    return FlowRecord(
+        uid=row.uid,
+        id=row.flow_id,
+        name=row.name,
+        family=row.family,
+        state=row.state,
+        intent=row.intent,
+        counts={state: count for state, count in counts.items() if count},
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        started_at=row.started_at,
+        stopped_at=row.stopped_at,
+        created_by=row.created_by,
+    )

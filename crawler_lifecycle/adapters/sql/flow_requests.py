@@ -1,0 +1,94 @@
+"""Doors that change members: cancel, retry, approve and hold."""
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, uid_of
+from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
+from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flow_results
+from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
+from crawler_lifecycle.contract.flows.records import Decision
+from crawler_lifecycle.contract.flows.requests import ApproveMember, CancelMembers, HoldFlow, RetryMembers
+from crawler_lifecycle.contract.flows.states import FlowIntent
+from crawler_lifecycle.contract.flows.values import to_text
+from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
+from crawler_lifecycle.domain.flows.deciding import approve, hold
+from crawler_lifecycle.domain.flows.renewing import retry
+from crawler_lifecycle.domain.flows.requesting import changed_arguments
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
+from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.ports.flows import DoorAnswer
+
+BY_A_DECISION = 0  # attempt of a result that is a decision
+HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events
+
+
+class FlowRequests(OnDoors):
+    """The methods in `ports.FlowDoors` that change members."""
+
+    @transaction
+    def cancel(self, tx: Connection, flow: str, request: CancelMembers) -> DoorAnswer:
+        door = self.open_by_id(tx, flow, request)
+        effect = cancel(door.ledger, request.paths, door.at, terminate=request.terminate)
+        return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "member"), request.reason))
+
+    @transaction
+    def retry(self, tx: Connection, flow: str, request: RetryMembers) -> DoorAnswer:
+        door = self.open_by_id(tx, flow, request)
+        effect = retry(door.ledger, request, door.at)
+        if request.arguments is not None:
+            _write_arguments(door, effect, request)
+        return _applied(door, effect, "retried", counted(effect.count, "member"))
+
+    @transaction
+    def approve(self, tx: Connection, flow: str, request: ApproveMember) -> DoorAnswer:
+        door = self.open_by_id(tx, flow, request)
+        effect = approve(door.ledger, request.path, approved=request.approved)
+        for row in effect.members:
+            _write_decision(door, row, request)
+        event = "approved" if request.approved else "rejected"
+        return _applied(door, effect, event, _with_note(repr(request.path), request.note))
+
+    @transaction
+    def hold(self, tx: Connection, flow: str, request: HoldFlow) -> DoorAnswer:
+        head = self.lock(tx, uid_of(tx, flow))
+        door = Door(tx, head, Ledger(flow_row(head)), self._db.clock(), request)
+        intent = FlowIntent(request.hold)
+        return _applied(door, hold(door.ledger, intent), HOLDS[intent], f"by a hold {request.hold!r}")
+
+
+def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer:
+    """Write the effect with its line in the timeline, unless the request changes nothing."""
+    has_effect = bool(effect.members or effect.flow)
+    if has_effect:
+        door.apply(effect)
+        door.log(event, message)
+    return door.answer(effect.count, changed=has_effect)
+
+
+def _with_note(message: str, note: str | None) -> str:
+    return f"{message}: {note}" if note else message
+
+
+def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> None:
+    """Write the new arguments of the named members. Members behind them keep their arguments."""
+    named = {row.number for row in selected(door.ledger, request.paths)}
+    chosen = [row for row in effect.members if row.number in named]
+    for row in chosen:
+        this_member = (members.flow == door.head.id, members.number == row.number)
+        text, former = door.tx.execute(select(members.definition, members.arguments).where(*this_member)).one()
+        work = MemberDefinition.model_validate_json(text).work
+        arguments = changed_arguments(row.path, work, former, request.arguments or {})
+        door.tx.execute(update(flow_members).where(*this_member).values(arguments=arguments))
+
+
+def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:
+    """Write the decision as the approval's result. A later decision replaces an earlier decision."""
+    decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=door.at)
+    value = to_text("decision", decision, LARGEST_RESULT)
+    key = {"flow": door.head.id, "member": row.number, "generation": row.generation}
+    door.tx.execute(delete(flow_results).filter_by(**key))
+    result = {**key, "attempt": BY_A_DECISION, "value": value, "size": len(value)}
+    door.tx.execute(insert(flow_results), result)

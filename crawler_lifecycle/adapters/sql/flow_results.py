@@ -1,0 +1,83 @@
+"""Results of completed members: recorded by steps and decisions, and computed from the runs of crawls."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, Row, and_, func, select
+
+from crawler_lifecycle.adapters.sql.flow_reading import effective_rows, read_members
+from crawler_lifecycle.adapters.sql.flow_rows import members
+from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flow_results
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.schema import exports, histories
+from crawler_lifecycle.contract.flows.records import CrawlReceipt
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.values import encode
+from crawler_lifecycle.contract.notices import ExportKind
+from crawler_lifecycle.domain.flows.rows import MemberKind
+
+results, runs = flow_results.c, histories.c
+IS_PRESENT = and_(
+    results.flow == members.flow, results.member == members.number, results.generation == members.generation
+)
+RECORDED = select(members.number, results.value).join_from(flow_members, flow_results, IS_PRESENT)
+
+
+def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+    """Return the encoded results of the present generation; members without a result are left out."""
+    values: dict[int, JsonValue] = {}
+    for page in pages(sorted(numbers)):
+        rows = effective_rows(connection, flow, flow_uid, read_members(connection, flow, page))
+        completed = [row for row in rows.values() if row.state is MemberState.COMPLETED]
+        values |= _recorded(connection, flow, [row.number for row in completed if row.kind is not MemberKind.CRAWL])
+        crawls = {row.number: row.attempt for row in completed if row.kind is MemberKind.CRAWL}
+        values |= _receipts(connection, flow_uid, crawls)
+    return values
+
+
+def _recorded(connection: Connection, flow: int, numbers: Collection[int]) -> dict[int, JsonValue]:
+    if not numbers:
+        return {}
+    query = RECORDED.where(members.flow == flow, members.number.in_(numbers))
+    return {number: json.loads(text) for number, text in connection.execute(query)}
+
+
+def _receipts(connection: Connection, flow_uid: str, attempts: Mapping[int, int]) -> dict[int, JsonValue]:
+    """Return the receipts of crawls, by member. `attempts`: the last attempt by member."""
+    if not attempts:
+        return {}
+    columns = [runs.id, runs.run_uid, runs.status, runs.reason, runs.outcome, runs.tasks, runs.stats, runs.result]
+    of_members = (runs.flow_uid == flow_uid, runs.flow_member.in_(attempts))
+    query = select(runs.flow_member, runs.flow_attempt, *columns).where(*of_members)
+    rows = [row for row in connection.execute(query) if row.flow_attempt == attempts[row.flow_member]]
+    archives = _archives(connection, [row.id for row in rows])
+    return {row.flow_member: encode("receipt", _receipt(row, archives.get(row.id))) for row in rows}
+
+
+def _receipt(row: Row[Any], archive: str | None) -> CrawlReceipt:
+    return CrawlReceipt(
+        run_id=row.id,
+        run_uid=row.run_uid,
+        status=row.status,
+        reason=row.reason,
+        outcome=row.outcome,
+        tasks=row.tasks,
+        archive=archive,
+        stats=row.stats,
+        result=row.result,
+    )
+
+
+def _archives(connection: Connection, run_ids: Collection[int]) -> dict[int, str]:
+    """Return the places of the archives of the runs' last ends, by run."""
+    archive = exports.c
+    end = func.json_extract(archive.event, "$.end")
+    query = (
+        select(archive.history_id, archive.location)
+        .join(histories, runs.id == archive.history_id)
+        .where(archive.history_id.in_(run_ids), archive.kind == ExportKind.FILES_READY)
+        .where(archive.location.is_not(None), func.coalesce(end, 1) == runs.end_number)
+    )
+    return dict(iter(connection.execute(query))) if run_ids else {}

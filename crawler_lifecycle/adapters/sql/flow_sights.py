@@ -1,0 +1,124 @@
+"""Sights: ends of attempts, runs and tasks, as a flow reads them. A run writes nothing for its flow."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, not_, or_, select
+
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
+from crawler_lifecycle.contract.states import OVER, ExportState, TaskStatus
+from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
+
+members, attempts, runs, tasks = flow_members.c, flow_attempts.c, histories.c, task_histories.c
+MOST_IN_STATEMENT = 500  # numbers; for more members, the rows of the whole flow are read and filtered here
+IS_LAST_ATTEMPT = and_(
+    attempts.flow == members.flow, attempts.member == members.number, attempts.attempt == members.attempt
+)
+END_COLUMNS = [attempts.member, attempts.attempt, attempts.end_kind, attempts.ended_at, attempts.outcome]
+ENDS = (
+    select(*END_COLUMNS, attempts.reason)
+    .join_from(flow_attempts, flow_members, IS_LAST_ATTEMPT)
+    .where(attempts.flow == bindparam("of_flow"), attempts.ended_at.is_not(None))
+)
+RUN_COLUMNS = [runs.flow_member, runs.flow_attempt, runs.status, runs.end_number, runs.finished_at, runs.begun_at]
+SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.export_state, runs.tasks]
+RUNS = (
+    select(*SIGHT_COLUMNS)
+    .join_from(histories, flow_members, and_(members.number == runs.flow_member, members.attempt == runs.flow_attempt))
+    .where(runs.flow_uid == bindparam("of_uid"), members.flow == bindparam("of_flow"))
+)
+IS_OPEN = runs.status.in_(OPEN_STATUSES)
+IS_REOPENED = and_(IS_OPEN, members.in_flight.is_(False), members.end_number > 0, runs.end_number >= members.end_number)
+# runs that ended, or were reopened, since their member's row was written
+HAS_NEWS = or_(and_(not_(IS_OPEN), runs.end_number > members.end_number), IS_REOPENED)
+NEWS = RUNS.where(HAS_NEWS)
+TASK_ENDS = (
+    select(runs.flow_member, attempts.generation, tasks.task, tasks.status)
+    .join_from(histories, task_histories, tasks.history_id == runs.id)
+    .join(flow_members, members.number == runs.flow_member)
+    .join(
+        flow_attempts,
+        and_(
+            attempts.flow == members.flow,
+            attempts.member == members.number,
+            attempts.attempt == runs.flow_attempt,
+            attempts.generation == members.generation,
+        ),
+    )
+    .where(
+        runs.flow_uid == bindparam("of_uid"),
+        members.flow == bindparam("of_flow"),
+        members.number.in_(bindparam("numbers", expanding=True)),
+        tasks.status.in_(OVER),
+    )
+    .order_by(runs.flow_member, runs.flow_attempt, tasks.task)
+)
+OF_ATTEMPTS = attempts.member.in_(bindparam("numbers", expanding=True))
+OF_RUNS = runs.flow_member.in_(bindparam("numbers", expanding=True))
+FEW_ENDS, FEW_RUNS = ENDS.where(OF_ATTEMPTS), RUNS.where(OF_RUNS)
+
+
+def attempt_ends(connection: Connection, flow: int, numbers: Collection[int]) -> list[AttemptEnd]:
+    """Return the ends on record of the members' last attempts. The end of a run is not on record here."""
+    rows = _chosen(connection, ENDS, FEW_ENDS, {"of_flow": flow}, numbers)
+    return [attempt_end(row) for row in rows]
+
+
+def attempt_end(row: Row[Any]) -> AttemptEnd:
+    return AttemptEnd(row.member, row.attempt, row.end_kind, row.ended_at, row.outcome, row.reason)
+
+
+def run_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[RunSeen]:
+    """Return the sights of the members' last runs."""
+    rows = _chosen(connection, RUNS, FEW_RUNS, {"of_flow": flow, "of_uid": flow_uid}, numbers)
+    return [run_sight(row) for row in rows]
+
+
+def news_of_runs(connection: Connection, flow: int, flow_uid: str) -> list[RunSeen]:
+    """Return the sights of runs that ended, or were reopened, since their member's row was written."""
+    return [run_sight(row) for row in connection.execute(NEWS, {"of_flow": flow, "of_uid": flow_uid})]
+
+
+def task_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[TasksSeen]:
+    """Return the ended tasks of the members' attempts in their present generation. A success in any attempt counts."""
+    ends: dict[int, dict[int, TaskStatus]] = {}
+    generations: dict[int, int] = {}
+    key = {"of_flow": flow, "of_uid": flow_uid, "numbers": sorted(numbers)}
+    for member, generation, task, status in connection.execute(TASK_ENDS, key) if numbers else ():
+        generations[member] = generation
+        known = ends.setdefault(member, {})
+        if known.get(task) is not TaskStatus.SUCCEEDED:
+            known[task] = status
+    return [TasksSeen(member, generations[member], known) for member, known in ends.items()]
+
+
+def run_sight(row: Row[Any]) -> RunSeen:
+    """Return the sight from a row with SIGHT_COLUMNS."""
+    is_over = row.status.is_over
+    return RunSeen(
+        row.flow_member,
+        row.flow_attempt,
+        row.status,
+        row.end_number if is_over else row.end_number + 1,
+        row.finished_at if is_over else row.begun_at,
+        row.reason,
+        row.outcome,
+        archived=row.export_state is ExportState.DONE,
+        tasks=row.tasks,
+    )
+
+
+def _chosen(
+    connection: Connection, whole: Any, few: Any, key: dict[str, Any], numbers: Collection[int]
+) -> Iterator[Row[Any]]:
+    """Yield the rows of these members. The first column is the member's number."""
+    if not numbers:
+        return
+    if len(numbers) <= MOST_IN_STATEMENT:
+        yield from connection.execute(few, {**key, "numbers": sorted(numbers)})
+        return
+    wanted = set(numbers)
+    yield from (row for row in connection.execute(whole, key) if row[0] in wanted)

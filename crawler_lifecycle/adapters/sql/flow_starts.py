@@ -1,0 +1,135 @@
+"""Starts of attempts: the members with their work, the check of a start, and new attempts on record."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from crawler_lifecycle.adapters.sql.flow_reading import OF_FLOW
+from crawler_lifecycle.adapters.sql.flow_rows import READ_MEMBER, member_row, members
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_writing import write_states
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.domain.flows.messages import AttemptRef
+from crawler_lifecycle.domain.flows.requesting import arguments_of_attempt
+from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.domain.flows.standing import started
+
+attempts = flow_attempts.c
+NUMBERS: Any = bindparam("numbers", expanding=True)
+WORK = (
+    select(*READ_MEMBER, members.definition, members.arguments)
+    .where(OF_FLOW, members.number.in_(NUMBERS))
+    .order_by(members.number)
+)
+WORK_LOCKED = WORK.with_for_update()
+ATTEMPTS = (
+    select(flow_attempts)
+    .where(
+        attempts.flow == bindparam("of_flow"),
+        attempts.member.in_(NUMBERS),
+        attempts.attempt.in_(bindparam("attempts", expanding=True)),
+    )
+    .order_by(attempts.member, attempts.attempt)
+)
+ATTEMPTS_LOCKED = ATTEMPTS.with_for_update()
+FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
+ARGUMENTS = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
+AttemptKey = tuple[int, int]  # numbers of the member and of the attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A member with its definition. `arguments`: from a retry, or None."""
+
+    row: MemberRow
+    definition: MemberDefinition
+    arguments: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class NewAttempt:
+    """An attempt that starts. `arguments`: None for the definition's arguments."""
+
+    start: AttemptRef
+    work: Work
+    arguments: JsonValue
+
+
+def read_work(tx: Connection, flow: int, numbers: Collection[int], *, locked: bool = False) -> dict[int, Work]:
+    rows = tx.execute(WORK_LOCKED if locked else WORK, {"of_flow": flow, "numbers": sorted(numbers)})
+    return {values[0]: _work(values) for values in rows}
+
+
+def read_attempts(
+    tx: Connection, flow: int, starts: Collection[AttemptRef], *, locked: bool = False
+) -> dict[AttemptKey, Row[Any]]:
+    """Return the attempts that are on record, by member and attempt."""
+    wanted = {(start.number, start.attempt) for start in starts}
+    key = {
+        "of_flow": flow,
+        "numbers": sorted(number for number, _ in wanted),
+        "attempts": sorted({attempt for _, attempt in wanted}),
+    }
+    rows = tx.execute(ATTEMPTS_LOCKED if locked else ATTEMPTS, key)
+    return {(row.member, row.attempt): row for row in rows if (row.member, row.attempt) in wanted}
+
+
+def may_start(head: Row[Any], door: int) -> bool:
+    """Return whether no door was first, and people hold no starts back."""
+    return bool(head.door == door and head.intent is FlowIntent.RUN)
+
+
+def fits(row: MemberRow, start: AttemptRef) -> bool:
+    """Return whether the attempt is the member's next attempt."""
+    waits = row.state.is_unstarted or row.state is MemberState.RETRYABLE or row.is_cancelled_by_dependency
+    is_next = row.generation == start.generation and row.attempt == start.attempt - 1
+    return waits and is_next and not row.in_flight
+
+
+def put_on_record(
+    tx: Connection,
+    head: Row[Any],
+    starts: Sequence[tuple[AttemptRef, Work]],
+    now: datetime,
+    columns: Callable[[AttemptRef], dict[str, Any]],
+) -> list[NewAttempt]:
+    """Write new attempts with the further columns, and the members with their attempts under way."""
+    if not starts:
+        return []
+    new = [_new_attempt(start, work) for start, work in starts]
+    write_states(tx, head.id, [started(item.work.row, item.start.attempt, now) for item in new])
+    for item in new:
+        if item.arguments != item.work.arguments:  # a retry rule has changed the arguments
+            tx.execute(ARGUMENTS.values(arguments=item.arguments), {"of_flow": head.id, "of_member": item.start.number})
+    tx.execute(insert(flow_attempts), [_attempt_values(head.id, item, now) | columns(item.start) for item in new])
+    if head.started_at is None:
+        tx.execute(FIRST_START.values(started_at=now), {"of_flow": head.id})
+    return new
+
+
+def _work(values: Any) -> Work:
+    *row, definition, arguments = values
+    return Work(member_row(row), MemberDefinition.model_validate_json(definition), arguments)
+
+
+def _new_attempt(start: AttemptRef, work: Work) -> NewAttempt:
+    return NewAttempt(start, work, arguments_of_attempt(work.row, work.definition.work, work.arguments))
+
+
+def _attempt_values(flow: int, item: NewAttempt, now: datetime) -> dict[str, Any]:
+    return {
+        "flow": flow,
+        "member": item.start.number,
+        "attempt": item.start.attempt,
+        "generation": item.start.generation,
+        "arguments": item.arguments,
+        "begun": False,
+        "deaths": 0,
+        "stop_asked": False,
+        "created_at": now,
+    }

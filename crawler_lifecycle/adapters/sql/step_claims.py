@@ -1,0 +1,180 @@
+"""Claims on attempts of steps: a host's time-limited right to execute attempts."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, MOST_KNOWN, SHARED, OnFlows, fence, without_index
+from crawler_lifecycle.adapters.sql.flow_rows import groups, members
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
+from crawler_lifecycle.adapters.sql.flow_starts import (
+    NUMBERS,
+    Work,
+    fits,
+    may_start,
+    put_on_record,
+    read_attempts,
+    read_work,
+)
+from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
+from crawler_lifecycle.ports.flows import AttemptKey, Claimed, ClaimedStep
+
+attempts = flow_attempts.c
+KEY = [attempts.flow, attempts.member, attempts.attempt]
+HAS_TOKEN = without_index(attempts.claim_token) == bindparam("of_token")
+THESE = (
+    attempts.flow == bindparam("of_flow"),
+    attempts.member.in_(NUMBERS),
+    attempts.attempt.in_(bindparam("attempts", expanding=True)),
+)
+BEGIN = update(flow_attempts).where(*THESE, HAS_TOKEN, attempts.ended_at.is_(None)).values(begun=True)
+TAKE = update(flow_attempts).where(
+    attempts.flow == bindparam("of_flow"),
+    attempts.member == bindparam("of_member"),
+    attempts.attempt == bindparam("of_attempt"),
+)
+WITH_TOKEN = select(*KEY, attempts.stop_asked).where(attempts.claim_token == bindparam("of_token")).order_by(*KEY)
+STOPS = select(flows.c.uid, attempts.member, attempts.attempt, attempts.stop_asked).join_from(
+    flow_attempts, flows, flows.c.id == attempts.flow
+)
+STOPS_WITH_TOKEN = STOPS.where(attempts.claim_token == bindparam("of_token"))
+GRAFTERS = select(groups.grower).where(
+    groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
+)
+CAUSE = update(flow_members).where(
+    members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
+)
+NO_CLAIM = {"claim_token": None, "claim_expires_at": None}
+
+
+class StepRights(OnFlows):
+    """The methods in `ports.StepClaims` for claims."""
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self._started: set[str] = set()  # flows known to have a start on record
+
+    @transaction
+    def claim(
+        self, tx: Connection, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
+        lasts: timedelta,
+    ) -> Claimed:  # fmt: skip
+        head, now = self._lock_for_start(tx, flow.uid), self._db.clock()
+        works = read_work(tx, head.id, [start.number for start in starts], locked=True)
+        known = read_attempts(tx, head.id, starts, locked=True)
+        new = [start for start in starts if (start.number, start.attempt) not in known]
+        if new:
+            fence(head, flow)
+        fitting = [
+            (start, works[start.number])
+            for start in new
+            if may_start(head, door) and start.number in works and fits(works[start.number].row, start)
+        ]
+        claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host}
+        begun = put_on_record(tx, head, fitting, now, lambda _: {**claim, "begun": True})
+        grafters = _grafters(tx, head, starts)
+        mine = [_step(head, item.start, item.work, item.arguments, 0, grafters) for item in begun]
+        held: list[int] = []
+        for start in starts:
+            row = known.get((start.number, start.attempt))
+            if row is None or row.ended_at is not None:
+                continue
+            deaths = _take(tx, row, claim, now)
+            if deaths is None:
+                held.append(start.number)
+            else:
+                mine.append(_step(head, start, works[start.number], row.arguments, deaths, grafters))
+        started = {start.number for start, _ in fitting}
+        return Claimed(
+            mine=sorted(mine, key=lambda step: step.start.number),
+            held=held,
+            ended=[attempt_end(row) for row in known.values() if row.ended_at is not None],
+            stale=[start.number for start in new if start.number not in started],
+        )
+
+    @transaction
+    def begin(self, tx: Connection, flow_uid: str, starts: Sequence[AttemptRef], token: str) -> None:
+        key = {"of_flow": self.number(tx, flow_uid), "of_token": token}
+        numbers = {"numbers": [start.number for start in starts], "attempts": [start.attempt for start in starts]}
+        tx.execute(BEGIN, {**key, **numbers})
+
+    @transaction
+    def renew(self, tx: Connection, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
+        _write_claims(tx, token, {"claim_expires_at": self._db.clock() + lasts})
+        rows = tx.execute(STOPS_WITH_TOKEN, {"of_token": token})
+        return {(row.uid, row.member, row.attempt): row.stop_asked for row in rows}
+
+    @transaction
+    def release(self, tx: Connection, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
+        chosen = None if attempts is None else {(self.number(tx, uid), *attempt) for uid, *attempt in attempts}
+        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, chosen)
+
+    @transaction
+    def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
+        flow = self.number(tx, flow_uid)
+        for page in pages(sorted(numbers)):
+            tx.execute(CAUSE.values(cause=cause), {"of_flow": flow, "numbers": list(page)})
+
+    def _lock_for_start(self, tx: Connection, flow_uid: str) -> Row[Any]:
+        """Lock the flow's row shared, and alone for its first start: a shared lock that is to grow may deadlock."""
+        head = self.head(tx, flow_uid, SHARED if flow_uid in self._started else LOCKED)
+        if head.started_at is not None:
+            if len(self._started) >= MOST_KNOWN:
+                self._started.clear()
+            self._started.add(flow_uid)
+        return head
+
+
+def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime) -> int | None:
+    """Claim an attempt that is on record. Return its deaths, or None if another host holds the attempt."""
+    key = {"of_flow": row.flow, "of_member": row.member, "of_attempt": row.attempt}
+    if row.claim_token == claim["claim_token"]:
+        tx.execute(TAKE.values(claim_expires_at=claim["claim_expires_at"]), key)
+        return int(row.deaths)
+    if row.claim_token is not None and row.claim_expires_at > now:
+        return None
+    deaths = int(row.deaths) + int(row.begun)
+    tx.execute(TAKE.values(**claim, deaths=deaths, begun=deaths == 0), key)
+    return deaths
+
+
+def _write_claims(
+    tx: Connection, token: str, values: Mapping[str, Any], chosen: Collection[tuple[int, ...]] | None = None
+) -> None:
+    """Write the values into the attempts with the token, by their primary keys. `chosen`: default: all attempts."""
+    keys = [(row.flow, row.member, row.attempt) for row in tx.execute(WITH_TOKEN, {"of_token": token})]
+    for page in pages([key for key in keys if chosen is None or key in chosen]):
+        new = rows_as_table(tx, KEY, page).c
+        same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
+        tx.execute(update(flow_attempts).where(*same, HAS_TOKEN).values(values), {"of_token": token})
+
+
+def _grafters(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> set[int]:
+    if not head.last_group:  # the flow has no groups
+        return set()
+    numbers = [start.number for start in starts]
+    return set(tx.scalars(GRAFTERS, {"of_flow": head.id, "numbers": numbers}))
+
+
+def _step(
+    head: Row[Any], start: AttemptRef, work: Work, arguments: Any, deaths: int, grafters: Collection[int]
+) -> ClaimedStep:
+    definition_arguments = getattr(work.definition.work, "arguments", None)
+    return ClaimedStep(
+        start=start,
+        path=work.row.path,
+        definition=work.definition,
+        arguments=definition_arguments if arguments is None else arguments,
+        flow_id=head.flow_id,
+        flow_name=head.name,
+        flow_uid=head.uid,
+        is_grafter=start.number in grafters,
+        deaths=deaths,
+    )

@@ -1,0 +1,64 @@
+"""Requesting: the request for the run of a crawl's attempt, and arguments that a retry changes."""
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS
+from crawler_lifecycle.contract.flows.values import TAG, check_encoded
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork, Work
+from crawler_lifecycle.contract.requests import FlowLink, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.domain.flows.ends import rule_after
+from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.errors import BadInput
+
+
+def check_crawl(definition: MemberDefinition) -> None:
+    """Raise BadInput for a crawl whose run would be refused."""
+    if isinstance(definition.work, CrawlWork):
+        try:
+            run_request(definition.work, None, None)
+        except BadInput as error:
+            raise BadInput(f"{definition.path!r}, {error.field}", error.expected) from error
+
+
+def run_request(work: CrawlWork, arguments: JsonValue, link: FlowLink | None) -> RunRequest:
+    """Return the request for a run. `arguments`: replace the definition's arguments unless None."""
+    fields = work.request.model_dump(exclude_none=True)
+    if arguments is not None:
+        fields["arguments"] = arguments
+    if work.label is not None:
+        fields["labels"] = list(dict.fromkeys([*fields["labels"], work.label]))
+    with refusals_as_bad_input():
+        return RunRequest.model_validate({**fields, "flow": link})
+
+
+def arguments_of(work: Work) -> JsonValue:
+    """Return the definition's arguments."""
+    if isinstance(work, ApprovalWork):
+        return None
+    return {**work.request.arguments} if isinstance(work, CrawlWork) else work.arguments
+
+
+def changed_arguments(path: str, work: Work, former: JsonValue, changes: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the arguments with the changes. `former`: None for the definition's arguments."""
+    arguments = arguments_of(work) if former is None else former
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict) or TAG in arguments:
+        raise BadInput("arguments", f"{path!r} takes no arguments by name")
+    changed: JsonValue = {**arguments, **changes}
+    check_encoded(f"arguments of {path!r}", changed, LARGEST_ARGUMENTS)
+    if isinstance(work, CrawlWork):
+        run_request(work, changed, None)
+    return changed
+
+
+def arguments_of_attempt(row: MemberRow, work: Work, former: JsonValue) -> JsonValue:
+    """Return the next attempt's arguments; None for the definition's arguments. A retry rule may change them.
+
+    `row`: the member before the attempt. `former`: the member's arguments from a retry or an earlier rule, or None.
+    """
+    rule = rule_after(row, row.outcome) if row.tries else None
+    return changed_arguments(row.path, work, former, rule.arguments) if rule is not None and rule.arguments else former

@@ -1,0 +1,199 @@
+"""Flows in a database: graphs that are pushed, attempts that start and end, and supervisors that write."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.flows.definition import Fragment
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+)
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.messages import (
+    AttemptRef,
+    FlowPage,
+    FlowRef,
+    PackedRows,
+    ReadFlow,
+    StartCrawls,
+    WriteFlow,
+)
+from crawler_lifecycle.domain.flows.plan import Change, Plan
+from crawler_lifecycle.domain.flows.planner import Observation, Planner
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.ranges import to_ranges
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.ports import Claimed, CrawlStart, DoorAnswer, Execution, NewRun, StepEnd
+from tests.databases import ref_to
+
+MINUTE = timedelta(minutes=1)
+COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED
+BOOKS = Crawler(name="books", command=["true"])
+
+
+@dataclass
+class Flow:
+    """A flow on record, with its doors and a supervisor that believes the ledger."""
+
+    store: SqlStore
+    id: str
+    uid: str
+    ref: FlowRef | None = None
+
+    # doors
+
+    def push(self, workflow: Workflow, **fields: Any) -> DoorAnswer:
+        return self.store.flow_doors.push(PushFlow(definition=workflow.definition(), **fields))
+
+    def append(self, key: str, workflow: Workflow, **fields: Any) -> DoorAnswer:
+        definition = workflow.definition()
+        fragment = Fragment(groups=definition.groups, members=definition.members)
+        return self.store.flow_doors.append(self.id, AppendMembers(key=key, fragment=fragment, **fields))
+
+    def cancel(self, *paths: str, **fields: Any) -> DoorAnswer:
+        return self.store.flow_doors.cancel(self.id, CancelMembers(paths=paths or None, **fields))
+
+    def retry(self, *paths: str, **fields: Any) -> DoorAnswer:
+        return self.store.flow_doors.retry(self.id, RetryMembers(paths=paths or None, **fields))
+
+    def approve(self, path: str, **fields: Any) -> DoorAnswer:
+        return self.store.flow_doors.approve(self.id, ApproveMember(path=path, **fields))
+
+    def hold(self, hold: str) -> DoorAnswer:
+        return self.store.flow_doors.hold(self.id, HoldFlow(hold=hold))
+
+    # the ledger as it is
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.store.flow_records.kept(self.id).ledger
+
+    def row(self, path: str) -> MemberRow:
+        ledger = self.ledger
+        return ledger.members[ledger.paths_of_members()[path]]
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {row.path: row.state.value for row in self.ledger.members.values()}
+
+    @property
+    def events(self) -> list[str]:
+        return [line.event for line in self.store.flow_records.lines(self.id, after=0, limit=100)]
+
+    # the supervisor
+
+    def begin(self, execution: str = "first", began_at: datetime | None = None) -> FlowRef:
+        self.ref = self.store.flow_ledger.begin(self.uid, Execution(f"flow-{self.uid}", execution, began_at))
+        return self.ref
+
+    @property
+    def flow(self) -> FlowRef:
+        return self.ref or self.begin()
+
+    def read(self, since: int = -1, **fields: Any) -> FlowPage:
+        return self.store.flow_ledger.read(ReadFlow(flow=self.flow, since=since, **fields))
+
+    @property
+    def door(self) -> int:
+        return self.read(since=10**6).door
+
+    def write(self, *changes: Change, door: int | None = None, **fields: Any) -> bool:
+        was, rows = PackedRows.of([change.was for change in changes]), PackedRows.of([change.row for change in changes])
+        door = self.door if door is None else door
+        return self.store.flow_ledger.write(WriteFlow(flow=self.flow, door=door, was=was, rows=rows, **fields))
+
+    def plan(self) -> tuple[Planner, Plan]:
+        """What a supervisor plans that has read everything and looked at all that is under way."""
+        page = self.read()
+        members, groups = page.rows.unpacked()
+        ledger = Ledger(page.row)
+        ledger.put(members, groups)
+        planner = Planner(ledger)
+        numbers = to_ranges(planner.in_flight)
+        looked = self.read(since=page.door, look_at=numbers, tasks_of=numbers)
+        observations: list[Observation] = [*looked.ends, *looked.runs, *looked.tasks]
+        for seen in observations:
+            planner.observe(seen)
+        return planner, planner.advance(datetime.now(UTC))
+
+    def go_on(self) -> Plan:
+        """Write the plan, and start what is to start: steps by a claim of the token `host`, crawls on record."""
+        planner, plan = self.plan()
+        starts = {start.number for start in plan.starts}
+        assert self.write(*(change for change in plan.changes if change.row.number not in starts))
+        refs = [AttemptRef(number=s.number, generation=s.generation, attempt=s.attempt) for s in plan.starts]
+        crawls = [ref for ref in refs if planner.rows[ref.number].kind is MemberKind.CRAWL]
+        steps = [ref for ref in refs if planner.rows[ref.number].kind is MemberKind.STEP]
+        if steps:
+            assert not self.claim(*steps).stale
+        if crawls:
+            assert not self.start_crawls(*crawls).stale
+        if plan.flow_state is not None:
+            assert self.write(state=plan.flow_state)
+        return plan
+
+    def start(self, path: str) -> AttemptRef:
+        """The next attempt of the member."""
+        row = self.row(path)
+        return AttemptRef(number=row.number, generation=row.generation, attempt=row.attempt + 1)
+
+    def last(self, path: str) -> AttemptRef:
+        """The present attempt of the member."""
+        row = self.row(path)
+        return AttemptRef(number=row.number, generation=row.attempt_generation, attempt=row.attempt)
+
+    # hosts
+
+    def claim(
+        self, *starts: AttemptRef, token: str = "host", lasts: timedelta = MINUTE, door: int | None = None
+    ) -> Claimed:
+        door = self.door if door is None else door
+        return self.store.step_claims.claim(self.flow, door, starts, token, f"host of {token}", lasts)
+
+    def end(
+        self, *starts: AttemptRef, kind: EndKind = COMPLETED, token: str = "host", **fields: Any
+    ) -> list[AttemptEnd]:
+        ends = [StepEnd(self.uid, start, kind, datetime.now(UTC), **fields) for start in starts]
+        return list(self.store.step_claims.end(ends, token).values())
+
+    # crawls
+
+    def start_crawls(self, *starts: AttemptRef, door: int | None = None) -> Any:
+        step = StartCrawls(flow=self.flow, door=self.door if door is None else door, starts=starts)
+        return self.store.flow_ledger.start_crawls(step)
+
+    def run(self, crawl: CrawlStart, execution: str | None = None, tasks: int = 1) -> RunRecord:
+        """The run that the crawl's workflow makes."""
+        new = NewRun(crawl.request, BOOKS, tasks, crawl.workflow_id, execution or str(uuid4()))
+        return self.store.runs.create(new)
+
+    def close(self, run: RunRecord, status: RunStatus = RunStatus.COMPLETED, reason: str = "all_succeeded") -> None:
+        run = self.store.runs.get(run.run_id)
+        self.store.tasks.cancel_queued(ref_to(run), "stopped")
+        self.store.runs.close(ref_to(run), status, reason)
+
+
+def pushed(database: Database, workflow: Workflow, **fields: Any) -> Flow:
+    store = SqlStore(database)
+    answer = store.flow_doors.push(PushFlow(definition=workflow.definition(), **fields))
+    return Flow(store, answer.flow_id, answer.flow_uid)
+
+
+def rows_of(page: FlowPage) -> list[MemberRow]:
+    return page.rows.unpacked()[0]
+
+
+def paths(rows: Iterable[MemberRow]) -> list[str]:
+    return [row.path for row in rows]
