@@ -1,6 +1,6 @@
 """Host process for steps: runs the functions in authors' modules for flows.
 
-After SIGTERM, functions under way may still end; the others' claims are released, so that another host runs the steps.
+After SIGTERM, functions under way may still end; the remaining claims are released, so that another host runs the steps.
 """
 
 import argparse
@@ -72,7 +72,7 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
 async def working(
     client: Client, host: StepHost, task_queues: Sequence[str], drain_seconds: float
 ) -> AsyncIterator[None]:
-    """Take steps from Temporal during the block, and then drain. The workers wait for the end of their activities."""
+    """Take steps from Temporal during the block, and then drain. The workers wait for their activities' ends."""
     workers = [_worker(client, host, task_queue, drain_seconds) for task_queue in task_queues]
     async with host.running(), AsyncExitStack() as stack:
         for worker in workers:
@@ -84,7 +84,7 @@ async def working(
 
 
 def _worker(client: Client, host: StepHost, task_queue: str, drain_seconds: float) -> Worker:
-    fixed = FixedSizeSlotSupplier(1)  # for the kinds of tasks that the worker does not take
+    fixed = FixedSizeSlotSupplier(1)  # for kinds of tasks without a part here
     return Worker(
         client,
         task_queue=task_queue,

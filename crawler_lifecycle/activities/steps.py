@@ -20,7 +20,7 @@ class TryAgain(TemporaryError):
 
 
 class Host(Protocol):
-    """A host of steps."""
+    """A host for steps."""
 
     async def run(self, step: RunSteps) -> StepsEnded:
         """Run the attempts, and return their ends. A cancel of the call ends no function."""
@@ -32,7 +32,7 @@ class StepActivities:
 
     @activity.defn
     async def run_steps(self, step: RunSteps) -> StepsEnded:
-        """Run steps, each under its claim."""
+        """Run steps under their claims."""
         try:
             return await self.host.run(step)
         except TryAgain as error:

@@ -1,11 +1,11 @@
-"""Results of a sub-workflow for a step's context: a mapping that loads results page by page."""
+"""Results from a sub-workflow for a step's context: a mapping loads the results page by page."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from crawler_lifecycle.domain.flows.contexts import Source
 
-PAGE = 50  # results that are loaded together
+PAGE = 50  # results in a single reading
 
 Load = Callable[[Collection[int]], Mapping[int, Any]]  # from members' numbers to their results
 

@@ -50,7 +50,7 @@ class RunningJob:
 
 
 class StepLink:
-    """A running step's link to its host: a log, its progress, and the wish that the step stops."""
+    """A running step's link to its host: a log, its progress, and the wish for its stop."""
 
     def __init__(self, log: logging.Logger | None = None) -> None:
         self.log = log or logging.getLogger("crawler_lifecycle.steps")
@@ -95,7 +95,7 @@ class Context(Mapping[str, Any]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the step has to end: people cancelled it, its time is over, or another host has taken it over.
+        """Whether the step has to end: people cancelled the step, its time is over, or another host has the step.
 
         A function in a thread cannot be stopped, so a long function looks here now and then.
         """

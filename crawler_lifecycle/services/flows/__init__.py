@@ -1,1 +1,1 @@
-"""Host of steps: runs the functions in authors' modules for flows, with claims in the database."""
+"""Host for steps: runs the functions in authors' modules for flows, with claims in the database."""

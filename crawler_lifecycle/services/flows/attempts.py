@@ -28,7 +28,7 @@ PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
 
 @dataclass(frozen=True)
 class Attempts:
-    """Functions, grafts and ends of claimed attempts. Every execution has a slot already."""
+    """Functions, grafts and ends for claimed attempts. Every execution has a slot already."""
 
     claims: StepClaims
     doors: FlowDoors
@@ -47,7 +47,7 @@ class Attempts:
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
 
     async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> Outcome:
-        """Run a function whose process has died before, in a process apart from the host and its other steps."""
+        """Run a function whose process has died before, in a process apart from the host."""
         step, deaths = execution.step, execution.step.deaths
         while deaths < MOST_DEATHS:
             if not await self._kept_on(execution, lambda: self.claims.begin(step.flow_uid, [step.start], self.token)):
@@ -74,7 +74,7 @@ class Attempts:
         return Outcome(end, has_news=ended.graft is not None, seconds=execution.seconds)
 
     async def _after_graft(self, execution: Execution, ended: Ended, graft: GraftMembers) -> Ended | None:
-        """Attach the sub-workflow. A sub-workflow that the flow refuses fails the attempt."""
+        """Attach the sub-workflow. A refused sub-workflow fails the attempt."""
         try:
             is_attached = await self._kept_on(execution, lambda: self.doors.graft(execution.step.flow_uid, graft))
         except PermanentError as error:
@@ -97,7 +97,7 @@ class Attempts:
 
 
 class Suspects:
-    """A process for functions whose processes have died before: one after the other, until the process dies."""
+    """A process for functions whose processes have died before. It serves them in turn until it dies."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions

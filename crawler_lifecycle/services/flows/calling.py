@@ -1,4 +1,4 @@
-"""Calling: calls an author's function in the form of its step. Parameters with annotations get checked values."""
+"""Calling: calls an author's function in its step's form. Parameters with annotations get checked values."""
 
 import functools
 import inspect
@@ -69,7 +69,7 @@ def _keywords(step: ClaimedStep) -> dict[str, Any]:
 
 
 def _parameters(function: Function, step: ClaimedStep, context: Context) -> dict[str, Any]:
-    """Return the values for the function's parameters: arguments of a retry, results, and context values."""
+    """Return the values for the function's parameters: a retry's arguments, results, and context values."""
     given = _keywords(step)
     values = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -83,7 +83,7 @@ def _parameters(function: Function, step: ClaimedStep, context: Context) -> dict
 
 
 def _checked(function: Function, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values in the types of their parameters, such as a dict as a model, or raise ValidationError."""
+    """Return the values in their parameters' types, such as a dict as a model, or raise ValidationError."""
     adapters = _adapters(function)
     return {
         name: adapters[name].validate_python(value) if name in adapters else value for name, value in values.items()
@@ -97,7 +97,7 @@ def _checked_item(function: Function, item: Any) -> Any:
 
 @functools.cache
 def _adapters(function: Function) -> Mapping[str, TypeAdapter[Any]]:
-    """Return the checks for the parameters with annotations that pydantic can check."""
+    """Return the checks for parameters whose annotations pydantic understands."""
     try:
         hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
     except Exception:  # noqa: BLE001 - an annotation for the type checker alone may name a missing module

@@ -1,4 +1,4 @@
-"""Claims: the attempts that a host has claimed, and the thread that renews all claims by the host's token.
+"""Claims: a host's claimed attempts, and the thread for the renewal of their claims by the host's token.
 
 The thread is not the event loop: whatever happens on the loop, the claims do not expire as long as the process lives.
 """
@@ -56,7 +56,7 @@ class HeldClaims:
             renewed = self._claims.renew(self._token, self._lasts)
         except LifecycleError as error:
             logger.warning("claims of %d steps are not renewed: %s", len(held), error.message)
-        except Exception:  # the thread must go on: without renewals, other hosts would take the steps over
+        except Exception:  # the thread must go on: without renewals, further hosts would take the steps over
             logger.exception("claims of %d steps are not renewed", len(held))
         else:
             self._notify(held - renewed.keys(), {key for key, has_to_stop in renewed.items() if has_to_stop})

@@ -1,4 +1,4 @@
-"""Ends: puts the ends of steps on record, from one thread. Ends that gather during a commit share the next commit."""
+"""Ends: puts steps' ends on record, from a single thread. Ends from the time of a commit share the next commit."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ from crawler_lifecycle.ports import AttemptKey, StepClaims, StepEnd
 
 logger = logging.getLogger(__name__)
 MOST_ENDS = 100  # in a commit
-MOST_BYTES = 8 * 1024 * 1024  # of results in a commit, beside a single larger result
+MOST_BYTES = 8 * 1024 * 1024  # for the results in a commit; a larger result has its own commit
 PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
 
 Answer = Future[AttemptEnd | None]  # the end as on record; None: the claim was lost
@@ -60,7 +60,7 @@ class EndWriter:
                 answer.set_result(recorded.get(key_of(end)))
 
     def _group(self) -> list[tuple[StepEnd, Answer]] | None:
-        """Wait for an end, and return the end with all that have gathered; None: the writer has to end."""
+        """Wait for an end, and return all ends that have gathered; None: the writer has to end."""
         first = self._next or self._queue.get()
         self._next = None
         if first is None:
@@ -100,7 +100,7 @@ class EndWriter:
         return {}
 
     def _without_result(self, end: StepEnd, error: LifecycleError) -> StepEnd:
-        """Return the end of an attempt whose result the database refuses."""
+        """Return the end for an attempt whose result the database refuses."""
         logger.error("the end of member %s is refused: %s", end.start, error.message)
         return replace(
             end,

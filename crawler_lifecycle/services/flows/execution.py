@@ -17,7 +17,7 @@ GRACE_SECONDS = 5.0  # a stopped function may take so long to end; then the host
 
 
 class Gone(Enum):
-    """Cause for an attempt that is not the host's any more."""
+    """Cause for the loss of an attempt."""
 
     LOST = "lost"  # another host has taken over
     DRAINED = "drained"  # the host ends
@@ -69,7 +69,7 @@ class Execution:
     async def ended(self, running: Running, seconds: float) -> Ended | None:
         """Wait for the function's end, and give its slot back; None: the attempt is gone.
 
-        A function that does not end within its time limit has failed. Its slot is lost until the function ends.
+        A function has failed if it does not end within its time limit. Its slot is lost until the function ends.
         """
         self.running, began_at = running, time.monotonic()
         if self.link.is_cancelled:
@@ -96,6 +96,6 @@ class Execution:
 
 
 def _end_after_drain(running: Running) -> Ended | None:
-    """Return the end of a function that ended by itself in the meantime."""
+    """Return the end if the function has ended by itself in the meantime."""
     end = running.end.result() if running.end.done() else None
     return None if end is None or end.is_stopped else end

@@ -21,7 +21,7 @@ Surroundings = Callable[[], AbstractContextManager[object]]
 
 @dataclass
 class Functions:
-    """The authors' functions of a host. `surroundings`: entered around every call, such as an open client."""
+    """The authors' functions in a host. `surroundings`: entered around every call, such as an open client."""
 
     modules: Modules
     inputs: Inputs
@@ -40,7 +40,7 @@ class Functions:
         return InThread(call)
 
     def start_in(self, process: StepProcess, step: ClaimedStep, function: Function, link: StepLink) -> Running:
-        """Start the function in a process that goes on after the call."""
+        """Start the function in a process for several calls."""
         return InProcess(self._call(step, function, link), process, lambda: None)
 
     def new_process(self) -> StepProcess:
@@ -58,5 +58,5 @@ class Functions:
 
 
 def new_link(step: ClaimedStep) -> StepLink:
-    """Return a link whose log has the name of the function's module."""
+    """Return a link with a log under the name of the function's module."""
     return StepLink(logging.getLogger(work_of(step).function.partition(":")[0]))

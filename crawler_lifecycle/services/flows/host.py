@@ -1,7 +1,7 @@
-"""Host: claims the attempts that activities ask for, and lets the attempts run.
+"""Host: claims attempts for activities, and lets the attempts run.
 
-A function belongs to its claim and not to the activity that asked for the function: an activity may be cancelled or
-tried again while its functions go on, and then the second try waits for the same functions.
+A function belongs to its claim and not to an activity: an activity may be cancelled or tried again while its functions
+go on, and then the second try waits for the same functions.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ HELD = Backoff(timedelta(milliseconds=250), timedelta(seconds=2))  # pauses betw
 AWAY = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))  # pauses while the database is away
 UNKNOWN_PAUSE = timedelta(seconds=10)
 DRAIN_PAUSE = timedelta(milliseconds=100)
-LAST_SECONDS = 5.0  # for the last ends of a host that ends
+LAST_SECONDS = 5.0  # for a host's last ends
 THREADS = 8  # for the host's own work
 
 
@@ -92,9 +92,9 @@ class StepHost:
             raise
 
     async def drain(self) -> None:
-        """Begin no function any more, and let the functions end for some time. Then stop the others.
+        """Begin no further function, and let the functions end for some time. Then stop the remaining functions.
 
-        The claims of attempts without an end are released, so that another host takes the attempts at once.
+        Claims without an end are released, so that another host takes the attempts at once.
         """
         if self._is_draining:
             return
@@ -139,13 +139,13 @@ class StepHost:
         return function
 
     def _join(self, look: Look) -> None:
-        """Let the look wait for attempts that are under way in this process already."""
+        """Let the look wait for attempts that the process has under way already."""
         for number, start in list(look.to_claim.items()):
             if (future := self._under_way.outcome(look.key(start))) is not None:
                 look.wait_for(number, future)
 
     async def _claim(self, look: Look, function: Function) -> None:
-        """Claim the attempts, and let the claimed attempts run. Attempts that other hosts hold stay to be claimed."""
+        """Claim the attempts, and let the claimed attempts run. Attempts in other hosts stay to be claimed."""
         if self._is_draining:
             raise TryAgain("the host ends", DRAIN_PAUSE, cause="Draining")
         await self.slots.take_soon()
@@ -170,7 +170,7 @@ class StepHost:
             self.slots.give_back()
 
     async def _claimed(self, step: RunSteps, starts: Sequence[AttemptRef]) -> Claimed:
-        """Claim, again and again while the database is away: a claim whose answer is lost must not stay unused."""
+        """Claim, again and again while the database is away: a claim may be on record although its answer is lost."""
         failures = 0
         while True:
             try:
@@ -185,8 +185,8 @@ class StepHost:
     async def _run_all(self, executions: Sequence[Execution], function: Function) -> None:
         """Run claimed attempts in parallel, as slots are free. The first slot is taken already.
 
-        Attempts with deaths run one by one, after the others and in a process of their own: so a function that kills
-        its process takes no other attempt with it.
+        Attempts with deaths run in sequence, after the attempts without deaths and in a process apart: so a deadly
+        function takes no further attempt with it.
         """
         runs: list[asyncio.Task[None]] = []
         suspects = Suspects(self._functions)
@@ -224,7 +224,7 @@ class StepHost:
                 logger.warning("claims are not released, and expire in %s: %s", self._lasts, error.message)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run the work in a task that nobody else has to keep."""
+        """Run the work in a task, and keep the task until its end."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
@@ -233,7 +233,7 @@ class StepHost:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # an activity that was cancelled does not fetch its error
+            task.exception()  # a cancelled activity does not fetch its error
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -1,6 +1,6 @@
-"""Main of an isolated process: imports the authors' modules, and calls the functions that its host names.
+"""Main for isolated processes: imports the authors' modules, and calls functions by name for its host.
 
-The process ends with its host: it kills itself as soon as the connection to the host breaks.
+The process ends with its host: the process kills itself as soon as the connection to the host breaks.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ logger = logging.getLogger("crawler_lifecycle.steps")
 
 
 class HostConnection:
-    """The host's end of the connection. A thread receives, so that an end of the host is noticed at any time."""
+    """The connection to the host. A thread receives, so that the process notices the host's end at any time."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

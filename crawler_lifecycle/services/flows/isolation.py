@@ -1,4 +1,4 @@
-"""Isolation: runs functions in a process of their own, which a stop or a time-out can kill.
+"""Isolation: runs functions in processes apart, which stops and time-outs can kill.
 
 The process reads a step's inputs through its host, so that only the host has a connection to the database.
 """
@@ -35,9 +35,9 @@ MAIN = "crawler_lifecycle.services.flows.isolated"
 
 
 class StepProcess:
-    """A process for one function after the other. It is started by the main thread.
+    """A process for functions in sequence. The main thread starts the process.
 
-    Linux ends the process when the thread that started it ends.
+    Linux ends the process together with the thread that has started the process.
     """
 
     def __init__(self, modules: Modules, inputs: Inputs) -> None:

@@ -11,12 +11,12 @@ from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.ports import AttemptKey
 from crawler_lifecycle.services.flows.execution import Outcome
 
-SLOW_SECONDS = 1.0  # after a first end, an activity waits for so long for the others
+SLOW_SECONDS = 1.0  # after a first end, an activity waits for so long for further ends
 
 
 @dataclass
 class Look:
-    """The attempts of an activity: each has to be claimed, is under way in this process, has ended or is stale."""
+    """An activity's attempts: to be claimed, under way in the process, ended or stale."""
 
     step: RunSteps
     to_claim: dict[int, AttemptRef] = field(init=False)
@@ -39,7 +39,7 @@ class Look:
 
     @property
     def is_over(self) -> bool:
-        """Whether the activity may answer. Slow steps must not hold up the dependents of others for long."""
+        """Whether the activity may answer. Slow steps must not hold up quick steps' dependents for long."""
         if not self.to_claim and not self.under_way:
             return True
         return self._first_end is not None and time.monotonic() - self._first_end > SLOW_SECONDS
@@ -62,7 +62,7 @@ class Look:
             self.to_claim.pop(number, None)
 
     def take_outcomes(self) -> None:
-        """Take the ends of attempts that were under way. An attempt without an end has to be claimed again."""
+        """Take the ends of attempts under way. An attempt without an end has to be claimed again."""
         starts = {start.number: start for start in self.step.starts}
         for number in [number for number, future in self.under_way.items() if future.done()]:
             outcome = self.under_way.pop(number).result()
@@ -74,7 +74,7 @@ class Look:
                 self._seconds += outcome.seconds
 
     async def wait(self, seconds: float) -> None:
-        """Wait for an end of an attempt under way; with attempts that other hosts hold, not longer than the time."""
+        """Wait for an end of an attempt under way; with attempts in other hosts, not longer than the time."""
         if not self.under_way:
             await asyncio.sleep(seconds)
             return

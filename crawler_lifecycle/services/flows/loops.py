@@ -1,6 +1,6 @@
-"""Loops: an event loop in a thread of its own for authors' async functions.
+"""Loops: event loops in threads apart for authors' async functions.
 
-The host's own event loop stays free, whatever a function does. All async functions share a loop, so that they can share
+The host's own event loop stays free in any case. All async functions share a loop, so that they can share
 clients and locks. While a function blocks the loop, the functions on it stand still; further functions get a new loop.
 """
 
@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 logger = logging.getLogger(__name__)
-BLOCKED_SECONDS = 2.0  # a loop that does not turn for so long is blocked
+BLOCKED_SECONDS = 2.0  # a blocked loop has not turned for so long
 CHECK_SECONDS = 0.5
 
 
@@ -28,24 +28,24 @@ class AuthorsLoop:
         threading.Thread(target=self._run, name="steps-loop", daemon=True).start()
 
     def submit(self, work: Coroutine[Any, Any, None], name: str, at_end: Callable[[], None]) -> Callable[[], None]:
-        """Run the work, and then `at_end`, also if the work is cancelled before it begins. Return its cancel."""
-        made: Future[asyncio.Task[Any]] = Future()
+        """Run the work, and then `at_end`, also after a cancel before the beginning. Return the work's cancel."""
+        started: Future[asyncio.Task[Any]] = Future()
 
         def start() -> None:
             task = self._loop.create_task(work, name=name)
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
             task.add_done_callback(lambda _: at_end())
-            made.set_result(task)
+            started.set_result(task)
 
         def cancel() -> None:
-            self._loop.call_soon_threadsafe(lambda: made.result().cancel())
+            self._loop.call_soon_threadsafe(lambda: started.result().cancel())
 
         self._loop.call_soon_threadsafe(start)
         return cancel
 
     def ask(self) -> None:
-        """Ask the loop to turn; `turned_at` is the time of its last answer."""
+        """Ask the loop to turn; `turned_at` has the time for its last answer."""
         if not self._asked:
             self._asked = True
             self._loop.call_soon_threadsafe(self._turn)

@@ -1,6 +1,6 @@
-"""Modules: imports the authors' modules of a host, and finds the functions in the modules.
+"""Modules: imports a host's modules by their authors, and finds functions in the modules.
 
-A host runs only functions that its own modules define: a flow cannot call any other function in the installation.
+A host runs only functions that its own modules define: a flow can call no further function in the installation.
 """
 
 import importlib
@@ -35,16 +35,16 @@ class Modules:
     def function(self, reference: str) -> Callable[..., Any] | None:
         """Return the function or class for `module:qualname`; None if no module of the host defines the name."""
         module_name, _, name = reference.partition(":")
-        found: Callable[..., Any] | None = getattr(self.modules.get(module_name), name, None)
-        if not callable(found) or getattr(found, "__module__", None) != module_name:
+        function: Callable[..., Any] | None = getattr(self.modules.get(module_name), name, None)
+        if not callable(function) or getattr(function, "__module__", None) != module_name:
             return None
-        return found
+        return function
 
 
 def load(targets: Sequence[str], folder: Path | None = None) -> Modules:
     """Import the targets: names of modules, or files. NotReady, with the cause, if a target cannot be imported.
 
-    `folder`: further place for modules, for a host that does not search the current folder.
+    `folder`: further place for modules, for a host without the current folder among its places.
     """
     if folder is not None:
         _search_first(folder)
@@ -52,7 +52,7 @@ def load(targets: Sequence[str], folder: Path | None = None) -> Modules:
 
 
 def name_of(target: str) -> str:
-    """Return the name for the target's module. A file has the name of its main module in `flows.functions`."""
+    """Return the name for the target's module. A file has the same name as its main module in `flows.functions`."""
     name = Path(target).stem if is_file(target) else target
     if not MODULE_NAME.fullmatch(name):
         raise NotReady(f"{target}: expected a module such as my_project.flows, or the path of a .py file")

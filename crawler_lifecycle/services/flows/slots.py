@@ -1,6 +1,6 @@
 """Slots: the number of functions that a host runs at once. All task queues of the host share its slots.
 
-A function that does not end after its time limit keeps its slot. Such a slot is lost until the function ends after all.
+A function without an end after its time limit keeps its slot. The slot is lost until the function ends after all.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ BUSY_PAUSE = timedelta(milliseconds=200)
 
 
 class Slots:
-    """Slots for the event loop of the host."""
+    """Slots for the host's event loop."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.busy = 0
         self.lost = 0
-        self.all_lost = asyncio.Event()  # the host cannot run anything any more
+        self.all_lost = asyncio.Event()  # the host cannot run further functions
         self._free = asyncio.Semaphore(number)
 
     async def take(self) -> None:
@@ -85,7 +85,7 @@ class SlotGate(CustomSlotSupplier):
     """Lets Temporal's workers ask for steps only while a slot is free.
 
     The workers share the slots, and an idle worker's poll must not occupy a slot. So the gate counts nothing: the step
-    takes its slot later. A step that finds no slot goes back to Temporal.
+    takes its slot later. A step without a slot goes back to Temporal.
     """
 
     def __init__(self, slots: Slots) -> None:

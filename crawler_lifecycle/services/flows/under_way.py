@@ -1,4 +1,4 @@
-"""Under way: the attempts that this process claims or has claimed, and the outcomes that activities wait for."""
+"""Under way: the process's claimed attempts, and the outcomes for waiting activities."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class UnderWay:
-    """Attempts by key. All methods belong to the event loop of the host."""
+    """Attempts by key. All methods belong to the host's event loop."""
 
     def __init__(self, claims: StepClaims, token: str, lasts: timedelta, slots: Slots) -> None:
         self._slots = slots
@@ -32,7 +32,7 @@ class UnderWay:
         return self._outcomes.get(key)
 
     def reserve(self, key: AttemptKey) -> "asyncio.Future[Outcome]":
-        """Note that the attempt is about to be claimed: a second activity waits for the outcome, and claims nothing."""
+        """Note the attempt before its claim: a second activity waits for the outcome, and claims nothing."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._outcomes[key] = future
         return future
@@ -44,7 +44,7 @@ class UnderWay:
         return execution
 
     def settle(self, key: AttemptKey, outcome: Outcome | Exception = NOT_ENDED) -> None:
-        """Tell the outcome to all activities that wait. The attempt is not under way any more."""
+        """Tell the outcome to all waiting activities. The attempt is under way no longer."""
         self.held.drop(key)
         self._executions.pop(key, None)
         future = self._outcomes.pop(key, None)
@@ -52,7 +52,7 @@ class UnderWay:
             return
         if isinstance(outcome, Exception):
             future.set_exception(outcome)
-            future.exception()  # without an activity that waits, the error is in the log already
+            future.exception()  # without a waiting activity, the error is in the log already
         else:
             future.set_result(outcome)
 
@@ -70,7 +70,7 @@ class UnderWay:
         self._loop.call_soon_threadsafe(self._take_news, lost, to_stop)
 
     def _take_news(self, lost: Collection[AttemptKey], to_stop: Collection[AttemptKey]) -> None:
-        """Take the news of a renewal: give lost attempts up, and stop attempts that people have cancelled."""
+        """Take a renewal's news: give lost attempts up, and stop attempts after people's cancels."""
         for key in lost:
             if (execution := self._executions.get(key)) is not None:
                 execution.leave(Gone.LOST)

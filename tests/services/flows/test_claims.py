@@ -215,7 +215,7 @@ async def test_a_drained_host_lets_functions_end_and_releases_the_others(flows_d
         draining = asyncio.create_task(host.host.drain())
         authors.gate.set()
         await draining
-        [ended, again] = await asyncio.gather(*running, return_exceptions=True)
+        [again, ended] = await asyncio.gather(*running, return_exceptions=True)
     assert not isinstance(ended, BaseException)
     assert ended.ends[0].kind is EndKind.COMPLETED
     assert isinstance(again, TryAgain)
