@@ -1,6 +1,6 @@
 """Host process for steps: runs the functions in authors' modules for flows.
 
-After SIGTERM, functions under way may still end; the remaining claims are released, so that another host runs the steps.
+After SIGTERM, functions under way may still end; the other claims are released, so that another host runs the steps.
 """
 
 import argparse

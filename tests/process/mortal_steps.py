@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.adapters.sql.flow_doors import SqlFlowDoors
-
 from crawler_lifecycle.adapters.sql.store import SqlStepClaims
 from crawler_lifecycle.flows import Context, Workflow
 
