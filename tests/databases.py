@@ -72,7 +72,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return copy_of(request.getfixturevalue("sqlite_template"), tmp_path)
     url: str = request.getfixturevalue("mariadb_url")
-    _empty(url)
+    empty(url)
     return url
 
 
@@ -265,7 +265,8 @@ def create_database(port: int, name: str, password: str | None = None) -> str:
     return f"mysql://{name}:{password}@127.0.0.1:{port}/{name}"
 
 
-def _empty(url: str) -> None:
+def empty(url: str) -> None:
+    """Delete all rows beside the installation's."""
     database = Database(url, pool_size=2)
     with database.transaction() as connection:
         for table in reversed(metadata.sorted_tables):

@@ -27,11 +27,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
 @click.option("--ui-port", type=click.IntRange(1, 65535), help="Temporal's Web UI; default: 8233.")
 @click.option("--scheduler-port", type=click.IntRange(1, 65535), help="Default: 8310.")
 @click.option("--api-port", type=click.IntRange(1, 65535), help="The HTTP API and its page; default: 3210.")
+@click.option("--flows", multiple=True, metavar="MODULE", help="Run the steps in a module or a .py file.")
+@click.option("--flow-queue", multiple=True, metavar="NAME", help="Queue of the steps; default: default.")
 @click.option("--stop-jobs", is_flag=True, help="End the jobs with the stack; otherwise jobs go on.")
 @standard_options
 def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_port: int | None,
-       scheduler_port: int | None, api_port: int | None, stop_jobs: bool, state: Path | None,
-       as_json: bool) -> None:  # fmt: skip
+       scheduler_port: int | None, api_port: int | None, flows: tuple[str, ...], flow_queue: tuple[str, ...],
+       stop_jobs: bool, state: Path | None, as_json: bool) -> None:  # fmt: skip
     """Run the whole service on this machine until Ctrl-C.
 
     The state folder survives: after an end of any kind, `crawlctl up` goes on with every run. Ctrl-C ends the service
@@ -41,11 +43,12 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
     Examples:
       crawlctl up
       crawlctl up --state ./state --free-ports --catalogue my-crawlers.toml
+      crawlctl up --flows my_project/flows.py
     """
     from crawler_lifecycle.configuration import misspelt
     from crawler_lifecycle.control.installation import state_folder
     from crawler_lifecycle.services.embedded.addresses import Ports
-    from crawler_lifecycle.services.embedded.plan import make_plan
+    from crawler_lifecycle.services.embedded.plan import StepModules, make_plan
     from crawler_lifecycle.services.embedded.stack import Stack, owned
 
     for line in misspelt(os.environ):
@@ -57,7 +60,8 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
     with owned(folder):
         ports.refuse_taken()
         say = print_to_stderr if as_json else print_line
-        stack = Stack(make_plan(folder, ports, _catalogue(catalogue)), say)
+        steps = StepModules(flows, flow_queue or ("default",))
+        stack = Stack(make_plan(folder, ports, _catalogue(catalogue), steps), say)
         asyncio.run(_serve(stack, say, stop_jobs=stop_jobs, as_json=as_json))
 
 

@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
-from crawler_lifecycle.domain.naming import archive_queue
+from crawler_lifecycle.domain.naming import archive_queue, steps_queue
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
@@ -133,6 +133,10 @@ class TemporalConnection:
     async def archive_pollers(self) -> dict[str, float]:
         """Return the workers that make archives, and when each worker last asked for an archive to make."""
         return await self._pollers(archive_queue(self.task_queue), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+
+    async def step_pollers(self, route: str) -> dict[str, float]:
+        """Return the hosts of steps for a route, and when each host last asked for steps."""
+        return await self._pollers(steps_queue(self.task_queue, route), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
 
     async def _pollers(self, task_queue: str, kind: TaskQueueType.ValueType) -> dict[str, float]:
         request = DescribeTaskQueueRequest(

@@ -1,10 +1,16 @@
 """Running: the objects for a step while the step runs, and its cancel."""
 
+import asyncio
+import logging
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from crawler_lifecycle.contract.flows.names import last_name
+
+PROGRESS_SECONDS = 5.0  # shortest time between two log lines about a step's progress
 
 
 class Cancel(Exception):
@@ -43,16 +49,65 @@ class RunningJob:
         return {"name": self.name, "workflow_id": self.flow_id, "workflow_name": self.flow_name, "path": self.path}
 
 
+class StepLink:
+    """A running step's link to its host: a log, its progress, and the wish for its stop."""
+
+    def __init__(self, log: logging.Logger | None = None) -> None:
+        self.log = log or logging.getLogger("crawler_lifecycle.steps")
+        self._stop = threading.Event()
+        self._logged_at: float | None = None
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._stop.is_set()
+
+    def cancel(self) -> None:
+        self._stop.set()
+
+    def progress(self, done: float, total: float | None = None) -> None:
+        """Tell the progress in a log line, at most every few seconds, and always at the end."""
+        now = time.monotonic()
+        if self._logged_at is None or done == total or now - self._logged_at >= PROGRESS_SECONDS:
+            self._logged_at = now
+            self.log.info("progress: %s", done if total is None else f"{done} of {total}")
+
+
 class Context(Mapping[str, Any]):
     """Context values and the dependencies' results, by name. The first read loads a result."""
 
     def __init__(
-        self, names: Mapping[str, Callable[[], Any]], job: RunningJob, results: Callable[[str], Any] | None = None
+        self,
+        names: Mapping[str, Callable[[], Any]],
+        job: RunningJob,
+        results: Callable[[str], Any] | None = None,
+        link: StepLink | None = None,
     ) -> None:
         self._names = names
         self._values: dict[str, Any] = {}
         self._results = results
+        self._link = link or StepLink()
         self.job = job
+
+    @property
+    def log(self) -> logging.Logger:
+        """A logger. Its lines have the flow's id, the step's path and the attempt."""
+        return self._link.log
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the step has to end: people cancelled the step, its time is over, or another host has the step.
+
+        A function in a thread cannot be stopped, so a long function looks here now and then.
+        """
+        return self._link.is_cancelled
+
+    def progress(self, done: float, total: float | None = None) -> None:
+        """Tell how much is done."""
+        self._link.progress(done, total)
+
+    async def load(self, *names: str) -> None:
+        """Load values in a thread; without names, all values. Otherwise the event loop stands still meanwhile."""
+        await asyncio.to_thread(lambda: [self[name] for name in names or self])
 
     @property
     def attempt(self) -> int:

@@ -21,6 +21,7 @@ from crawler_lifecycle.ports.cluster import (
     keep_no_facts,
 )
 from crawler_lifecycle.ports.flows import (
+    AttemptKey,
     AttemptRecord,
     Claimed,
     ClaimedStep,

@@ -54,6 +54,7 @@ class Settings(BaseSettings):
     kubernetes: KubernetesSettings = KubernetesSettings()
     dispatcher: processes.DispatcherSettings = processes.DispatcherSettings()
     worker: processes.WorkerSettings = processes.WorkerSettings()
+    flows: processes.FlowSettings = processes.FlowSettings()
     limits: LimitSettings = LimitSettings()
     export: ExportSettings = ExportSettings()
     notices: NoticeSettings = NoticeSettings()

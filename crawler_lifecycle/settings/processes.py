@@ -71,6 +71,21 @@ class WorkerSettings(BaseModel):
     )
 
 
+class FlowSettings(BaseModel):
+    slots: int = Field(default=20, ge=1, description="number of steps that a host of steps runs at once")
+    claim_seconds: float = Field(
+        default=20, ge=2, description="time without a sign of life until other hosts take over the steps of a host"
+    )
+    step_seconds: float = Field(default=86400, gt=0, description="time limit for a step without a timeout of its own")
+    drain_seconds: float = Field(default=20, ge=0, description="time for steps under way after SIGTERM")
+    largest_result: int = Field(
+        default=16 * 1024 * 1024,
+        ge=1,
+        le=16 * 1024 * 1024,
+        description="largest result of a step, in bytes as JSON",
+    )
+
+
 class AuditSettings(BaseModel):
     every_seconds: int = Field(
         default=600,

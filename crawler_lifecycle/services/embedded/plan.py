@@ -13,6 +13,7 @@ from crawler_lifecycle.control.installation import TEMPORAL
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.api.tokens import Tokens, embedded_token
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
+from crawler_lifecycle.services.flows.modules import is_file, name_of
 from crawler_lifecycle.settings import PREFIX
 
 # reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
@@ -36,11 +37,33 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class StepModules:
+    """Authors' modules for the stack's host of steps. Without a module, the stack has no host."""
+
+    targets: tuple[str, ...] = ()  # modules, or paths of files
+    queues: tuple[str, ...] = ("default",)
+
+    @property
+    def options(self) -> list[str]:
+        """Arguments for the host. A module is searched in the current folder, too."""
+        targets = [str(Path(target).absolute()) if is_file(target) else target for target in self.targets]
+        queues = [option for queue in self.queues for option in ("--queue", queue)]
+        folder = [] if all(map(is_file, self.targets)) else ["--folder", str(Path.cwd())]
+        return [*targets, *queues, *folder]
+
+    @property
+    def routes(self) -> list[str]:
+        """Routes of the host's steps, without functions."""
+        return [f"{queue}|{name_of(target)}|" for queue in self.queues for target in self.targets]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     state: Path  # folder
     ports: Ports
     environment: dict[str, str]  # variables with all settings, also for Temporal
     page_token: str  # of the live page, for the API
+    steps: StepModules = StepModules()
 
     @property
     def web_ui(self) -> str:
@@ -70,7 +93,7 @@ class Plan:
         return others | self.environment
 
 
-def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
+def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | None = None) -> Plan:
     """Make the plan, and the files with tokens in the state folder. No part starts."""
     settings = configuration.load(state=state)
     tokens = state / "api-tokens.json"
@@ -92,6 +115,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
             "TEMPORAL_CONFIG_FILE": os.devnull,  # the user's own file may hold TLS or a key for another server
         },
         page_token=embedded_token(state, Tokens(tokens)),
+        steps=steps or StepModules(),
     )
 
 
@@ -116,6 +140,13 @@ def service_part(name: str) -> Part:
 
 def lifecycle_part(drain_seconds: float) -> Part:
     return Part("lifecycle", _worker_command("lifecycle"), stop_seconds=drain_seconds + SERVICE_STOP_SECONDS)
+
+
+def steps_part(steps: StepModules, drain_seconds: float) -> Part:
+    """Return the host of steps: authors' code has a process of its own."""
+    hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
+    stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
+    return Part("flows", [*_worker_command("flows"), *steps.options], hidden, stop_seconds)
 
 
 def _worker_command(name: str) -> list[str]:

@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -20,7 +21,7 @@ from crawler_lifecycle.control.stack_file import StackFile
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded import processes
 from crawler_lifecycle.services.embedded.child import Child, Say
-from crawler_lifecycle.services.embedded.plan import Part, Plan, lifecycle_part, service_part, temporal_part
+from crawler_lifecycle.services.embedded.plan import Part, Plan, lifecycle_part, service_part, steps_part, temporal_part
 
 LEFTOVER_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for processes of an earlier stack
 REAPER_PATIENCE = 30.0  # seconds for the reaper to end the remaining processes; then the reaper is killed
@@ -110,13 +111,22 @@ class Stack:
         await scheduler.wait_ready(lambda: _probe_scheduler(control))
         await api.wait_ready(lambda: _probe_api(self.plan.api_url))
         await worker.wait_ready(lambda: _probe_worker(control, worker.started_at))
+        if self.plan.steps.targets:
+            await self._start_host(control)
         for child in self._children:
             child.refuse_ended()
         for child in self._children:
             child.keep_running(self._ensure_reaper)
 
+    async def _start_host(self, control: Control) -> None:
+        """Start the host of steps, and wait until the host has imported its modules and asks for steps."""
+        drain = control.installation.settings.flows.drain_seconds
+        host = await self._start_child(steps_part(self.plan.steps, drain))
+        for route in self.plan.steps.routes:
+            await host.wait_ready(partial(_probe_host, control, route, host.started_at))
+
     async def _stop(self) -> None:
-        """End the parts in reverse order: the worker, which drains, ends first and Temporal last."""
+        """End the parts in reverse order: host of steps and worker, which drain, end first, and Temporal last."""
         for child in reversed(self._children):
             await child.stop()
         if self._reaper is not None:
@@ -217,5 +227,14 @@ async def _probe_api(url: str) -> None:
 async def _probe_worker(control: Control, since: float) -> None:
     """Raise NotReady until a worker has asked for work since that time: Temporal lists earlier workers, too."""
     for pollers in (await control.engine.pollers(), await control.engine.archive_pollers()):
-        if not any(last_poll >= since for last_poll in pollers.values()):
-            raise NotReady("it does not ask for work yet")
+        _refuse_silent(pollers, since)
+
+
+async def _probe_host(control: Control, route: str, since: float) -> None:
+    """Raise NotReady until the host has asked for steps of the route since that time."""
+    _refuse_silent(await control.engine.step_pollers(route), since)
+
+
+def _refuse_silent(pollers: Mapping[str, float], since: float) -> None:
+    if not any(last_poll >= since for last_poll in pollers.values()):
+        raise NotReady("it does not ask for work yet")

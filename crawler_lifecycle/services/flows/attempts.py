@@ -1,0 +1,119 @@
+"""Attempts: brings claimed attempts to their ends on record."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from crawler_lifecycle.contract.flows.requests import GraftMembers
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
+from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.errors import PermanentError, TemporaryError
+from crawler_lifecycle.ports import ClaimedStep, FlowDoors, StepClaims
+from crawler_lifecycle.services.flows.calling import Function, work_of
+from crawler_lifecycle.services.flows.ends import EndWriter
+from crawler_lifecycle.services.flows.execution import NOT_ENDED, Execution, Outcome
+from crawler_lifecycle.services.flows.functions import Functions
+from crawler_lifecycle.services.flows.isolation import StepProcess
+from crawler_lifecycle.services.flows.outcomes import STOPPED, Ended, failure
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Functions, grafts and ends for claimed attempts. Every execution has a slot already."""
+
+    claims: StepClaims
+    doors: FlowDoors
+    token: str
+    functions: Functions
+    ends: EndWriter
+    threads: Executor
+    step_seconds: float  # time limit for a step without a timeout
+
+    async def run(self, execution: Execution, function: Function) -> Outcome:
+        """Run the function, and put its end on record."""
+        if execution.link.is_cancelled:
+            execution.slots.give_back()
+            return await self._recorded(execution, STOPPED)
+        running = self.functions.start(execution.step, function, execution.link)
+        return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
+
+    async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> Outcome:
+        """Run a function whose process has died before, in a process apart from the host."""
+        step, deaths = execution.step, execution.step.deaths
+        while deaths < MOST_DEATHS:
+            if not await self._kept_on(execution, lambda: self.claims.begin(step.flow_uid, [step.start], self.token)):
+                execution.slots.give_back()
+                return NOT_ENDED
+            running = self.functions.start_in(process.present, step, function, execution.link)
+            ended = await execution.ended(running, self._limit(step))
+            if ended is None or ended.outcome != PROCESS_DIED or work_of(step).isolate:
+                return await self._recorded(execution, ended)
+            deaths += 1
+            await execution.slots.take()
+        execution.slots.give_back()
+        return await self._recorded(execution, _died(deaths))
+
+    def _limit(self, step: ClaimedStep) -> float:
+        return work_of(step).timeout_seconds or self.step_seconds
+
+    async def _recorded(self, execution: Execution, ended: Ended | None) -> Outcome:
+        if ended is not None and ended.graft is not None:
+            ended = await self._after_graft(execution, ended, ended.graft)
+        if ended is None:
+            return NOT_ENDED
+        end = await asyncio.wrap_future(self.ends.write(ended.of_step(execution.step)))
+        return Outcome(end, has_news=ended.graft is not None, seconds=execution.seconds)
+
+    async def _after_graft(self, execution: Execution, ended: Ended, graft: GraftMembers) -> Ended | None:
+        """Attach the sub-workflow. A refused sub-workflow fails the attempt."""
+        try:
+            is_attached = await self._kept_on(execution, lambda: self.doors.graft(execution.step.flow_uid, graft))
+        except PermanentError as error:
+            return failure(error)
+        return ended if is_attached else None
+
+    async def _kept_on(self, execution: Execution, write: Callable[[], object]) -> bool:
+        """Write, again and again while the database is away. Return whether the attempt is still the host's."""
+        loop, failures = asyncio.get_running_loop(), 0
+        while not execution.is_gone:
+            try:
+                await loop.run_in_executor(self.threads, write)
+            except TemporaryError as error:
+                failures += 1
+                logger.warning("%s waits for the database: %s", execution.step.path, error.message)
+                await asyncio.sleep(PAUSES.seconds(failures))
+            else:
+                break
+        return not execution.is_gone
+
+
+class Suspects:
+    """A process for functions whose processes have died before. It serves them in turn until it dies."""
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._process: StepProcess | None = None
+
+    @property
+    def present(self) -> StepProcess:
+        if self._process is None or not self._process.is_alive:
+            self._process = self._functions.new_process()
+        return self._process
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+
+
+def _died(deaths: int) -> Ended:
+    error = f"the process with the function died {deaths} times"
+    return Ended(EndKind.FAILED, reason=PROCESS_DIED, outcome=PROCESS_DIED, error=error)

@@ -1,0 +1,115 @@
+"""Calling: calls an author's function in its step's form. Parameters with annotations get checked values."""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+
+from crawler_lifecycle.contract.flows.values import decode
+from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.running import Context, RunningJob
+from crawler_lifecycle.ports import ClaimedStep
+
+Function = Callable[..., Any]
+Call = Callable[[], Any]  # a function with its arguments
+
+
+def work_of(step: ClaimedStep) -> StepWork:
+    work = step.definition.work
+    assert isinstance(work, StepWork), f"{step.path} is no step"
+    return work
+
+
+def job_of(step: ClaimedStep) -> RunningJob:
+    """Return the step's attempt as its author sees the attempt."""
+    arguments = decode(step.arguments) if work_of(step).form is CallForm.JOB else None
+    return RunningJob(
+        flow_id=step.flow_id,
+        path=step.path,
+        args=arguments or {},
+        attempt=step.start.attempt,
+        generation=step.start.generation,
+        flow_name=step.flow_name,
+        flow_uid=step.flow_uid,
+        is_grafter=step.is_grafter,
+    )
+
+
+def is_async(function: Function, form: CallForm) -> bool:
+    """Return whether a call gives a coroutine for an event loop."""
+    called = getattr(function, "process", None) if form is CallForm.JOB else function
+    return inspect.iscoroutinefunction(inspect.unwrap(called)) if callable(called) else False
+
+
+def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
+    """Return the call with its arguments. Parameters by name load results, so the preparation may take time."""
+    match work_of(step).form:
+        case CallForm.CONTEXT:
+            return functools.partial(function, context)
+        case CallForm.ITEM:
+            return functools.partial(function, _checked_item(function, decode(step.arguments)), context)
+        case CallForm.JOB:
+            return lambda: function().process(context.job)
+        case CallForm.KEYWORDS:
+            return functools.partial(function, **_checked(function, _keywords(step)))
+        case CallForm.PARAMETERS:
+            return functools.partial(function, **_checked(function, _parameters(function, step, context)))
+
+
+def _keywords(step: ClaimedStep) -> dict[str, Any]:
+    arguments = decode(step.arguments)
+    if arguments is not None and not isinstance(arguments, dict):
+        raise BadInput("arguments", f"expected keywords, not {type(arguments).__name__}")
+    return arguments or {}
+
+
+def _parameters(function: Function, step: ClaimedStep, context: Context) -> dict[str, Any]:
+    """Return the values for the function's parameters: a retry's arguments, results, and context values."""
+    given = _keywords(step)
+    values = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in given:
+            values[name] = given[name]
+        elif name in context:
+            values[name] = context[name]
+        elif parameter.default is parameter.empty and parameter.kind not in _VARIABLE:
+            raise BadInput(name, "is a parameter, but neither a dependency nor a key of the context")
+    return values
+
+
+def _checked(function: Function, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values in their parameters' types, such as a dict as a model, or raise ValidationError."""
+    adapters = _adapters(function)
+    return {
+        name: adapters[name].validate_python(value) if name in adapters else value for name, value in values.items()
+    }
+
+
+def _checked_item(function: Function, item: Any) -> Any:
+    first = next(iter(inspect.signature(function).parameters), None)
+    return item if first is None else _checked(function, {first: item})[first]
+
+
+@functools.cache
+def _adapters(function: Function) -> Mapping[str, TypeAdapter[Any]]:
+    """Return the checks for parameters whose annotations pydantic understands."""
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    except Exception:  # noqa: BLE001 - an annotation for the type checker alone may name a missing module
+        return {}
+    adapters = {}
+    for name, hint in hints.items():
+        if hint is not Any and name != "return":
+            try:
+                adapters[name] = TypeAdapter(hint)
+            except (PydanticUserError, PydanticUndefinedAnnotation):
+                continue
+    return adapters
+
+
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -1,0 +1,62 @@
+"""Functions: starts a step's function where the function has to run: on a loop, in a thread or in a process."""
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+from crawler_lifecycle import logs
+from crawler_lifecycle.flows.running import StepLink
+from crawler_lifecycle.ports import ClaimedStep
+from crawler_lifecycle.services.flows.calling import Function, is_async, job_of, work_of
+from crawler_lifecycle.services.flows.contexts import Inputs, context_of
+from crawler_lifecycle.services.flows.isolation import InProcess, StepProcess
+from crawler_lifecycle.services.flows.loops import AuthorsLoops
+from crawler_lifecycle.services.flows.modules import Modules
+from crawler_lifecycle.services.flows.runners import InThread, OnLoop, Running, StepCall
+
+Surroundings = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass
+class Functions:
+    """The authors' functions in a host. `surroundings`: entered around every call, such as an open client."""
+
+    modules: Modules
+    inputs: Inputs
+    threads: Executor  # for the host's own work before and after a call
+    largest_result: int
+    surroundings: Surroundings = nullcontext
+    loops: AuthorsLoops = field(default_factory=AuthorsLoops)
+
+    def start(self, step: ClaimedStep, function: Function, link: StepLink) -> Running:
+        call, work = self._call(step, function, link), work_of(step)
+        if work.isolate:
+            process = self.new_process()
+            return InProcess(call, process, process.close)
+        if is_async(function, work.form):
+            return OnLoop(call, self.loops, self.threads)
+        return InThread(call)
+
+    def start_in(self, process: StepProcess, step: ClaimedStep, function: Function, link: StepLink) -> Running:
+        """Start the function in a process for several calls."""
+        return InProcess(self._call(step, function, link), process, lambda: None)
+
+    def new_process(self) -> StepProcess:
+        return StepProcess(self.modules, self.inputs)
+
+    def _call(self, step: ClaimedStep, function: Function, link: StepLink) -> StepCall:
+        context = context_of(job_of(step), step.start.number, self.inputs, link)
+
+        @contextmanager
+        def around() -> Iterator[None]:
+            with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), self.surroundings():
+                yield
+
+        return StepCall(step, function, context, link, around, self.largest_result)
+
+
+def new_link(step: ClaimedStep) -> StepLink:
+    """Return a link with a log under the name of the function's module."""
+    return StepLink(logging.getLogger(work_of(step).function.partition(":")[0]))

@@ -1,0 +1,152 @@
+"""Main for isolated processes: imports the authors' modules, and calls functions by name for its host.
+
+The process ends with its host: the process kills itself as soon as the connection to the host breaks.
+"""
+
+import asyncio
+import contextvars
+import ctypes
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import JsonValue
+
+from crawler_lifecycle import configuration, logs
+from crawler_lifecycle.domain.flows.contexts import Source
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.flows.running import StepLink
+from crawler_lifecycle.ports import ClaimedStep, StepInputs
+from crawler_lifecycle.services.flows.calling import is_async, job_of, prepared, work_of
+from crawler_lifecycle.services.flows.channel import Channel
+from crawler_lifecycle.services.flows.contexts import context_of
+from crawler_lifecycle.services.flows.isolation import ENDED, STEP
+from crawler_lifecycle.services.flows.modules import Modules, load
+from crawler_lifecycle.services.flows.outcomes import Ended, end_of
+
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+logger = logging.getLogger("crawler_lifecycle.steps")
+
+
+class HostConnection:
+    """The connection to the host. A thread receives, so that the process notices the host's end at any time."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._calls: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._asking = threading.Lock()
+        threading.Thread(target=self._receive, name="host", daemon=True).start()
+
+    def next_message(self) -> dict[str, Any]:
+        return self._calls.get()
+
+    def tell(self, message: dict[str, Any]) -> None:
+        try:
+            self._channel.send(message)
+        except OSError:
+            _end()
+
+    def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - the host knows the step
+        return StepInputs(**self._ask({"inputs": number}))
+
+    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
+        return {int(number): value for number, value in self._ask({"results": list(numbers)}).items()}
+
+    def source(self, flow_uid: str, path: str) -> Source | None:  # noqa: ARG002 - the same
+        source: Source | None = self._ask({"source": path})
+        return source
+
+    def _ask(self, question: dict[str, Any]) -> Any:
+        with self._asking:
+            self.tell(question)
+            message = self._answers.get()
+        if "error" in message:
+            raise TemporaryError(message["error"])
+        return message["answer"]
+
+    def _receive(self) -> None:
+        while (message := self._channel.receive()) is not None:
+            is_answer = "answer" in message or "error" in message
+            (self._answers if is_answer else self._calls).put(message)
+        _end()
+
+
+class LinkToHost(StepLink):
+    """Sends the progress to the host."""
+
+    def __init__(self, host: HostConnection) -> None:
+        super().__init__(logger)
+        self._host = host
+
+    def progress(self, done: float, total: float | None = None) -> None:
+        self._host.tell({"progress": [done, total]})
+
+
+def main() -> NoReturn:
+    _die_with_parent()
+    host = HostConnection(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    settings = configuration.load()
+    logs.configure(settings.log.format, settings.log.level)
+    first = host.next_message()
+    modules = _loaded(first["targets"], first["folder"])
+    while True:
+        message = host.next_message()
+        step = STEP.validate_python(message["call"])
+        end = modules if isinstance(modules, Ended) else _end_of(step, modules, host, message["most_bytes"])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        host.tell({"end": ENDED.dump_python(end, mode="json")})
+
+
+def _loaded(targets: list[str], folder: str | None) -> Modules | Ended:
+    try:
+        return load(targets, None if folder is None else Path(folder))
+    except NotReady as error:
+        return Ended(EndKind.FAILED, outcome=type(error).__name__, error=error.message)
+
+
+def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_bytes: int) -> Ended:
+    work, job = work_of(step), job_of(step)
+    function = modules.function(work.function)
+    if function is None:
+        return Ended(EndKind.FAILED, outcome="NotFound", error=f"{work.function} is not in the modules any more")
+    context = context_of(job, step.start.number, host, LinkToHost(host))
+
+    def call() -> Any:
+        called = prepared(function, step, context)
+        if not is_async(function, work.form):
+            return called()
+        return asyncio.run(_awaited(called()))
+
+    with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt):
+        return contextvars.copy_context().run(end_of, call, job, most_bytes)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _die_with_parent() -> None:
+    """Let Linux kill the process with its parent, also if the function holds the interpreter's lock."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def _end() -> NoReturn:
+    """Kill the process with all its children."""
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

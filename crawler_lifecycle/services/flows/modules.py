@@ -1,0 +1,112 @@
+"""Modules: imports a host's modules by their authors, and finds functions in the modules.
+
+A host runs only functions that its own modules define: a flow can call no further function in the installation.
+"""
+
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from crawler_lifecycle.errors import NotReady
+
+MODULE_NAME = re.compile(r"\w+(\.\w+)*")
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The authors' modules by name. Another process can import them by the same targets and folder."""
+
+    modules: Mapping[str, ModuleType]
+    targets: Sequence[str] = ()
+    folder: Path | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.modules)
+
+    def function(self, reference: str) -> Callable[..., Any] | None:
+        """Return the function or class for `module:qualname`; None if no module of the host defines the name."""
+        module_name, _, name = reference.partition(":")
+        function: Callable[..., Any] | None = getattr(self.modules.get(module_name), name, None)
+        if not callable(function) or getattr(function, "__module__", None) != module_name:
+            return None
+        return function
+
+
+def load(targets: Sequence[str], folder: Path | None = None) -> Modules:
+    """Import the targets: names of modules, or files. NotReady, with the cause, if a target cannot be imported.
+
+    `folder`: further place for modules, for a host without the current folder among its places.
+    """
+    if folder is not None:
+        _search_first(folder)
+    return Modules({module.__name__: module for module in map(_load, targets)}, targets, folder)
+
+
+def name_of(target: str) -> str:
+    """Return the name for the target's module. A file has the same name as its main module in `flows.functions`."""
+    name = Path(target).stem if is_file(target) else target
+    if not MODULE_NAME.fullmatch(name):
+        raise NotReady(f"{target}: expected a module such as my_project.flows, or the path of a .py file")
+    return name
+
+
+def _load(target: str) -> ModuleType:
+    name = name_of(target)
+    try:
+        return _from_file(name, Path(target)) if is_file(target) else importlib.import_module(name)
+    except NotReady:
+        raise
+    except (Exception, SystemExit) as error:
+        raise NotReady(f"{target} cannot be imported: {_cause(error)}") from error
+
+
+def is_file(target: str) -> bool:
+    return target.endswith(".py") or os.sep in target
+
+
+def _from_file(name: str, path: Path) -> ModuleType:
+    """Import the file as a module. Its folder is searched first, as for a script."""
+    if not path.is_file():
+        raise NotReady(f"{path}: no such file")
+    path = path.resolve()
+    known = sys.modules.get(name)
+    if known is not None:
+        if getattr(known, "__file__", None) == str(path):
+            return known
+        raise NotReady(f"{path}: another module has the name {name} already; rename the file")
+    _search_first(path.parent)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # a module with dataclasses looks itself up while it is imported
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _search_first(folder: Path) -> None:
+    path = str(folder.resolve())
+    if path not in sys.path:
+        sys.path.insert(0, path)
+
+
+def _cause(error: BaseException) -> str:
+    """Return the error in a line, with its place in the author's code."""
+    ours = ("importlib", __file__)
+    frames = [part for part in traceback.extract_tb(error.__traceback__) if not any(o in part.filename for o in ours)]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}{place}"

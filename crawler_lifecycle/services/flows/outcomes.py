@@ -1,0 +1,110 @@
+"""Outcomes: the end of a call, from the function's result or its exception."""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+from crawler_lifecycle.contract.flows.requests import GraftMembers
+from crawler_lifecycle.contract.flows.values import TooLarge, to_text
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.domain.flows.words import BY_REQUEST, RESULT_TOO_LARGE, RESULT_UNUSABLE, TIMEOUT
+from crawler_lifecycle.flows import Cancel, Graft, RunningJob, Workflow
+from crawler_lifecycle.ports import ClaimedStep, StepEnd
+
+PROCESS_DIED = "process_died"  # outcome: the process of an isolated function died
+LONGEST_ERROR = 16_000  # characters; the end of a traceback tells the most
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a call. `graft`: a sub-workflow to attach before the end is on record."""
+
+    kind: EndKind
+    reason: str | None = None
+    outcome: str | None = None
+    error: str | None = None
+    result: str | None = None  # encoded, as JSON text
+    graft: GraftMembers | None = None
+    is_stopped: bool = False  # whether the function ended because the host asked for its end
+
+    def of_step(self, step: ClaimedStep) -> StepEnd:
+        return StepEnd(
+            flow_uid=step.flow_uid,
+            start=step.start,
+            kind=self.kind,
+            at=datetime.now(UTC),
+            reason=self.reason,
+            outcome=self.outcome,
+            error=self.error,
+            result=self.result,
+        )
+
+
+STOPPED = Ended(EndKind.CANCELLED, reason=BY_REQUEST, is_stopped=True)
+
+
+def end_of(call: Callable[[], Any], job: RunningJob, most_bytes: int) -> Ended:
+    """Call the function, and return the end."""
+    try:
+        value = call()
+    except BaseException as error:  # noqa: BLE001 - no function may end its host, not even by SystemExit
+        return failure(error)
+    return result_end(value, job, most_bytes)
+
+
+def result_end(value: Any, job: RunningJob, most_bytes: int) -> Ended:
+    """Return the end for a function's result."""
+    if isinstance(value, Cancel):
+        return Ended(EndKind.CANCELLED, reason=value.reason or None)
+    try:
+        if isinstance(value, Workflow):
+            value = Workflow.apply_graft(job, value)
+        if isinstance(value, Graft):
+            return Ended(EndKind.COMPLETED, graft=value.request)
+    except Exception as error:  # noqa: BLE001 - the author's workflow is not valid
+        return failure(error)
+    return _with_result(value, most_bytes)
+
+
+def _with_result(value: Any, most_bytes: int) -> Ended:
+    if value is None:
+        return Ended(EndKind.COMPLETED)
+    try:
+        return Ended(EndKind.COMPLETED, result=to_text("result", value, most_bytes))
+    except TooLarge as error:
+        return _unusable(RESULT_TOO_LARGE, error)
+    except Exception as error:  # noqa: BLE001 - a mapping of the author may raise any error
+        return _unusable(RESULT_UNUSABLE, error)
+
+
+def _unusable(reason: str, error: Exception) -> Ended:
+    return replace(failure(error), reason=reason, outcome=reason, error=str(error)[:LONGEST_ERROR])
+
+
+def failure(error: BaseException) -> Ended:
+    """Return the end for an exception: a failed attempt, or the step's own cancel."""
+    if isinstance(error, Cancel):
+        return Ended(EndKind.CANCELLED, reason=error.reason or None)
+    return Ended(EndKind.FAILED, outcome=type(error).__name__, error=_traceback(error))
+
+
+def timed_out(seconds: float) -> Ended:
+    return Ended(EndKind.FAILED, outcome=TIMEOUT, error=f"the function did not end within {seconds:g} s")
+
+
+def _traceback(error: BaseException) -> str:
+    """Return the traceback without the frames of the host."""
+    try:
+        lines = traceback.format_exception(type(error), error, _without_host(error.__traceback__))
+        return "".join(lines)[-LONGEST_ERROR:]
+    except Exception as problem:  # noqa: BLE001 - the exception's own text may raise an exception
+        return f"{type(error).__name__}, whose text cannot be made: {type(problem).__name__}"
+
+
+def _without_host(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and __package__.replace(".", "/") in trace.tb_frame.f_code.co_filename:
+        trace = trace.tb_next
+    return trace

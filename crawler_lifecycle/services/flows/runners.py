@@ -1,0 +1,127 @@
+"""Runners: let a function run on an event loop or in a thread, and tell its end."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from crawler_lifecycle.flows.running import Context, StepLink
+from crawler_lifecycle.ports import ClaimedStep
+from crawler_lifecycle.services.flows.calling import Function, prepared
+from crawler_lifecycle.services.flows.loops import AuthorsLoops
+from crawler_lifecycle.services.flows.outcomes import STOPPED, Ended, end_of, failure, result_end
+
+
+@dataclass(frozen=True)
+class StepCall:
+    """A call to an author's function."""
+
+    step: ClaimedStep
+    function: Function
+    context: Context
+    link: StepLink
+    around: Callable[[], AbstractContextManager[None]]  # entered around the function
+    most_bytes: int
+
+    def prepared(self) -> Callable[[], Any]:
+        return prepared(self.function, self.step, self.context)
+
+
+class Running(Protocol):
+    """A function under way."""
+
+    @property
+    def end(self) -> asyncio.Task[Ended]: ...
+
+    def stop(self) -> None:
+        """Ask the function to end."""
+
+
+class InThread:
+    """A function in a daemon thread: a thread cannot be ended, and must not keep its process alive."""
+
+    def __init__(self, call: StepCall) -> None:
+        self._call = call
+        self._ended: Future[Ended] = Future()
+        self.end = asyncio.create_task(_awaited(self._ended))
+        threading.Thread(target=self._run, name=call.step.path, daemon=True).start()
+
+    def stop(self) -> None:
+        self._call.link.cancel()
+
+    def _run(self) -> None:
+        call = self._call
+        self._ended.set_result(end_of(self._called, call.context.job, call.most_bytes))
+
+    def _called(self) -> Any:
+        with self._call.around():
+            value = self._call.prepared()()
+            return asyncio.run(_awaited_value(value)) if inspect.isawaitable(value) else value
+
+
+class OnLoop:
+    """An async function on the authors' event loop. Arguments and result are handled by the host's threads."""
+
+    def __init__(self, call: StepCall, loops: AuthorsLoops, threads: Executor) -> None:
+        self._call = call
+        self._loops = loops
+        self._threads = threads
+        self._cancel: Callable[[], None] | None = None
+        self.end = asyncio.create_task(self._run())
+
+    def stop(self) -> None:
+        self._call.link.cancel()
+        if self._cancel is not None:
+            self._cancel()
+
+    async def _run(self) -> Ended:
+        call, host = self._call, asyncio.get_running_loop()
+        try:
+            function = await host.run_in_executor(self._threads, call.prepared)
+        except Exception as error:  # noqa: BLE001 - arguments that do not fit the function
+            return failure(error)
+        if call.link.is_cancelled:
+            return STOPPED
+        returned: Future[Ended | _Value] = Future()
+
+        def at_end() -> None:
+            if not returned.done():  # a cancel came before the first statement
+                returned.set_result(STOPPED)
+
+        work = _into(returned, function, call)
+        self._cancel = self._loops.present.submit(work, call.step.path, at_end)
+        end = await asyncio.wrap_future(returned)
+        if isinstance(end, _Value):
+            job, most_bytes = call.context.job, call.most_bytes
+            return await host.run_in_executor(self._threads, result_end, end.value, job, most_bytes)
+        return end
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A function's result."""
+
+    value: Any
+
+
+async def _into(returned: "Future[Ended | _Value]", function: Callable[[], Any], call: StepCall) -> None:
+    """Await the function's coroutine. No exception leaves, since a SystemExit would end the event loop."""
+    try:
+        with call.around():
+            returned.set_result(_Value(await function()))
+    except asyncio.CancelledError as error:
+        returned.set_result(STOPPED if call.link.is_cancelled else failure(error))
+    except BaseException as error:  # noqa: BLE001 - see above
+        returned.set_result(failure(error))
+
+
+async def _awaited(future: Future[Ended]) -> Ended:
+    return await asyncio.wrap_future(future)
+
+
+async def _awaited_value(value: Any) -> Any:
+    return await value

@@ -1,0 +1,79 @@
+"""Under way: the process's claimed attempts, and the outcomes for waiting activities."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+
+from crawler_lifecycle.ports import AttemptKey, ClaimedStep, StepClaims
+from crawler_lifecycle.services.flows.claims import HeldClaims
+from crawler_lifecycle.services.flows.execution import NOT_ENDED, Execution, Gone, Outcome
+from crawler_lifecycle.services.flows.functions import new_link
+from crawler_lifecycle.services.flows.slots import Slots
+
+logger = logging.getLogger(__name__)
+
+
+class UnderWay:
+    """Attempts by key. All methods belong to the host's event loop."""
+
+    def __init__(self, claims: StepClaims, token: str, lasts: timedelta, slots: Slots) -> None:
+        self._slots = slots
+        self._outcomes: dict[AttemptKey, asyncio.Future[Outcome]] = {}
+        self._executions: dict[AttemptKey, Execution] = {}
+        self._loop = asyncio.get_running_loop()
+        self.held = HeldClaims(claims, token, lasts, self._notify)
+
+    @property
+    def executions(self) -> list[Execution]:
+        return list(self._executions.values())
+
+    def outcome(self, key: AttemptKey) -> "asyncio.Future[Outcome] | None":
+        return self._outcomes.get(key)
+
+    def reserve(self, key: AttemptKey) -> "asyncio.Future[Outcome]":
+        """Note the attempt before its claim: a second activity waits for the outcome, and claims nothing."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._outcomes[key] = future
+        return future
+
+    def execute(self, step: ClaimedStep) -> Execution:
+        execution = Execution(step, self._slots, new_link(step))
+        self._executions[execution.key] = execution
+        self.held.hold(execution.key)
+        return execution
+
+    def settle(self, key: AttemptKey, outcome: Outcome | Exception = NOT_ENDED) -> None:
+        """Tell the outcome to all waiting activities. The attempt is under way no longer."""
+        self.held.drop(key)
+        self._executions.pop(key, None)
+        future = self._outcomes.pop(key, None)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+            future.exception()  # without a waiting activity, the error is in the log already
+        else:
+            future.set_result(outcome)
+
+    def settle_all(self, keys: Iterable[AttemptKey] | None = None) -> None:
+        for key in list(self._outcomes if keys is None else keys):
+            self.settle(key)
+
+    async def wait(self, executions: Collection[Execution], seconds: float | None = None) -> None:
+        futures = [self._outcomes[execution.key] for execution in executions if execution.key in self._outcomes]
+        if futures:
+            await asyncio.wait(futures, timeout=seconds)
+
+    def _notify(self, lost: Collection[AttemptKey], to_stop: Collection[AttemptKey]) -> None:
+        """Pass the renewals' news on from their thread."""
+        self._loop.call_soon_threadsafe(self._take_news, lost, to_stop)
+
+    def _take_news(self, lost: Collection[AttemptKey], to_stop: Collection[AttemptKey]) -> None:
+        """Take a renewal's news: give lost attempts up, and stop attempts after people's cancels."""
+        for key in lost:
+            if (execution := self._executions.get(key)) is not None:
+                execution.leave(Gone.LOST)
+        for key in to_stop:
+            if (execution := self._executions.get(key)) is not None:
+                execution.stop()

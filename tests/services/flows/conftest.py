@@ -1,0 +1,27 @@
+"""Fixtures for tests of the host."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from crawler_lifecycle.adapters.sql.database import Database
+from tests.databases import copy_of
+from tests.services.flows import authors
+from tests.services.flows.supervised import Hosted, hosted
+
+
+@pytest.fixture
+def flows_database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
+    database = Database(copy_of(sqlite_template, tmp_path))
+    yield database
+    database.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def host(flows_database: Database) -> AsyncIterator[Hosted]:
+    authors.reset()
+    async with hosted(flows_database) as running:
+        yield running
+    authors.gate.set()

@@ -1,0 +1,241 @@
+"""Claims: several activities and several hosts want the same attempt."""
+
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from crawler_lifecycle.activities.steps import TryAgain
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
+from crawler_lifecycle.contract.flows.work import CallForm
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.flows import StepJob, Workflow
+from crawler_lifecycle.ports import StepEnd
+from crawler_lifecycle.services.flows import execution
+from tests.contracts.flows import Flow
+from tests.services.flows import authors
+from tests.services.flows.supervised import MODULE, Hosted, hosted, single
+from tests.services.flows.test_outcomes import attempts
+from tests.services.flows.test_time import has_begun, until
+
+SHORT = timedelta(milliseconds=1)
+
+
+async def in_thread(function: Any, *args: Any, **options: Any) -> Any:
+    return await asyncio.to_thread(function, *args, **options)
+
+
+def end_elsewhere(flow: Flow, path: str, token: str) -> None:
+    end = StepEnd(flow.uid, flow.last(path), EndKind.COMPLETED, datetime.now(UTC), result='"elsewhere"')
+    assert flow.store.step_claims.end([end], token)
+
+
+async def test_two_activities_for_an_attempt_share_one_call(host: Hosted) -> None:
+    flow = await host.push(single(authors.wait))
+    steps = await host.starting(flow)
+    first = asyncio.create_task(host.host.run(steps))
+    await has_begun()
+    second = asyncio.create_task(host.host.run(steps))
+    authors.gate.set()
+    assert (await first).ends == (await second).ends
+    assert authors.calls == ["step"]
+    assert (await host.host.run(steps)).ends == (await first).ends, "an end on record is returned"
+
+
+async def test_a_cancelled_activity_ends_no_function(host: Hosted) -> None:
+    flow = await host.push(single(authors.wait))
+    steps = await host.starting(flow)
+    first = asyncio.create_task(host.host.run(steps))
+    await has_begun()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    second = asyncio.create_task(host.host.run(steps))
+    authors.gate.set()
+    [end] = (await second).ends
+    assert end.kind is EndKind.COMPLETED
+    assert authors.calls == ["step"]
+
+
+async def test_an_attempt_elsewhere_is_waited_for(host: Hosted) -> None:
+    flow = await host.push(single(authors.wait))
+    steps = await host.starting(flow)
+    await in_thread(flow.claim, *steps.starts, token="other")
+    waiting = asyncio.create_task(host.host.run(steps))
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    await in_thread(end_elsewhere, flow, "step", "other")
+    assert (await waiting).ends[0].kind is EndKind.COMPLETED
+    assert await host.result(flow, "step") == "elsewhere"
+    assert not authors.calls
+    assert host.host.slots.busy == 0
+
+
+async def test_a_lost_claim_ends_the_function_and_drops_its_result(
+    host: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "GRACE_SECONDS", 0.3)
+    flow = await host.push(
+        Workflow("lost").add_cascade("loop", authors.async_wait).add_cascade("thread", authors.wait_for_cancel)
+    )
+    playing = asyncio.create_task(host.go_on(flow))
+    await until(lambda: authors.calls == ["loop"])
+    await has_begun()
+    with host.database.transaction() as connection:
+        later = datetime.now(UTC) + timedelta(minutes=1)
+        connection.execute(update(flow_attempts).values(claim_token="other", claim_expires_at=later))
+    await until(lambda: len(authors.calls) == 3)
+    assert sorted(authors.calls) == ["cancelled", "finally", "loop"]
+    for path in ("loop", "thread"):
+        assert flow.row(path).state == "executing"
+        await in_thread(end_elsewhere, flow, path, "other")
+    await playing
+    assert await host.result(flow, "thread") == "elsewhere"
+    assert [attempt.deaths for attempt in await attempts(flow, "loop")] == [0]
+
+
+async def expire(flow: Flow, path: str, times: int = 1) -> None:
+    """Let hosts claim the attempt and die."""
+    for time in range(times):
+        await in_thread(flow.claim, flow.last(path) if time else flow.start(path), token=f"dead-{time}", lasts=SHORT)
+        await in_thread(flow.store.step_claims.begin, flow.uid, [flow.last(path)], f"dead-{time}")
+        await asyncio.sleep(0.01)
+
+
+async def test_a_function_whose_host_died_runs_apart(host: Hosted) -> None:
+    flow = await host.push(Workflow("apart").add_cascade("step", authors.process))
+    steps = await host.starting(flow)
+    await expire(flow, "step")
+    await host.host.run(steps)
+    assert await host.result(flow, "step") != os.getpid()
+    [attempt] = await attempts(flow)
+    assert attempt.deaths == 1
+
+
+async def test_three_deaths_discard_the_step(host: Hosted, tmp_path: Path) -> None:
+    flow = await host.push(
+        Workflow("deadly").add_context({"folder": str(tmp_path)}).add_cascade("step", authors.die, max_attempts=5)
+    )
+    steps = await host.starting(flow)
+    await expire(flow, "step")
+    await host.host.run(steps)
+    assert (tmp_path / "deaths").read_text() == "xx", "the first death was the host's"
+    assert (flow.row("step").state, flow.row("step").reason) == ("discarded", "process_died")
+    assert host.host.slots.busy == 0
+
+
+async def test_three_dead_hosts_discard_the_step_without_a_call(host: Hosted) -> None:
+    flow = await host.push(single(authors.nothing))
+    steps = await host.starting(flow)
+    await expire(flow, "step", 3)
+    await host.host.run(steps)
+    assert (flow.row("step").state, flow.row("step").reason) == ("discarded", "process_died")
+    assert not authors.calls
+
+
+async def test_a_slice_shares_the_slots(flows_database: Database) -> None:
+    authors.reset()
+    async with hosted(flows_database, slots=3) as host:
+        flow = await host.push(Workflow("slice").add_cascade("many", (list(range(10)), authors.wait_item)))
+        playing = asyncio.create_task(host.go_on(flow))
+        await until(lambda: len(authors.calls) == 3)
+        await asyncio.sleep(0.2)
+        assert len(authors.calls) == 3
+        assert host.host.slots.busy == 3
+        authors.gate.set()
+        await playing
+        assert set(flow.states.values()) == {"completed"}
+        assert len(authors.calls) == 10
+
+
+async def test_a_slow_item_holds_up_no_dependents(host: Hosted) -> None:
+    flow = await host.push(Workflow("slice").add_cascade("many", ([0, 5, 0], authors.wait_if)))
+    steps = await host.starting(flow)
+    ended = await host.host.run(steps)
+    assert [end.number for end in ended.ends] == [0, 2]
+    rest = steps.model_copy(update={"starts": steps.starts[1:2]})
+    authors.gate.set()
+    assert [end.number for end in (await host.host.run(rest)).ends] == [1]
+
+
+async def test_suspects_of_a_slice_come_last_and_one_by_one(host: Hosted) -> None:
+    flow = await host.push(Workflow("slice").add_cascade("many", (list(range(4)), authors.process_of_item)))
+    steps = await host.starting(flow)
+    for path in ("many/0", "many/2"):
+        await expire(flow, path)
+    ended = await host.host.run(steps)
+    assert sorted(end.number for end in ended.ends[:2]) == [1, 3]
+    apart = [await host.result(flow, f"many/{number}") for number in range(4)]
+    assert apart[0] == apart[2] != apart[1] == apart[3]
+
+
+async def test_an_unknown_function_waits_visibly(host: Hosted) -> None:
+    gone = StepJob(function=f"{MODULE}:gone", form=CallForm.CONTEXT)
+    flow = await host.push(Workflow("unknown").add("step", gone))
+    steps = await host.starting(flow)
+    with pytest.raises(TryAgain, match="has no function gone"):
+        await host.host.run(steps)
+    assert (flow.row("step").state, flow.row("step").cause) == ("available", "unknown_step")
+    assert host.host.slots.busy == 0
+
+
+async def test_only_functions_of_the_modules_are_called(host: Hosted) -> None:
+    for name in ("Path", "not_a_function", "threading"):
+        flow = await host.push(Workflow("unknown").add("step", StepJob(function=f"{MODULE}:{name}")))
+        with pytest.raises(TryAgain):
+            await host.host.run(await host.starting(flow))
+
+
+async def test_a_door_makes_starts_stale(host: Hosted) -> None:
+    flow = await host.push(single(authors.nothing))
+    steps = await host.starting(flow)
+    await in_thread(flow.hold, "pause")
+    assert (await host.host.run(steps)).stale == "0"
+    assert not authors.calls
+    assert host.host.slots.busy == 0
+
+
+# the end of a host
+
+
+async def test_a_drained_host_lets_functions_end_and_releases_the_others(flows_database: Database) -> None:
+    authors.reset()
+    async with hosted(flows_database, drain_seconds=1) as host:
+        flow = await host.push(
+            Workflow("drain").add_cascade("ends", authors.wait).add_cascade("hangs", authors.async_wait)
+        )
+        steps = await asyncio.to_thread(host.starts_of, flow)
+        running = [asyncio.create_task(host.host.run(part)) for part in steps]
+        await until(lambda: len(authors.calls) == 2)
+        draining = asyncio.create_task(host.host.drain())
+        authors.gate.set()
+        await draining
+        [again, ended] = await asyncio.gather(*running, return_exceptions=True)
+    assert not isinstance(ended, BaseException)
+    assert ended.ends[0].kind is EndKind.COMPLETED
+    assert isinstance(again, TryAgain)
+    assert again.cause == "Draining"
+    claimed = await in_thread(flow.claim, flow.last("hangs"), token="next")
+    assert [step.deaths for step in claimed.mine] == [0], "a release is no death"
+
+
+async def test_a_drained_host_begins_no_waiting_item(flows_database: Database) -> None:
+    authors.reset()
+    async with hosted(flows_database, slots=1, drain_seconds=5) as host:
+        flow = await host.push(Workflow("drain").add_cascade("many", (list(range(3)), authors.wait_item)))
+        [steps] = await asyncio.to_thread(host.starts_of, flow)
+        running = asyncio.create_task(host.host.run(steps))
+        await until(lambda: len(authors.calls) == 1)
+        draining = asyncio.create_task(host.host.drain())
+        await until(lambda: len(flow.claim(*steps.starts, token="next").mine) == 2)
+        authors.gate.set()
+        await draining
+        with pytest.raises(TryAgain):
+            await running
+    assert len(authors.calls) == 1
+    assert flow.row("many/0").state == "completed"

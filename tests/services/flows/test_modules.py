@@ -1,0 +1,81 @@
+"""Modules of a host: how they are imported, which functions are found, and the line about a module that does not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.services.flows.modules import load
+from tests.services.flows import authors
+
+MODULE = authors.__name__
+
+
+def test_functions_and_classes_of_a_module_are_found() -> None:
+    modules = load([MODULE])
+    assert modules.names == [MODULE]
+    assert modules.function(f"{MODULE}:extract") is authors.extract
+    assert modules.function(f"{MODULE}:Mailer") is authors.Mailer
+
+
+@pytest.mark.parametrize("reference", [f"{MODULE}:gone", f"{MODULE}:Path", f"{MODULE}:not_a_function", "os:remove"])
+def test_further_names_are_not_found(reference: str) -> None:
+    assert load([MODULE]).function(reference) is None
+
+
+def test_a_file_has_its_own_name_and_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_the_flow.py").write_text("WORD = 'beside'")
+    file = tmp_path / "flow_in_a_file.py"
+    file.write_text(
+        "from beside_the_flow import WORD\ndef say(): return WORD\nif __name__ == '__main__': raise SystemExit(9)"
+    )
+    say = load([str(file)]).function("flow_in_a_file:say")
+    assert say is not None
+    assert say() == "beside"
+
+
+def test_a_file_with_the_name_of_a_known_module_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "json.py"
+    file.write_text("")
+    with pytest.raises(NotReady, match="another module has the name json already; rename the file"):
+        load([str(file)])
+
+
+@pytest.mark.parametrize("target", ["my-flows", "a/b", "", "a..b"])
+def test_a_target_that_is_no_name_is_refused(target: str) -> None:
+    with pytest.raises(NotReady):
+        load([target])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "no such file"),
+        ("import no_such_module", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def broken(:\n", "cannot be imported: SyntaxError"),
+        ("raise SystemExit(0)", "cannot be imported: SystemExit: 0"),
+        ("x = 1\n\nraise ValueError('two\\nlines')", "ValueError: two lines"),
+    ],
+)
+def test_the_cause_of_a_failed_import_is_one_line(tmp_path: Path, text: str | None, words: str) -> None:
+    path = tmp_path / "broken_module.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(NotReady) as raised:
+        load([str(path)])
+    assert words in raised.value.message
+    assert len(raised.value.message.splitlines()) == 1
+    assert "broken_module" not in sys.modules
+
+
+def test_a_host_with_a_broken_module_ends_with_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken_module.py"
+    path.write_text("x = 1\nraise ValueError('no shop')")
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "workers.flows", str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == f"{path} cannot be imported: ValueError: no shop ({path}, line 2)\n"

@@ -1,0 +1,75 @@
+"""Every way in which a function may end, and what of it is on record."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.flows.retrying import RetryPolicy
+from crawler_lifecycle.ports import AttemptRecord
+from tests.contracts.flows import Flow
+from tests.services.flows import authors
+from tests.services.flows.supervised import Hosted, hosted, single
+
+
+async def attempts(flow: Flow, path: str = "step") -> list[AttemptRecord]:
+    return await asyncio.to_thread(flow.store.flow_records.attempts, flow.id, flow.row(path).number)
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome", "words"),
+    [
+        (authors.fail, "LookupError", "no such shop"),
+        (authors.async_fail, "LookupError", "no such shop"),
+        (authors.leave, "SystemExit", "SystemExit: 3"),
+        (authors.async_leave, "SystemExit", "SystemExit: 3"),
+        (authors.interrupt, "KeyboardInterrupt", "KeyboardInterrupt"),
+        (authors.fail_terribly, "Terrible", "Terrible"),
+    ],
+)
+async def test_an_exception_fails_the_attempt_and_not_the_host(
+    host: Hosted, function: Any, outcome: str, words: str
+) -> None:
+    flow = await host.play(single(function))
+    assert flow.row("step").state == "discarded"
+    [attempt] = await attempts(flow)
+    assert (attempt.kind, attempt.outcome) == ("failed", outcome)
+    assert words in (attempt.error or "")
+    assert "crawler_lifecycle/services" not in (attempt.error or ""), "a traceback shows the author's frames alone"
+    assert (await host.play(single(authors.nothing))).row("step").state == "completed"
+
+
+async def test_a_failed_attempt_is_tried_again(host: Hosted) -> None:
+    flow = await host.play(single(authors.fail, retry=RetryPolicy(max_attempts=3, pause_seconds=0)))
+    assert [attempt.outcome for attempt in await attempts(flow)] == ["LookupError"] * 3
+
+
+@pytest.mark.parametrize("function", [authors.cancel_by_return, authors.cancel_by_raise])
+async def test_a_step_cancels_itself(host: Hosted, function: Any) -> None:
+    flow = await host.play(single(function, max_attempts=3))
+    assert (flow.row("step").state, flow.row("step").reason) == ("cancelled", "nothing to do")
+    assert len(await attempts(flow)) == 1
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def narrow(flows_database: Database) -> Any:
+    async with hosted(flows_database, largest_result=1000) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "words"),
+    [
+        (authors.unusable, "result_unusable", "result.socket: a value with the type lock cannot be kept as JSON"),
+        (authors.too_large, "result_too_large", "result: 2002 bytes as JSON, at most 1000 are possible"),
+    ],
+)
+async def test_a_result_that_cannot_be_kept_discards_at_once(
+    narrow: Hosted, function: Any, reason: str, words: str
+) -> None:
+    flow = await narrow.play(single(function, max_attempts=3))
+    assert (flow.row("step").state, flow.row("step").reason) == ("discarded", reason)
+    [attempt] = await attempts(flow)
+    assert attempt.error == words

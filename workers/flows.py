@@ -1,0 +1,127 @@
+"""Host process for steps: runs the functions in authors' modules for flows.
+
+After SIGTERM, functions under way may still end; the other claims are released, so that another host runs the steps.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.worker import FixedSizeSlotSupplier, PollerBehaviorAutoscaling, Worker, WorkerTuner
+
+from crawler_lifecycle.activities.steps import StepActivities
+from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.bootstrap.steps import activities_of
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.domain.naming import steps_queue
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.services import health, process
+from crawler_lifecycle.services.flows.host import StepHost
+from crawler_lifecycle.services.flows.modules import Modules, load
+from crawler_lifecycle.services.flows.slots import SlotGate
+from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+
+log = logging.getLogger("workers.flows")
+DEFAULT_QUEUE = "default"
+END_SECONDS = 20.0  # more than a host takes after its drain
+
+
+def main() -> None:
+    arguments = _parser().parse_args()
+    try:
+        modules = load(arguments.modules, arguments.folder or (None if sys.flags.safe_path else Path.cwd()))
+    except NotReady as error:
+        print(error.message, file=sys.stderr)  # noqa: T201 (the log is not set up yet)
+        sys.exit(1)
+    process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]))
+
+
+async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: asyncio.Event) -> None:
+    """Run steps until a signal sets `stopped`, or until all slots are lost."""
+    parts.store.records.installation()  # raises NotReady for a database with an unknown schema
+    settings = parts.settings
+    engine = Engine(os.environ, settings.worker.task_queue)
+    client = await engine.client()
+    name = f"{os.getpid()}@{socket.gethostname()}"
+    host = StepHost(parts.store.step_claims, parts.store.flow_doors, modules, settings.flows, name)
+    needs = health.needs_of(parts, temporal=engine.ping, slots=host.slots.check)
+    task_queues = [
+        steps_queue(settings.worker.task_queue, f"{queue}|{module}|") for queue in queues for module in modules.names
+    ]
+    async with (
+        health.served(settings.health, needs),
+        working(client, host, task_queues, settings.flows.drain_seconds),
+    ):
+        log.info("runs the steps in %s for queues %s", ", ".join(modules.names), ", ".join(queues))
+        await _until(stopped, host)
+        log.info("finishes what is under way")
+    if host.slots.lost:
+        _end_at_once(host)
+
+
+@asynccontextmanager
+async def working(
+    client: Client, host: StepHost, task_queues: Sequence[str], drain_seconds: float
+) -> AsyncIterator[None]:
+    """Take steps from Temporal during the block, and then drain. The workers wait for their activities' ends."""
+    workers = [_worker(client, host, task_queue, drain_seconds) for task_queue in task_queues]
+    async with host.running(), AsyncExitStack() as stack:
+        for worker in workers:
+            await stack.enter_async_context(worker)
+        try:
+            yield
+        finally:
+            await asyncio.gather(host.drain(), *(worker.shutdown() for worker in workers))
+
+
+def _worker(client: Client, host: StepHost, task_queue: str, drain_seconds: float) -> Worker:
+    fixed = FixedSizeSlotSupplier(1)  # for kinds of tasks without a part here
+    return Worker(
+        client,
+        task_queue=task_queue,
+        plugins=[LifecyclePlugin(activities_of(StepActivities(host)), workflows=())],
+        tuner=WorkerTuner.create_composite(
+            workflow_supplier=fixed,
+            activity_supplier=SlotGate(host.slots),
+            local_activity_supplier=fixed,
+            nexus_supplier=fixed,
+        ),
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+        graceful_shutdown_timeout=timedelta(seconds=drain_seconds + END_SECONDS),
+    )
+
+
+async def _until(stopped: asyncio.Event, host: StepHost) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in (stopped, host.slots.all_lost)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+def _end_at_once(host: StepHost) -> None:
+    """End the process although functions do not end: their threads would be waited for."""
+    has_no_slot = host.slots.all_lost.is_set()
+    log.error("ends with %d functions that do not end", host.slots.lost)
+    logging.shutdown()
+    os._exit(1 if has_no_slot else 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m workers.flows", description="Run the steps in modules for flows.")
+    parser.add_argument("modules", metavar="MODULE", nargs="+", help="module such as my_project.flows, or a .py file")
+    parser.add_argument("--queue", action="append", metavar="NAME", help="queue of steps; default: default")
+    parser.add_argument("--folder", type=Path, help="further folder to search for modules, before all others")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
