@@ -1,8 +1,9 @@
 """Crawls the bookshop: as task k of n, every n-th list page from the k-th on, and the books listed there.
 
-The spider reads the argument `site` (the shop's address; without it, the spider opens the shop beside this file for as
-long as the crawl takes), CRAWL_TASK and CRAWL_TASKS (its share), CRAWL_FILES (the folder for `items-<task>.jsonl`) and
-CRAWL_RESULT (the file for its stats). It exits with 0 only if its whole share was collected.
+Arguments: `site` (the shop's address; without it, the spider opens the shop beside this file for as long as the crawl
+takes), `lists` (list pages in place of all, such as `/list/1,/list/2`), `books=no` (the list pages themselves are the
+items). The spider also reads CRAWL_TASK and CRAWL_TASKS (its share), CRAWL_FILES (the folder for `items-<task>.jsonl`)
+and CRAWL_RESULT (the file for its stats). It exits with 0 only if its whole share was collected.
 """
 
 import json
@@ -36,6 +37,8 @@ SETTINGS = {
 class BookshopSpider(Spider):
     name = "bookshop"
     site: str
+    chosen: list[str] = []  # list pages; none: all
+    wants_books = True
     lists: list[str] = []
     items = 0
     failures = 0
@@ -43,14 +46,19 @@ class BookshopSpider(Spider):
     async def start(self) -> AsyncIterator[Request]:
         yield self.page(self.site, self.parse_index)
 
-    def parse_index(self, response: HtmlResponse) -> Iterator[Request]:
+    def parse_index(self, response: HtmlResponse) -> Iterator[Request | dict[str, Any]]:
         links = response.css("a.list::attr(href)").getall()
-        if not links:
+        missing = [link for link in self.chosen if link not in links]
+        if not links or missing:
             self.failures += 1
-            self.logger.error("%s: no lists of books here", response.url)
-        self.lists = links[TASK::TASKS]
+            self.logger.error("%s: no lists of books here: %s", response.url, ", ".join(missing) or "none at all")
+        self.lists = [link for link in links if not self.chosen or link in self.chosen][TASK::TASKS]
         for link in self.lists:
-            yield self.page(response.urljoin(link), self.parse_list)
+            if self.wants_books:
+                yield self.page(response.urljoin(link), self.parse_list)
+            else:
+                self.items += 1
+                yield {"list": link}
 
     def parse_list(self, response: HtmlResponse) -> Iterator[Request]:
         for link in response.css("a.book::attr(href)").getall():
@@ -88,8 +96,9 @@ def main() -> int:
     arguments = json.loads(os.environ.get("CRAWL_ARGUMENTS", "{}"))
     process = AsyncCrawlerProcess(SETTINGS)
     crawler = process.create_crawler(BookshopSpider)
+    chosen = [link for link in arguments.get("lists", "").split(",") if link]
     with shop(arguments.get("site")) as site:
-        process.crawl(crawler, site=site)
+        process.crawl(crawler, site=site, chosen=chosen, wants_books=arguments.get("books") != "no")
         process.start()
     assert isinstance(crawler.spider, BookshopSpider)
     assert crawler.stats

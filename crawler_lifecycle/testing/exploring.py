@@ -11,7 +11,7 @@ from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.flows.running import Cancel
 from crawler_lifecycle.flows.workflow import Workflow
 from crawler_lifecycle.testing.inline import Result
-from crawler_lifecycle.testing.outcomes import failed, stopped
+from crawler_lifecycle.testing.outcomes import CrawlOutcome, failed, stopped
 from crawler_lifecycle.testing.play import Play
 from crawler_lifecycle.testing.scenario import Scenario
 
@@ -67,15 +67,19 @@ def explore(
     *,
     outcomes: Sequence[Outcome] = tuple(Outcome),
     calls: bool = False,
+    crawls: Mapping[str, CrawlOutcome] | None = None,
     results: Mapping[str, Any] | None = None,
     most_plays: int = MOST_PLAYS,
 ) -> Explored:
     """Play the workflow with all combined successes and failures, few failures first, and check every end.
 
     Only started members have an outcome, so no two plays are equal. A flow without an end is a surprise. Without
-    `calls`, functions are not called, and a grafter attaches no members.
+    `calls`, functions are not called, and a grafter attaches no members. `crawls` and `results`: successes, as for
+    `run_inline`.
     """
-    return _Exploration(workflow, check, tuple(outcomes), calls, dict(results or {}), most_plays).explored()
+    return _Exploration(
+        workflow, check, tuple(outcomes), calls, dict(crawls or {}), dict(results or {}), most_plays
+    ).explored()
 
 
 @dataclass
@@ -84,6 +88,7 @@ class _Exploration:
     check: Check | None
     outcomes: tuple[Outcome, ...]
     calls: bool
+    crawls: dict[str, CrawlOutcome]
     results: dict[str, Any]
     most_plays: int
     ends: dict[FlowState, int] = field(default_factory=dict)
@@ -122,7 +127,7 @@ class _Exploration:
         always = 1_000_000  # more attempts than a member may have
         discarded = {path: outcome is Outcome.DISCARDED for path, outcome in chosen.items()}
         return Scenario(
-            crawls={path: failed() if is_discarded else stopped() for path, is_discarded in discarded.items()},
+            crawls={**self.crawls, **{path: failed() if failure else stopped() for path, failure in discarded.items()}},
             fails={path: always for path, is_discarded in discarded.items() if is_discarded},
             approvals={**dict.fromkeys(chosen, False), "*": True},
             results={

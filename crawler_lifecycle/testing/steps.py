@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
 from crawler_lifecycle.contract.flows.values import TooLarge, encode, to_text
 from crawler_lifecycle.contract.flows.work import StepWork
+from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.plan import Start
@@ -100,8 +101,14 @@ class SteppedFlow(MemoryFlow):
         task = self.task_of(row)
         if task is None:
             return work.arguments
-        crawl, number = task
-        return encode("task", self.played_runs[crawl.path][-1].task(crawl.path, number))
+        return encode("task", self._run_of(*task).task(task[0].path, task[1]))
+
+    def _run_of(self, crawl: MemberRow, task: int) -> PlayedRun:
+        """Return the last run in which the task succeeded; without such a run, the last run."""
+        runs = self.played_runs[crawl.path]
+        ends = [run.outcome.task_ends(run.tasks).get(task) for run in runs]
+        succeeded = [run for run, end in zip(runs, ends, strict=True) if end is TaskStatus.SUCCEEDED]
+        return (succeeded or runs)[-1]
 
     def _job(self, row: MemberRow) -> RunningJob:
         flow = self.ledger.flow

@@ -69,7 +69,9 @@ class FlowAdditions(OnDoors):
     @transaction
     def append(self, tx: Connection, flow: str, request: AppendMembers) -> DoorAnswer:
         door = self.open_by_id(tx, flow, request)
-        same_key = select(flow_appends.c.key).where(flow_appends.c.flow == door.head.id, flow_appends.c.key == request.key)
+        same_key = select(flow_appends.c.key).where(
+            flow_appends.c.flow == door.head.id, flow_appends.c.key == request.key
+        )
         door.ledger.keys.update(tx.scalars(same_key))
         merged = merging.append(door.ledger, request, door.at)
         if merged.key is not None:

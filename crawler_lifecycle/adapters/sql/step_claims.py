@@ -20,10 +20,12 @@ from crawler_lifecycle.adapters.sql.flow_starts import (
     read_attempts,
     read_work,
 )
+from crawler_lifecycle.adapters.sql.flow_tasks import with_items
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
+from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.ports.flows import AttemptKey, Claimed, ClaimedStep
 
 attempts = flow_attempts.c
@@ -93,7 +95,7 @@ class StepRights(OnFlows):
                 mine.append(_step(head, start, works[start.number], row.arguments, deaths, grafters))
         started = {start.number for start, _ in fitting}
         return Claimed(
-            mine=sorted(mine, key=lambda step: step.start.number),
+            mine=with_items(tx, head.uid, sorted(mine, key=lambda step: step.start.number), _rows(works)),
             held=held,
             ended=[attempt_end(row) for row in known.values() if row.ended_at is not None],
             stale=[start.number for start in new if start.number not in started],
@@ -154,6 +156,10 @@ def _write_claims(
         new = rows_as_table(tx, KEY, page).c
         same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
         tx.execute(update(flow_attempts).where(*same, HAS_TOKEN).values(values), {"of_token": token})
+
+
+def _rows(works: Mapping[int, Work]) -> dict[int, MemberRow]:
+    return {number: work.row for number, work in works.items()}
 
 
 def _grafters(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> set[int]:

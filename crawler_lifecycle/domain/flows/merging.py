@@ -136,7 +136,7 @@ def grow(ledger: Ledger, group: GroupRow, definition: GroupDefinition, at: datet
     members = tuple(
         MemberDefinition(
             path=joined(group.path, str(task)),
-            work=definition.template,
+            work=definition.template.model_copy(update={"arguments": {"crawl": definition.grower, "task": task}}),
             needs=(Need(on=(definition.grower,), task=task),),
             ignore_cancelled=definition.ignore_cancelled,
             ignore_discarded=definition.ignore_discarded,

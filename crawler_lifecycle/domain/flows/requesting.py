@@ -6,11 +6,12 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS
+from crawler_lifecycle.contract.flows.records import TaskReceipt
 from crawler_lifecycle.contract.flows.values import TAG, check_encoded
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork, Work
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.domain.flows.ends import rule_after
-from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.domain.flows.rows import MemberRow, Target
 from crawler_lifecycle.errors import BadInput
 
 
@@ -39,6 +40,19 @@ def arguments_of(work: Work) -> JsonValue:
     if isinstance(work, ApprovalWork):
         return None
     return {**work.request.arguments} if isinstance(work, CrawlWork) else work.arguments
+
+
+def task_of(row: MemberRow) -> Target | None:
+    """Return the task of a crawl whose success starts the member; None for a member without such a task."""
+    targets = [target for need in row.needs for target in need.on]
+    return targets[0] if len(targets) == 1 and targets[0].task is not None else None
+
+
+def task_item(arguments: JsonValue, run_id: int, run_uid: str) -> JsonValue:
+    """Return the item of a step for a crawl's task. `arguments`: of the step, such as the crawl's path."""
+    known = arguments if isinstance(arguments, dict) else {}
+    receipt = TaskReceipt.model_validate({**known, "run_id": run_id, "run_uid": run_uid})
+    return {**known, **receipt.model_dump(mode="json")}
 
 
 def changed_arguments(path: str, work: Work, former: JsonValue, changes: Mapping[str, JsonValue]) -> JsonValue:
