@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
@@ -18,12 +18,16 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.bootstrap.outside import limited_pusher
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.domain.plan import Abilities
-from crawler_lifecycle.ports import Supervisors
+from crawler_lifecycle.ports import FlowSupervisors, Supervisors
 
 Activity = Callable[..., Any]
 
 
-def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Activity]:
+class AllSupervisors(Supervisors, FlowSupervisors, Protocol):
+    """The workflows of runs and flows."""
+
+
+def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: bool) -> Sequence[Activity]:
     """Return all activities. `search_attributes`: whether the Temporal server knows our search attributes."""
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     abilities = Abilities(search_attributes, cluster.records_stay)
@@ -35,6 +39,8 @@ def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: boo
         StoppingActivities(runs, tasks, cluster),
         NoticeActivities(runs, limited_pusher(parts.pusher, parts.settings.worker.activity_slots)),
         ExportActivities(runs, parts.announcer, parts.archiver),
+        FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes),
+        FlowCrawlActivities(parts.store.flow_ledger, runs, supervisors, parts.deployer, limits),
         *_audit_activities(parts, supervisors),
     )
 
