@@ -44,6 +44,7 @@ class FlowWorkflow:
 
     async def _supervise(self, step: SuperviseFlow) -> FlowSupervised:
         """Bring the flow on until its end is on record and no news are left."""
+        self._is_nudged = False  # the beginning reads all news
         supervision = await begin(step, self._bell)
         while True:
             self._pass_on(supervision)

@@ -450,7 +450,7 @@ def _around(ledger: Ledger, row: MemberRow) -> set[int]:
         group = ledger.groups[group.parent]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 60))
 def test_stale_starts_and_writes_start_no_job_too_early_and_every_flow_ends(random: Random, acts: int) -> None:
     world = World(build(random), random)
