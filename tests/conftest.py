@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.clusters",
     "tests.commands",
     "tests.databases",
+    "tests.flow_stage",
     "tests.house",
     "tests.kubernetes.fixtures",
     "tests.plays",

@@ -57,6 +57,7 @@ class Records:
             admitted_at=datetime(2026, 1, 1, tzinfo=UTC),
             nudge_sent=0,
             retries=self.retries,
+            flow=None,
         )
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:

@@ -1,6 +1,7 @@
 """Interceptor around every activity: translate errors for Temporal, send heartbeats, name the run in log lines."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,6 +17,8 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, LifecycleError,
 # after these errors a further try is useless; all other errors may be temporary, so Temporal tries the activity again
 FINAL = (BadInput, Conflict, Fenced, NotFound)
 HEARTBEATS_IN_A_TIMEOUT = 4  # so that a few delayed heartbeats do not make a living worker seem dead
+# the worker's event loop, for activities in threads; None outside of a worker
+worker_loop: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar("loop", default=None)
 WITH_OWN_HEARTBEATS = ("export_supporting_files",)  # activities with heartbeats of their own, for their progress
 
 
@@ -33,6 +36,7 @@ class _ActivityBoundary(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 (the SDK's name)
         info = activity.info()
+        worker_loop.set(asyncio.get_running_loop())
         step = input.args[0] if input.args else None
         run = getattr(
             step, "run", step

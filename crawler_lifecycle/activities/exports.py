@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 from temporalio.exceptions import CancelledError
 
+from crawler_lifecycle.activities.flow_nudges import NO_NUDGES, FlowNudges
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps.run import ExportedFiles, ExportSignal, RunEnd, RunRef
@@ -38,6 +39,7 @@ class ExportActivities:
     runs: Runs
     announcer: Announcer
     archiver: Archiver
+    nudges: FlowNudges = NO_NUDGES
 
     @activity.defn(no_thread_cancel_exception=True)
     def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
@@ -46,6 +48,7 @@ class ExportActivities:
         with self._on_record(step.run, event):
             self.announcer.announce(event)
         self.runs.settle_export(step.run, event.event_id, ExportState.DONE, event.supporting_files, None, event)
+        self.nudges.tell(step.flow)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
     @activity.defn
@@ -56,6 +59,7 @@ class ExportActivities:
             self._archive(step, export)
             self.announcer.announce(export.event)
         self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, export.location, None, export.event)
+        self.nudges.tell(step.flow)
         return ExportedFiles(
             event_id=planned.event_id,
             location=export.location,

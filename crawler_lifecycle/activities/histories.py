@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
+from crawler_lifecycle.activities.flow_nudges import NO_NUDGES, FlowNudges
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest
@@ -28,6 +29,7 @@ class HistoryActivities:
     deployer: Deployer
     limits: RunLimits
     abilities: Abilities = NO_ABILITIES
+    nudges: FlowNudges = NO_NUDGES
 
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
@@ -73,6 +75,7 @@ class HistoryActivities:
         allowed = run.request.allowed_failures
         status, reason = outcome(run.tasks, run.intent, allowed, main_status, gave_up, out_of_time=out_of_time)
         closed = self.runs.close(step.run, status, reason)
+        self.nudges.tell(closed.request.flow)
         return RunOutcome(
             run_id=closed.run_id,
             run_uid=closed.run_uid,

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from temporalio import activity
 
+from crawler_lifecycle.activities.flow_nudges import NO_NUDGES, FlowNudges
 from crawler_lifecycle.activities.metrics import count_saturated, measure_clocks
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import looks
@@ -40,6 +41,7 @@ class ReconciliationActivities:
     runs: Runs
     tasks: Tasks
     cluster: Cluster
+    nudges: FlowNudges = NO_NUDGES
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: RunInput) -> looks.ActiveTasks:
@@ -83,6 +85,7 @@ class ReconciliationActivities:
             suspended=is_held(open_rows, look) if run.admitted_at else True,
             problem=look.problem or doubt,
             seconds=time.monotonic() - began_at,
+            flow=run.flow if run.flow and run.flow.tells_tasks and now_over else None,
         )
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -107,6 +110,7 @@ class ReconciliationActivities:
     def sync_statuses(self, step: looks.StatusWrite) -> looks.Written:
         """Write the changed statuses in bulk, except where a row has changed since the look."""
         written = self.tasks.sync(step.run, step.changes)
+        self.nudges.tell(step.flow)
         return looks.Written(written=written, stale=len(step.changes) - written)
 
     @activity.defn(no_thread_cancel_exception=True)

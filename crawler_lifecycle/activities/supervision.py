@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
+from crawler_lifecycle.activities.flow_nudges import NO_NUDGES, FlowNudges
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
@@ -24,6 +25,7 @@ class SupervisionActivities:
     supervisors: Supervisors
     limits: RunLimits
     abilities: Abilities = NO_ABILITIES
+    nudges: FlowNudges = NO_NUDGES
 
     @activity.defn
     async def take_over_run(self, step: TakeOver) -> TakenOver:
@@ -35,7 +37,10 @@ class SupervisionActivities:
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id == step.workflow_id:
-            return await asyncio.to_thread(self._take_over, run, step)
+            taken_over = await asyncio.to_thread(self._take_over, run, step)
+            if step.reopen:
+                await self.nudges.send(run.request.flow)
+            return taken_over
         # The run's own workflow goes on without a caller, so our caller has to learn of a refusal now.
         _refuse_to_resume_an_exported_end(run, step)
         if step.reopen:

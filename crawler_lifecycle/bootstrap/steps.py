@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
@@ -10,6 +10,9 @@ from crawler_lifecycle.activities.audit_runs import RunAudit
 from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities
+from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
+from crawler_lifecycle.activities.flow_nudges import FlowNudges
+from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
@@ -18,23 +21,30 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.bootstrap.outside import limited_pusher
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.domain.plan import Abilities
-from crawler_lifecycle.ports import Supervisors
+from crawler_lifecycle.ports import FlowSupervisors, Supervisors
 
 Activity = Callable[..., Any]
 
 
-def activities(parts: Parts, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Activity]:
+class AllSupervisors(Supervisors, FlowSupervisors, Protocol):
+    """The workflows of runs and flows."""
+
+
+def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: bool) -> Sequence[Activity]:
     """Return all activities. `search_attributes`: whether the Temporal server knows our search attributes."""
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     abilities = Abilities(search_attributes, cluster.records_stay)
+    nudges = FlowNudges(supervisors)
     return activities_of(
-        HistoryActivities(runs, tasks, parts.deployer, limits, abilities),
-        SupervisionActivities(runs, tasks, cluster, supervisors, limits, abilities),
+        HistoryActivities(runs, tasks, parts.deployer, limits, abilities, nudges),
+        SupervisionActivities(runs, tasks, cluster, supervisors, limits, abilities, nudges),
         DeploymentActivities(runs, tasks, parts.store.claims, cluster, parts.claim_deployer, parts.claim_for),
-        ReconciliationActivities(runs, tasks, cluster),
+        ReconciliationActivities(runs, tasks, cluster, nudges),
         StoppingActivities(runs, tasks, cluster),
         NoticeActivities(runs, limited_pusher(parts.pusher, parts.settings.worker.activity_slots)),
-        ExportActivities(runs, parts.announcer, parts.archiver),
+        ExportActivities(runs, parts.announcer, parts.archiver, nudges),
+        FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes),
+        FlowCrawlActivities(parts.store.flow_ledger, runs, supervisors, parts.deployer, limits),
         *_audit_activities(parts, supervisors),
     )
 

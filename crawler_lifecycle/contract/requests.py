@@ -112,6 +112,11 @@ class AcceptedRequest(RunParameters):
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to resume")
     reopen: bool = Field(default=False, description="with run_id: give the tasks of a FAILED run another attempt")
 
+    @property
+    def flow_awaiting_archive(self) -> FlowLink | None:
+        """The place in a flow, if the flow waits for the run's archive."""
+        return self.flow if self.flow is not None and self.flow.waits_for_archive else None
+
 
 class KeptRequest(AcceptedRequest):
     """Request as the run's row keeps the request: the crawler's or the installation's defaults fill in open fields."""

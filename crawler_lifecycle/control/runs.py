@@ -185,7 +185,7 @@ class RunCommands(RunReader):
             raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")
         ref = RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch)
         owed = await self._context.database(lambda store: store.runs.owed_exports(record.run_id))
-        step = ExportAgain(run=ref, end=record.end_number, owed=owed)
+        step = ExportAgain(run=ref, end=record.end_number, owed=owed, flow=record.request.flow_awaiting_archive)
         summary = f"export of run {record.run_id}, {record.crawler}"
         workflow_id = export_workflow_id(record.run_uid)
         handle = await self._engine.start(EXPORT_WORKFLOW, step, workflow_id, summary, join=True)

@@ -50,6 +50,7 @@ def plan_of(run: RunRecord, limits: RunLimits, abilities: Abilities, clock: Cloc
         clock=clock or Clock(),
         search_attributes=abilities.search_attributes,
         records_stay=abilities.records_stay,
+        flow=request.flow_awaiting_archive,
     )
 
 

@@ -48,6 +48,9 @@ class FlowSupervisors(Protocol):
     async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
         """Start the workflow for a new run. An id is used once: a repeated call starts no second workflow."""
 
+    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
+        """Start a run's own workflow with the request, unless the workflow is open already."""
+
     async def stop(self, workflow_id: str, stop: StopRequest) -> str:
         """Tell a run's workflow to stop. Return the way. NotFound if the workflow is not open."""
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
-from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest, FlowLink, StopRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunRef
@@ -48,6 +48,7 @@ class RunState:
     waiting_message: str | None
     admitted_at: datetime | None  # None while the run waits for its permit
     retries: Retries | None
+    flow: FlowLink | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ class CrawlerLifecycleWorkflow:
         `owed`: the missing exports of all ends; None: only the present end is to be exported.
         """
         closing = self._watch.notify_end(plan, is_stopped=outcome.reason in BY_A_STOP)
-        export = None if is_exported else export_if_possible(RunEnd(run=plan.run, end=plan.end), owed)
+        export = None if is_exported else export_if_possible(RunEnd(run=plan.run, end=plan.end, flow=plan.flow), owed)
         self._watch.show(Stage.COMPLETION, "the closing notice and the export", plan)
         await asyncio.gather(closing, self._remove_and_export(plan, export))
         self._watch.show(Stage.COMPLETION, "nothing: the run is over", plan)

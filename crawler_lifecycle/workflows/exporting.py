@@ -51,7 +51,7 @@ async def _for_every_end(
     results, problems = list[Result](), list[ActivityError]()
     for end in ends:
         try:
-            results.append(await export(RunEnd(run=step.run, end=end)))
+            results.append(await export(RunEnd(run=step.run, end=end, flow=step.flow)))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise

@@ -74,7 +74,9 @@ async def _write_changes(run: RunRef, differences: steps.Differences) -> bool:
         return differences.more
     await collect_evidence(run, differences.evidence)
     written = await workflow.execute_activity_method(
-        ReconciliationActivities.sync_statuses, steps.StatusWrite(run=run, changes=differences.changes), **WRITE
+        ReconciliationActivities.sync_statuses,
+        steps.StatusWrite(run=run, changes=differences.changes, flow=differences.flow),
+        **WRITE,
     )
     return differences.more or written.stale > 0
 

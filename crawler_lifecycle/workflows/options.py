@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio.common import RetryPolicy
-from temporalio.workflow import ActivityConfig
+from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 FOR_EVER = RetryPolicy(
@@ -59,4 +59,12 @@ LONG = ActivityConfig(
     start_to_close_timeout=timedelta(hours=12),  # for a large archive
     heartbeat_timeout=timedelta(seconds=30),  # the archiving activity sends its own heartbeats
     retry_policy=_up_to(5760),  # a day
+)
+# A step waits for its host, which keeps the step's own time limit. A step goes on when its execution ends, and the next
+# execution takes the step's end.
+STEPS = ActivityConfig(
+    start_to_close_timeout=timedelta(days=366),
+    heartbeat_timeout=HEARTBEAT_TIMEOUT,
+    retry_policy=FOR_EVER,
+    cancellation_type=ActivityCancellationType.ABANDON,
 )

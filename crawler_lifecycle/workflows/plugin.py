@@ -12,8 +12,9 @@ from crawler_lifecycle.workflows.audit import AuditWorkflow
 from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.crawler_lifecycle import CrawlerLifecycleWorkflow
 from crawler_lifecycle.workflows.exporting import RunExportWorkflow
+from crawler_lifecycle.workflows.flow import FlowWorkflow
 
-WORKFLOWS: Sequence[type] = (CrawlerLifecycleWorkflow, RunExportWorkflow, AuditWorkflow)
+WORKFLOWS: Sequence[type] = (CrawlerLifecycleWorkflow, RunExportWorkflow, AuditWorkflow, FlowWorkflow)
 # pure modules, and modules for activities only: the sandbox passes these modules through and never reloads them
 TRUSTED = (
     "crawler_lifecycle.contract",

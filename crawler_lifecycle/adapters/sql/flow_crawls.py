@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
 from crawler_lifecycle.adapters.sql.flow_starts import Work, fits, may_start, put_on_record, read_attempts, read_work
 from crawler_lifecycle.adapters.sql.transactions import transaction
-from crawler_lifecycle.contract.flows.states import GroupGrowth
+from crawler_lifecycle.contract.flows.states import GroupGrowth, Ready
 from crawler_lifecycle.contract.flows.work import CrawlWork
 from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
@@ -101,6 +101,7 @@ def _crawl_start(head: Row[Any], start: AttemptRef, work: Work, arguments: Any, 
         generation=start.generation,
         attempt=start.attempt,
         tells_tasks=start.number in tells,
+        waits_for_archive=work.row.ready is Ready.ARCHIVED,
     )
     return CrawlStart(start, _id(head, start), run_request(work.definition.work, arguments, link))
 

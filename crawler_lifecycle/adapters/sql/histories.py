@@ -46,7 +46,7 @@ FIRST_EPOCH = 1
 # columns' values for a run without a wait, for a run's end, and for a new task
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None, "held_by": None}
 ENDING = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
-STATE_COLUMNS = sorted(RunState.__dataclass_fields__.keys() - {"run_id", "retries"})
+STATE_COLUMNS = sorted(RunState.__dataclass_fields__.keys() - {"run_id", "retries", "flow"})
 STATE = select(*(histories.c[name] for name in (*STATE_COLUMNS, "epoch", "request"))).where(
     histories.c.id == bindparam("of_run")
 )
@@ -98,8 +98,13 @@ class Histories(OnDatabase):
         if row is None:
             raise NotFound(f"there is no run {run.run_id}")
         _refuse_another(run, row.run_uid, row.epoch)
-        retries = KeptRequest.model_validate_json(row.request).retries
-        return RunState(run.run_id, retries=retries, **{name: row._mapping[name] for name in STATE_COLUMNS})
+        request = KeptRequest.model_validate_json(row.request)
+        return RunState(
+            run.run_id,
+            retries=request.retries,
+            flow=request.flow,
+            **{name: row._mapping[name] for name in STATE_COLUMNS},
+        )
 
     @transaction
     def set_property(self, tx: Connection, run: RunRef, name: str, value: str) -> None:

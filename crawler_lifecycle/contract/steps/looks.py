@@ -6,6 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
+from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.retries import NextAttempt
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunInput
@@ -67,12 +68,14 @@ class Differences(Message):
     )
     suspended: bool | None = Field(default=None, description="whether all remaining jobs are suspended; none: unknown")
     problem: str | None = Field(default=None, description="why the cluster could not be observed or not be believed")
+    flow: FlowLink | None = Field(default=None, description="place in a flow to tell about the ended tasks; none: none")
 
 
 class StatusWrite(RunInput):
     """Write a look's changed rows."""
 
     changes: list[TaskChange]
+    flow: FlowLink | None = Field(default=None, description="place in a flow to tell about the ended tasks; none: none")
 
 
 class Written(Message):

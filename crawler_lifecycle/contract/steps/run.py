@@ -8,6 +8,7 @@ from datetime import datetime
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.states import Report, RunStatus, TaskStatus, Trigger
 
 
@@ -52,6 +53,7 @@ class RunPlan(Message):
     grace_seconds: int = 30
     report: Report = Report.ALL
     clock: Clock = Clock()
+    flow: FlowLink | None = Field(default=None, description="place in a flow that waits for the run's archive")
     records_stay: bool = Field(
         default=False, description="whether ended jobs stay in the cluster as records, so that no job is removed"
     )
@@ -109,6 +111,7 @@ class RunEnd(RunInput):
     """Export the run's end with the number `end`."""
 
     end: int = 1
+    flow: FlowLink | None = Field(default=None, description="place in a flow that waits for the archive")
 
 
 class ExportsOwed(Message):

@@ -176,9 +176,16 @@ class StartsChecked(Message):
     missing: str = Field(default="", description="ranges: members whose attempt has no workflow yet")
 
 
+class CancelFlow(FlowInput):
+    """Cancel all members, because a person has cancelled the flow's workflow with Temporal's tools."""
+
+    flow_id: str
+
+
 class StopAttempts(FlowInput):
     """Ask attempts to end: steps by their claims, crawls by their runs' stops."""
 
+    flow_id: str
     members: str = Field(description="ranges")
 
 

@@ -6,7 +6,7 @@ rows, so a supervisor may drop a planner at any time and build another planner f
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from heapq import heappop, heappush
@@ -54,9 +54,20 @@ class Planner:
         members = list(members)
         known = [row for row in members if row.number in self.rows]
         self._add(groups, (row for row in members if row.number not in self.rows))
-        for row in known:
+        for row in map(self._with_observed_end, known):
             if not is_outdated(row, self.rows[row.number]):
                 self._restore(row)
+
+    def restore(self, members: Iterable[MemberRow], groups: Iterable[GroupRow] = ()) -> None:
+        """Take rows as they are on record, whatever was planned or observed since.
+
+        Doors decide by the rows on record and the ends of runs, so a plan that a door has outdated is void. A run's end
+        that is not on record with its member has to be observed again.
+        """
+        members = list(members)
+        self._add(groups, (row for row in members if row.number not in self.rows))
+        for row in map(self._with_observed_end, members):
+            self._restore(row)
 
     def fits(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> bool:
         """Return whether the planner can take the rows: the needs of all known members and groups are unchanged."""
@@ -65,6 +76,17 @@ class Planner:
         ) and all(
             row.number not in self.wiring.groups or row.needs == self.wiring.groups[row.number].needs for row in groups
         )
+
+    def _with_observed_end(self, row: MemberRow) -> MemberRow:
+        """Return the row with its step's observed end: the end is on record, but a reading may be older.
+
+        Without the end, the step would count as under way for ever, since no activity tells the end again.
+        """
+        known = self.rows[row.number]
+        is_missing = row.in_flight and not known.in_flight and row.attempt == known.attempt
+        if known.kind is not MemberKind.STEP or not is_missing:
+            return row
+        return known if row.state is MemberState.EXECUTING else row._replace(in_flight=False)
 
     def _restore(self, row: MemberRow) -> None:
         self._take(row)
@@ -109,6 +131,18 @@ class Planner:
     def in_flight(self) -> frozenset[int]:
         """Members with an attempt that may run. A new supervisor looks after these attempts first."""
         return frozenset(self._in_flight)
+
+    @property
+    def crawls_in_flight(self) -> frozenset[int]:
+        return frozenset(number for number in self._in_flight if self.is_crawl(number))
+
+    @property
+    def counts(self) -> Mapping[MemberState, int]:
+        """Numbers of members by state; states without members are absent."""
+        return {state: count for state in MemberState if (count := self._counts[state])}
+
+    def is_crawl(self, number: int) -> bool:
+        return self.rows[number].kind is MemberKind.CRAWL
 
     def node(self, number: int) -> Node:
         return self.wiring.member(number)

@@ -39,6 +39,11 @@ class Turns:
         heappush(self._heaps[row.group], (key, row.number, False))
         self._announce(row.group)
 
+    @property
+    def waiting(self) -> int:
+        """Number of members that wait."""
+        return len(self._waiting)
+
     def leave(self, number: int) -> None:
         self._waiting.pop(number, None)
 

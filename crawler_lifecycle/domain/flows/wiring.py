@@ -137,6 +137,16 @@ class Wiring:
             if (number, task) in self._tasks:
                 self.network.refresh(self._tasks[number, task])
 
+    @property
+    def crawls_with_tasks(self) -> frozenset[int]:
+        """Crawls whose single tasks others depend on."""
+        return frozenset(number for number, _ in self._tasks)
+
+    def is_awaited_alone(self, number: int) -> bool:
+        """Return whether others depend on the member itself, and not only on all members of its group."""
+        node = self.member(number)
+        return len(node.outputs) > 1 or bool(node.watchers)  # one output is the end of the group
+
     def grown_by(self, number: int) -> list[int]:
         """Return the groups with the member as their grower."""
         return self._growers_of.get(number, [])

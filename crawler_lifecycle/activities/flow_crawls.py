@@ -1,0 +1,141 @@
+"""Activities for a flow's crawls: start their runs, ask runs to stop, and find attempts that never got a run."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from temporalio import activity
+
+from crawler_lifecycle.activities.auditing import gather_limited
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.messages import (
+    CheckStarts,
+    CrawlsStarted,
+    FlowRef,
+    StartCrawls,
+    StartsChecked,
+    StopAttempts,
+)
+from crawler_lifecycle.domain.flows.words import START_REFUSED
+from crawler_lifecycle.domain.plan import RunLimits, planned
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.errors import NotFound, Over, PermanentError, TemporaryError
+from crawler_lifecycle.ports import CrawlStart, CrawlToStop, Deployer, FlowLedger, FlowSupervisors, Runs
+
+DOOR = "flow"
+NO_WORKFLOW = "missing"  # end of a workflow that was never started
+
+
+@dataclass(frozen=True)
+class FlowCrawlActivities:
+    ledger: FlowLedger
+    runs: Runs
+    supervisors: FlowSupervisors
+    deployer: Deployer
+    limits: RunLimits
+
+    @activity.defn
+    async def start_crawls(self, step: StartCrawls) -> CrawlsStarted:
+        """Put the attempts on record and start their runs' workflows, except for those that the catalogue refuses."""
+        starts = await asyncio.to_thread(self.ledger.start_crawls, step)
+        refusals = await asyncio.to_thread(self._refusals, starts.crawls)
+        refused = await self._refuse(step.flow, starts.crawls, refusals)
+        await gather_limited(self._start, [crawl for crawl in starts.crawls if crawl.start.number not in refusals])
+        return CrawlsStarted(stale=to_ranges(starts.stale), ends=(*starts.ended, *refused))
+
+    @activity.defn
+    async def check_starts(self, step: CheckStarts) -> StartsChecked:
+        """Find attempts whose workflow failed before it made a run, and attempts without a workflow.
+
+        A workflow may make its run between the reading of the rows and the look at the workflow, so the rows are read
+        again before an attempt counts as refused.
+        """
+        without_run = await asyncio.to_thread(self.ledger.unlinked_crawls, step.flow, step.before)
+        if not without_run:
+            return StartsChecked()
+        causes = await gather_limited(self._why_closed, without_run)
+        by_number = {crawl.number: cause for crawl, cause in zip(without_run, causes, strict=True)}
+        missing = [number for number, cause in by_number.items() if cause == NO_WORKFLOW]
+        closed = {number: cause for number, cause in by_number.items() if cause not in (None, NO_WORKFLOW)}
+        still = await asyncio.to_thread(self.ledger.unlinked_crawls, step.flow, step.before) if closed else []
+        refusals = {crawl.number: str(closed[crawl.number]) for crawl in still if crawl.number in closed}
+        ends = await self._refuse(step.flow, still, refusals)
+        return StartsChecked(ends=ends, missing=to_ranges(missing))
+
+    @activity.defn
+    async def stop_attempts(self, step: StopAttempts) -> Counted:
+        """Ask the members' attempts to end. Steps learn of the request from their claims."""
+        crawls = await asyncio.to_thread(self.ledger.crawls_to_stop, step.flow, from_ranges(step.members))
+        request = StopRequest(
+            actor=f"flow {step.flow_id}"[:256], door=DOOR, asked_at=activity.info().scheduled_time.astimezone(UTC)
+        )
+        await gather_limited(partial(self._stop, request), crawls)
+        return Counted(count=len(crawls))
+
+    def _refusals(self, crawls: Iterable[CrawlStart]) -> dict[int, str]:
+        """Return the messages for requests that can never become a run. An absent catalogue refuses no request."""
+        entries: dict[str, Crawler] = {}
+        refusals: dict[int, str] = {}
+        for crawl in crawls:
+            name = crawl.request.crawler
+            try:
+                if name not in entries:
+                    entries[name] = self.deployer.crawler(name)
+                planned(crawl.request, entries[name], self.limits)
+            except TemporaryError:
+                break  # the runs' own workflows wait for the catalogue
+            except PermanentError as error:
+                refusals[crawl.start.number] = error.message
+        return refusals
+
+    async def _start(self, crawl: CrawlStart) -> None:
+        await self.supervisors.start_crawl(crawl.workflow_id, crawl.request)
+
+    async def _refuse(
+        self, flow: FlowRef, crawls: Iterable[CrawlStart | CrawlToStop], refusals: Mapping[int, str]
+    ) -> tuple[AttemptEnd, ...]:
+        """Put the ends of refused attempts on record, and return the ends."""
+        now = datetime.now(UTC)
+        ends = tuple(
+            AttemptEnd(number, attempt, EndKind.FAILED, now, reason=START_REFUSED)
+            for number, attempt in map(_attempt, crawls)
+            if number in refusals
+        )
+        if ends:
+            await asyncio.to_thread(self.ledger.end_attempts, flow, ends, refusals)
+        return ends
+
+    async def _why_closed(self, crawl: CrawlToStop) -> str | None:
+        """Return why the attempt's workflow closed; NO_WORKFLOW without a workflow; None if the workflow is open."""
+        workflow = await self.supervisors.describe(crawl.workflow_id)
+        if workflow.is_open:
+            return None
+        if workflow.end == NO_WORKFLOW:
+            return NO_WORKFLOW
+        return await self.supervisors.failure(crawl.workflow_id) or f"its workflow was {workflow.end}"
+
+    async def _stop(self, request: StopRequest, crawl: CrawlToStop) -> None:
+        """Ask the run to stop, as `crawlctl stop` does. A crawl without a run gets the stop before its run."""
+        if crawl.run_id is None:
+            with suppress(NotFound):  # closed without a run: the check of starts ends the attempt
+                await self.supervisors.stop(crawl.workflow_id, request)
+            return
+        asked_at = request.asked_at or datetime.now(UTC)
+        try:
+            run = await asyncio.to_thread(self.runs.request_stop, crawl.run_id, request, asked_at)
+        except Over:
+            return
+        try:
+            await self.supervisors.stop(run.workflow_id, request)
+        except NotFound:
+            await self.supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
+
+
+def _attempt(crawl: CrawlStart | CrawlToStop) -> tuple[int, int]:
+    return (crawl.start.number, crawl.start.attempt) if isinstance(crawl, CrawlStart) else (crawl.number, crawl.attempt)

@@ -1,0 +1,74 @@
+"""The workflow that supervises a flow: the graph's members start, end and follow one another until none is open.
+
+The rows on record are the truth. The supervisor has a planner built from the rows, starts what the planner allows, and
+takes in ends, news and refusals. Every act is refused if a door came first: then the supervisor reads the news, and
+plans anew. An execution may end at any time; the next execution begins from the rows.
+"""
+
+import asyncio
+
+from temporalio import workflow
+from temporalio.common import RawValue
+
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.messages import FlowSupervised, SuperviseFlow
+from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
+from crawler_lifecycle.workflows.flow_acts import Bell
+from crawler_lifecycle.workflows.flow_supervision import Supervision, begin
+from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
+
+
+@workflow.defn(name=FLOW_WORKFLOW)
+class FlowWorkflow:
+    @workflow.init
+    def __init__(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the SDK wants run's parameters)
+        self._bell = Bell()
+        self._is_nudged = False
+        self._is_cancelled = False  # by Temporal's tools
+
+    @workflow.run
+    async def run(self, raw: RawValue = NO_INPUT) -> FlowSupervised:
+        """Supervise the flow. A cancel by Temporal's tools cancels all members; the shield keeps `_supervise` alive."""
+        supervision = asyncio.create_task(self._supervise(decoded(SuperviseFlow, raw)))
+        with failing_with_activity_message():
+            while not supervision.done():
+                try:
+                    await asyncio.shield(supervision)
+                except asyncio.CancelledError:
+                    self._is_cancelled = True
+                    self._bell.ring()
+            end = supervision.result()
+        if self._is_cancelled and end.state is not FlowState.COMPLETED:
+            raise asyncio.CancelledError(f"flow {end.flow_id} was cancelled by Temporal's tools")
+        return end
+
+    async def _supervise(self, step: SuperviseFlow) -> FlowSupervised:
+        """Bring the flow on until its end is on record and no news are left."""
+        self._is_nudged = False  # the beginning reads all news
+        supervision = await begin(step, self._bell)
+        while True:
+            self._pass_on(supervision)
+            supervision.take_in()
+            if workflow.info().is_continue_as_new_suggested():
+                if not supervision.is_acting:
+                    workflow.continue_as_new(step)  # the attempts under way go on without their activities
+            else:
+                supervision.plan()
+                supervision.act()
+                if supervision.is_over:
+                    return FlowSupervised(flow_uid=step.flow_uid, flow_id=step.flow_id, state=supervision.state)
+            await self._bell.wait()
+
+    def _pass_on(self, supervision: Supervision) -> None:
+        """Pass nudges and a cancel on to the supervision."""
+        if self._is_nudged:
+            self._is_nudged = False
+            supervision.news.want()
+        if self._is_cancelled:
+            supervision.cancel()
+
+    @workflow.signal
+    def nudge(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the reading takes the news from the database)
+        """Read the news soon: a door changed the flow, or a run ended."""
+        self._is_nudged = True
+        self._bell.ring()

@@ -1,0 +1,154 @@
+"""News of a flow: the supervisor reads the rows that doors have changed, and looks at the runs of crawls under way.
+
+After a refused start or write the reading comes first: until then every further start would be refused as well.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from temporalio import workflow
+
+from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.domain.flows.messages import ALL_ROWS, FlowPage, ReadFlow
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow
+from crawler_lifecycle.domain.ranges import to_ranges
+from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.flow_course import Course, planner_of
+from crawler_lifecycle.workflows.options import READ
+
+
+@dataclass
+class Reading:
+    """All pages of a reading."""
+
+    step: ReadFlow
+    pages: list[FlowPage]
+    members: list[MemberRow]
+    groups: list[GroupRow]
+
+    @property
+    def door(self) -> int:
+        return self.pages[0].door
+
+    @property
+    def is_whole(self) -> bool:
+        return self.step.since == ALL_ROWS
+
+
+async def read(step: ReadFlow, first: FlowPage | None = None) -> Reading:
+    """Read all pages. `first`: the first page, if read already. A door between two pages begins the reading anew."""
+    reading, page = Reading(step, [], [], []), first
+    while True:
+        if page is None:
+            page = await workflow.execute_activity_method(FlowActivities.read_flow, step, **READ)
+        if reading.pages and page.door != reading.door:
+            reading, page, step = Reading(reading.step, [], [], []), None, reading.step
+            continue
+        members, groups = page.rows.unpacked()
+        reading.pages.append(page)
+        reading.members += members
+        reading.groups += groups
+        if not page.has_more:
+            return reading
+        step, page = step.model_copy(update={"after_member": members[-1].number}), None
+
+
+class News:
+    """The supervisor's readings, one at a time."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._act: Act[Reading] = Act(bell)
+        self._refused: set[int] = set()  # members with a refused write
+        self._since_ever = False  # whether the next reading is for a new planner
+        self._looks_at_all = True  # whether the next reading is the first for the planner
+        self.is_wanted = False
+        self.comes_first = False  # whether no plan is made before the next reading
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._act.is_under_way
+
+    def want(self, *, first: bool = False, refused: Collection[int] = ()) -> None:
+        """Read soon. `first`: before the next plan. `refused`: members whose rows are restored as on record."""
+        self.is_wanted = True
+        self.comes_first = self.comes_first or first
+        self._refused |= set(refused)
+
+    def want_first_look(self, course: Course) -> None:
+        """Look at the runs before the first plan with a new planner, if crawls have begun."""
+        self._looks_at_all = True
+        rows = course.planner.rows.values()
+        if any(row.kind is MemberKind.CRAWL and row.attempt for row in rows):
+            self.want(first=True)
+
+    def begin(self, course: Course) -> None:
+        """Begin a reading if one is wanted and none is under way."""
+        if not self.is_wanted or self._act.is_under_way:
+            return
+        self.is_wanted = False
+        if self._since_ever:
+            step = ReadFlow(flow=course.flow)
+        else:
+            step = self._step(course)
+            self._refused.clear()
+            self._looks_at_all = False
+        self._since_ever = False
+        self._act.begin(read(step))
+
+    def _step(self, course: Course) -> ReadFlow:
+        planner = course.planner
+        crawls = planner.crawls_in_flight | {n for n in course.writes.numbers if planner.is_crawl(n)}
+        with_tasks = planner.wiring.crawls_with_tasks
+        return ReadFlow(
+            flow=course.flow,
+            since=course.door,
+            members=to_ranges({*self._refused, *course.unconfirmed.numbers}),
+            look_at=to_ranges(crawls),
+            tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls),
+        )
+
+    def take(self, course: Course) -> bool:
+        """Take the rows and sights of a reading that has ended; return whether one has."""
+        reading = self._act.take()
+        if reading is None:
+            return False
+        if not self.is_wanted:
+            self.comes_first = False
+        if reading.is_whole:
+            self._renew(course, reading)
+        else:
+            self._update(course, reading)
+        return True
+
+    def _renew(self, course: Course, reading: Reading) -> None:
+        """Build a new planner. All starts from before a later door are either on record by now, or never happen."""
+        course.planner = planner_of(reading.pages[0], reading.members, reading.groups)
+        course.door = reading.door
+        course.unconfirmed.clear()
+        self._refused.clear()
+        self.want_first_look(course)
+
+    def _update(self, course: Course, reading: Reading) -> None:
+        planner, page = course.planner, reading.pages[0]
+        if page.removal > course.door or not planner.fits(reading.members, reading.groups):
+            self._since_ever = True
+            self.want(first=True)
+            return
+        course.door = page.door
+        planner.take_flow(page.row)
+        rows = course.unconfirmed.without_undecided(reading.members, page.door)
+        course.writes.forget(row.number for row in rows)
+        planner.restore(rows, reading.groups)
+        _observe(course, reading.pages)
+        if course.unconfirmed.has_outdated(page.door):
+            self.want(first=True)  # to learn which of the starts have happened
+
+
+def _observe(course: Course, pages: Iterable[FlowPage]) -> None:
+    for page in pages:
+        course.observe_ends(page.ends)
+        for seen in page.runs:
+            course.unconfirmed.confirm(seen.number, seen.attempt)
+            course.planner.observe(seen)
+        for tasks in page.tasks:
+            course.planner.observe(tasks)

@@ -1,0 +1,105 @@
+"""Steps of a flow: attempts go to the hosts of steps, in slices or one by one.
+
+A host puts attempts on record by its claim, and their ends before its answer. An attempt has one activity at a time.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.workflow import ActivityConfig, ActivityHandle
+
+from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
+from crawler_lifecycle.domain.flows.plan import Change, Start
+from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.domain.flows.slicing import Slices
+from crawler_lifecycle.domain.flows.standing import released
+from crawler_lifecycle.domain.naming import steps_queue
+from crawler_lifecycle.domain.ranges import from_ranges
+from crawler_lifecycle.workflows.flow_acts import Bell
+from crawler_lifecycle.workflows.flow_course import Course
+from crawler_lifecycle.workflows.flow_news import News
+from crawler_lifecycle.workflows.options import STEPS
+
+RUN_STEPS = "run_steps"  # activity of the hosts, whose process has the author's code
+MOST_PENDING = 500  # attempts with an activity
+UNSEEN = timedelta(seconds=2)  # then a member that no host has claimed is shown as available
+Handle = ActivityHandle[StepsEnded]
+
+
+class Steps:
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._slices = Slices()
+        self._asked: set[tuple[int, int]] = set()  # attempts with an activity
+        self._answers: deque[tuple[RunSteps, Handle]] = deque()
+        self._unseen: deque[tuple[datetime, int, int]] = deque()  # starts to show as available, if no host claims them
+
+    @property
+    def room(self) -> int:
+        """Number of further attempts that may start."""
+        return max(0, MOST_PENDING - len(self._asked))
+
+    def start(self, course: Course, starts: Sequence[Start]) -> None:
+        """Start attempts. An attempt that still has an activity waits for the activity's answer."""
+        new = [start for start in starts if (start.number, start.attempt) not in self._asked]
+        show_at = workflow.now() + UNSEEN
+        self._unseen += ((show_at, start.number, start.attempt) for start in new)
+        for numbers in self._slices.of([start.number for start in new], course.planner):
+            self._ask(course, course.door, [_ref(course, number) for number in numbers])
+
+    def adopt(self, course: Course) -> None:
+        """Ask for attempts under way without an activity, such as those of an earlier supervisor."""
+        for number in sorted(course.planner.in_flight):
+            row = course.planner.rows[number]
+            if row.kind is MemberKind.STEP and (number, row.attempt) not in self._asked:
+                self._ask(course, course.door, [_ref(course, number)])
+
+    def take(self, course: Course, news: News) -> None:
+        """Take the answers of hosts."""
+        while self._answers:
+            step, handle = self._answers.popleft()
+            answer = handle.result()
+            course.observe_ends(answer.ends)
+            self._slices.note(step.route, len(answer.ends), answer.seconds)
+            if answer.has_news:
+                news.want(first=True)
+            stale = set(from_ranges(answer.stale))
+            for ref in step.starts:
+                self._asked.discard((ref.number, ref.attempt))
+                if ref.number in stale and course.unconfirmed.refuse(ref.number, ref.attempt, step.door):
+                    news.want(first=True, refused=[ref.number])
+                elif course.is_under_way(ref.number, ref.attempt):
+                    self._ask(course, course.unconfirmed.door_of(ref.number, course.door), [_ref(course, ref.number)])
+
+    def unclaimed(self, course: Course, now: datetime) -> Iterator[Change]:
+        """Yield changes that show members as available for which no host has come."""
+        while self._unseen and self._unseen[0][0] <= now:
+            _, number, attempt = self._unseen.popleft()
+            pending = course.unconfirmed.find(number, attempt)
+            if pending is not None:
+                available = released(pending.was, now)
+                if available.state is not pending.was.state:
+                    yield Change(pending.was, available)
+
+    @property
+    def wake_at(self) -> datetime | None:
+        return self._unseen[0][0] if self._unseen else None
+
+    def _ask(self, course: Course, door: int, refs: Sequence[AttemptRef]) -> None:
+        route = course.planner.rows[refs[0].number].route
+        step = RunSteps(flow=course.flow, door=door, flow_id=course.flow_id, route=route, starts=tuple(refs))
+        self._asked.update((ref.number, ref.attempt) for ref in refs)
+        options: ActivityConfig = {**STEPS, "task_queue": steps_queue(workflow.info().task_queue, route)}
+        handle = workflow.start_activity(RUN_STEPS, step, result_type=StepsEnded, **options)
+        handle.add_done_callback(lambda _: self._answered(step, handle))
+
+    def _answered(self, step: RunSteps, handle: Handle) -> None:
+        self._answers.append((step, handle))
+        self._bell.ring()
+
+
+def _ref(course: Course, number: int) -> AttemptRef:
+    row = course.planner.rows[number]
+    return AttemptRef(number=number, generation=row.attempt_generation, attempt=row.attempt)

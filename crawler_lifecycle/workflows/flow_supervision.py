@@ -1,0 +1,148 @@
+"""Supervision of a flow: what a supervisor's round does. The parts have modules of their own."""
+
+from datetime import datetime
+
+from temporalio import workflow
+
+from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.messages import BeginFlow, FlowBegun, ReadFlow, SuperviseFlow
+from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
+from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
+from crawler_lifecycle.domain.pacing import look_time, next_look
+from crawler_lifecycle.workflows.flow_acts import Bell
+from crawler_lifecycle.workflows.flow_course import Course, planner_of
+from crawler_lifecycle.workflows.flow_crawls import CrawlStarts, StartChecks, Stops
+from crawler_lifecycle.workflows.flow_doors import OwnDoors
+from crawler_lifecycle.workflows.flow_news import News, read
+from crawler_lifecycle.workflows.flow_steps import Steps
+from crawler_lifecycle.workflows.flow_writes import Writes
+from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.visibility import FlowView
+
+
+async def begin(step: SuperviseFlow, bell: Bell) -> "Supervision":
+    """Make this execution the flow's supervisor, and read the flow."""
+    info = workflow.info()
+    request = BeginFlow(
+        flow_uid=step.flow_uid,
+        workflow_id=info.workflow_id,
+        temporal_run_id=info.run_id,  # of its own for every execution: a start of an earlier execution is refused
+        began_at=info.workflow_start_time,
+    )
+    begun = await workflow.execute_activity_method(FlowActivities.begin_flow, request, **WRITE)
+    reading = await read(ReadFlow(flow=begun.flow), begun.page)
+    planner = planner_of(reading.pages[0], reading.members, reading.groups)
+    course = Course(begun.flow, step.flow_id, planner, reading.door, Writes(bell), Unconfirmed())
+    return Supervision(course, bell, begun)
+
+
+class Supervision:
+    def __init__(self, course: Course, bell: Bell, begun: FlowBegun) -> None:
+        self._course = course
+        self._bell = bell
+        self.news = News(bell)
+        self._steps = Steps(bell)
+        self._crawls = CrawlStarts(bell)
+        self._checks = StartChecks(bell)
+        self._stops = Stops(bell)
+        self._doors = OwnDoors(bell)
+        self._view = FlowView(course.flow_id, begun.search_attributes)
+        self._anchor = workflow.now()  # the looks' times count from here
+        self._look = 1  # number of the next look
+        self._wake_at: datetime | None = None  # the planner's next time
+        self._has_cancelled = False
+        self.news.want_first_look(course)
+        self._adopt()
+
+    @property
+    def state(self) -> FlowState:
+        return self._course.planner.flow.state
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether an activity of the supervisor's own is under way."""
+        parts = (self._course.writes, self.news, self._crawls, self._checks, self._stops, self._doors)
+        return any(part.is_under_way for part in parts)
+
+    @property
+    def is_over(self) -> bool:
+        is_read = not (self.news.is_wanted or self.news.is_under_way)
+        return self.state.is_final and is_read and self._course.writes.is_idle and not self._doors.is_under_way
+
+    def cancel(self) -> None:
+        """Cancel all members, as people do at the door, once."""
+        if not self._has_cancelled:
+            self._has_cancelled = self._doors.is_cancel_owed = True
+
+    def take_in(self) -> None:
+        """Take in what has happened since the last round."""
+        course = self._course
+        if self.news.take(course):
+            self._adopt()
+        self._steps.take(course, self.news)
+        self._crawls.take(course, self.news)
+        if self._doors.take():
+            self.news.want(first=True)
+        refused = course.writes.take()
+        if refused is not None:
+            self.news.want(first=True, refused=refused)
+        self._stops.take()
+        self._checks.take(course, self._crawls)
+        if self._next_look <= workflow.now():
+            self._look = next_look(self._anchor, self._look, workflow.now())
+            self.news.want()
+            self._checks.is_wanted = bool(course.planner.crawls_in_flight)
+
+    def plan(self) -> None:
+        """Plan, unless a door has outdated what the planner knows."""
+        if self.news.comes_first:
+            return
+        now, course = workflow.now(), self._course
+        course.writes.add(self._steps.unclaimed(course, now))
+        plan = course.planner.advance(now, self._steps.room)
+        self._wake_at = plan.wake_at
+        if plan.is_empty:
+            return
+        starts = {start.number: start for start in plan.starts}
+        others = [change for change in plan.changes if not self._begins(change, starts)]
+        course.writes.add(others, plan.flow_state)
+        self._stops.add(plan.stops)
+        self._doors.grow(plan.groups)
+        self._start(plan)
+
+    def act(self) -> None:
+        """Begin the acts that are due, each unless one of its kind is under way."""
+        course = self._course
+        self._view.show(course.planner)
+        self.news.begin(course)
+        self._doors.begin(course)
+        self._checks.begin(course)
+        if not self.news.comes_first:
+            course.writes.begin(course.flow, course.door)
+            self._crawls.begin(course)
+            self._stops.begin(course, self._crawls.numbers)
+        for time in (self._wake_at, self._steps.wake_at, self._next_look):
+            if time is not None:
+                self._bell.ring_at(time)
+
+    def _begins(self, change: Change, starts: dict[int, Start]) -> bool:
+        """Return whether the change is a start, and if so, keep the start in mind until the attempt is on record."""
+        start = starts.get(change.row.number)
+        if start is None:
+            return False
+        self._course.unconfirmed.add(start, self._course.door, self._course.writes.overtake(change))
+        return True
+
+    def _start(self, plan: Plan) -> None:
+        planner = self._course.planner
+        self._crawls.start(start for start in plan.starts if planner.is_crawl(start.number))
+        self._steps.start(self._course, [start for start in plan.starts if not planner.is_crawl(start.number)])
+
+    def _adopt(self) -> None:
+        """Go on with attempts under way that have no activity of this execution."""
+        self._steps.adopt(self._course)
+
+    @property
+    def _next_look(self) -> datetime:
+        return look_time(self._anchor, self._look)

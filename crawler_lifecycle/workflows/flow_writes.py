@@ -1,0 +1,85 @@
+"""Writes of a flow's supervisor: changed rows and the flow's state, one write at a time.
+
+Changes that gather during a write go with the next write. No start waits for a write.
+"""
+
+from collections.abc import Iterable
+
+from temporalio import workflow
+
+from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
+from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.options import WRITE
+
+
+class Writes:
+    def __init__(self, bell: Bell) -> None:
+        self._act: Act[Written] = Act(bell)
+        self._waiting: dict[int, Change] = {}  # by member, from the row on record to the newest row
+        self._sent: frozenset[int] = frozenset()
+        self._state: FlowState | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._act.is_under_way
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all changes are on record."""
+        return not (self._waiting or self._state or self._act.is_under_way)
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Members with changes that may not be on record yet."""
+        return self._sent | self._waiting.keys()
+
+    def add(self, changes: Iterable[Change], state: FlowState | None = None) -> None:
+        for change in changes:
+            number = change.row.number
+            earlier = self._waiting.pop(number, None)
+            was = change.was if earlier is None else earlier.was
+            if was != change.row:
+                self._waiting[number] = Change(was, change.row)
+        self._state = state or self._state
+
+    def overtake(self, change: Change) -> MemberRow:
+        """Drop the member's waiting change, because a start follows; return the row before both."""
+        earlier = self._waiting.pop(change.row.number, None)
+        return change.was if earlier is None else earlier.was
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Drop waiting changes of members whose rows are read anew."""
+        for number in numbers:
+            self._waiting.pop(number, None)
+
+    def begin(self, flow: FlowRef, door: int) -> None:
+        """Begin to write all waiting changes, if there are any and no write is under way."""
+        if self._act.is_under_way or not (self._waiting or self._state):
+            return
+        changes = [self._waiting[number] for number in sorted(self._waiting)]
+        step = WriteFlow(
+            flow=flow,
+            door=door,
+            was=PackedRows.of([change.was for change in changes]),
+            rows=PackedRows.of([change.row for change in changes]),
+            state=self._state,
+        )
+        self._sent, self._state = frozenset(self._waiting), None
+        self._waiting.clear()
+        self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
+
+    def take(self) -> frozenset[int] | None:
+        """Return the members whose rows have to be read, because a door has refused their write. None: no refusal."""
+        written = self._act.take()
+        if written is None:
+            return None
+        refused = self.numbers if written.stale else None
+        self._sent = frozenset()
+        if written.stale:
+            self._waiting.clear()
+            self._state = None
+        return refused

@@ -1,0 +1,243 @@
+"""A worker for flows on a real ledger, with a host of steps and runs of crawls in the test's hands."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest_asyncio
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
+from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.bootstrap.steps import activities_of
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
+from crawler_lifecycle.domain.naming import flow_workflow_id, steps_queue
+from crawler_lifecycle.domain.plan import RunLimits
+from crawler_lifecycle.domain.ranges import to_ranges
+from crawler_lifecycle.errors import BadInput, NotFound
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.ports import ClaimedStep, NewRun, StepEnd
+from tests.contracts.flows import Flow
+from tests.databases import copy_of, ref_to
+
+MODULE = "tests.unit.flows.work"
+COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED
+HOUR = timedelta(hours=1)
+Play = Callable[[ClaimedStep], Awaitable[dict[str, Any] | None]]
+
+
+@dataclass
+class Host:
+    """An activity `run_steps` that plays each step as the test says. `plays`: by the member's path."""
+
+    store: SqlStore
+    plays: dict[str, Play] = field(default_factory=dict)
+    played: list[str] = field(default_factory=list)  # paths in the order of their claims
+    asked: list[RunSteps] = field(default_factory=list)
+    before_claim: Callable[[RunSteps], Awaitable[None]] | None = None
+    token: str = field(default_factory=lambda: str(uuid4()))
+    held: dict[str, asyncio.Event] = field(default_factory=dict)
+    begun: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    def hold(self, *paths: str) -> None:
+        """Let the members' functions take until `release`."""
+        for path in paths:
+            self.held[path], self.begun[path] = asyncio.Event(), asyncio.Event()
+
+    def release(self, *paths: str) -> None:
+        for path in paths:
+            self.held[path].set()
+
+    @activity.defn
+    async def run_steps(self, step: RunSteps) -> StepsEnded:
+        self.asked.append(step)
+        if self.before_claim is not None:
+            await self.before_claim(step)
+        ends: list[AttemptEnd] = []
+        waiting, stale = list(step.starts), set[int]()
+        while waiting:
+            claimed = await asyncio.to_thread(
+                self.store.step_claims.claim, step.flow, step.door, waiting, self.token, "host", HOUR
+            )
+            ends += claimed.ended
+            stale |= set(claimed.stale)
+            ends += await self._played(claimed.mine)
+            waiting = [ref for ref in waiting if ref.number in claimed.held]
+            await asyncio.sleep(0.05 if waiting else 0)
+        return StepsEnded(ends=tuple(ends), stale=to_ranges(stale))
+
+    async def _played(self, steps: Any) -> list[AttemptEnd]:
+        self.played += [step.path for step in steps]
+        told = await asyncio.gather(*(self._play(step) for step in steps))
+        ends = [StepEnd(step.flow_uid, step.start, **end) for step, end in zip(steps, told, strict=True)]
+        recorded = await asyncio.to_thread(self.store.step_claims.end, ends, self.token) if ends else {}
+        return list(recorded.values())
+
+    async def _play(self, step: ClaimedStep) -> dict[str, Any]:
+        if step.path in self.held:
+            self.begun[step.path].set()
+            await self.held[step.path].wait()
+        told = await self.plays[step.path](step) if step.path in self.plays else None
+        return {"kind": COMPLETED, "at": datetime.now(UTC), **(told or {})}
+
+
+OPEN, MISSING = WorkflowInfo(is_open=True), WorkflowInfo(is_open=False, end="missing")
+
+
+@dataclass
+class Crawls:
+    """The workflows of crawls: each makes its run's row, and the test ends the run."""
+
+    store: SqlStore
+    engine: Engine
+    runs: dict[str, RunRecord] = field(default_factory=dict)  # by the member's path; the last one
+    requests: dict[str, RunRequest] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    started: asyncio.Condition = field(default_factory=asyncio.Condition)
+    failing: dict[str, str] = field(default_factory=dict)  # messages of workflows that fail, by path
+    failed: dict[str, str] = field(default_factory=dict)  # by workflow id
+
+    async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
+        assert request.flow is not None
+        path = request.flow.path
+        if path in self.failing:
+            self.failed[workflow_id] = self.failing.pop(path)
+            return
+        new = NewRun(request, Crawler(name=request.crawler, command=["true"]), request.tasks or 1, workflow_id, "first")
+        async with self.started:
+            self.runs[path] = await asyncio.to_thread(self.store.runs.create, new)
+            self.requests[path] = request
+            self.started.notify_all()
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
+        await self.engine.nudge_flow(flow_uid, flow_id)
+
+    async def stop(self, workflow_id: str, stop: StopRequest) -> str:
+        if workflow_id in self.failed:
+            raise NotFound(f"workflow {workflow_id} is not open")
+        self.stopped.append(workflow_id)
+        return "signal"
+
+    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
+        raise AssertionError(f"{workflow_id} is open")
+
+    async def describe(self, workflow_id: str) -> WorkflowInfo:
+        if workflow_id in self.failed:
+            return WorkflowInfo(is_open=False, end="failed")
+        return OPEN if any(run.workflow_id == workflow_id for run in self.runs.values()) else MISSING
+
+    async def failure(self, workflow_id: str) -> str | None:
+        return self.failed.get(workflow_id)
+
+    async def run_of(self, path: str) -> RunRecord:
+        """Wait until the crawl has a run."""
+        async with self.started:
+            await self.started.wait_for(lambda: path in self.runs)
+        return self.runs[path]
+
+    async def end(
+        self, path: str, status: RunStatus = RunStatus.COMPLETED, reason: str = "all_succeeded", *, nudge: bool = True
+    ) -> None:
+        """End the crawl's run, and tell the flow, as the run's worker does."""
+        run = await self.run_of(path)
+        await asyncio.to_thread(self.store.tasks.cancel_queued, ref_to(run), "stopped")
+        await asyncio.to_thread(self.store.runs.close, ref_to(run), status, reason)
+        link = self.requests[path].flow
+        assert link is not None
+        if nudge:
+            await self.nudge_flow(link.flow_uid, link.flow_id)
+
+
+class Catalogue:
+    """A catalogue of crawlers, for the check of requests."""
+
+    def crawler(self, name: str) -> Crawler:
+        if name != "books":
+            raise BadInput("crawler", f"there is no crawler named {name}")
+        return Crawler(name=name, command=["true"])
+
+
+@dataclass
+class FlowStage:
+    client: Client
+    queue: str
+    store: SqlStore
+    engine: Engine
+    host: Host
+    crawls: Crawls
+
+    def push(self, workflow: Workflow) -> Flow:
+        answer = self.store.flow_doors.push(PushFlow(definition=workflow.definition()))
+        return Flow(self.store, answer.flow_id, answer.flow_uid)
+
+    async def start(self, workflow: Workflow) -> tuple[Flow, WorkflowHandle[Any, Any]]:
+        """Push the graph and start its supervisor, as a door does."""
+        flow = self.push(workflow)
+        await self.nudge(flow)
+        return flow, self.supervisor(flow)
+
+    async def nudge(self, flow: Flow) -> None:
+        await self.engine.nudge_flow(flow.uid, flow.id)
+
+    def supervisor(self, flow: Flow) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(flow_workflow_id(flow.uid))
+
+    async def run(self, workflow: Workflow) -> Flow:
+        """Bring the graph to its end."""
+        flow, supervisor = await self.start(workflow)
+        await supervisor.result()
+        return flow
+
+    @asynccontextmanager
+    async def hosting(self) -> AsyncIterator[None]:
+        """A host for the module's steps."""
+        queue = steps_queue(self.queue, f"default|{MODULE}|any")
+        async with Worker(self.client, task_queue=queue, activities=[self.host.run_steps], max_cached_workflows=0):
+            yield
+
+
+@asynccontextmanager
+async def flow_stage(client: Client, database: Database, *, hosted: bool = True) -> AsyncIterator[FlowStage]:
+    store, queue = SqlStore(database), f"queue-{uuid4()}"
+    address = client.service_client.config.target_host
+    engine = Engine({"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": client.namespace}, queue)
+    stage = FlowStage(client, queue, store, engine, Host(store), Crawls(store, engine))
+    catalogue: Any = Catalogue()
+    steps = activities_of(
+        FlowActivities(store.flow_ledger, store.flow_doors, search_attributes=True),
+        FlowCrawlActivities(store.flow_ledger, store.runs, stage.crawls, catalogue, RunLimits()),
+    )
+    with ThreadPoolExecutor(8) as threads:
+        async with Worker(client, task_queue=queue, activities=steps, activity_executor=threads):
+            if hosted:
+                async with stage.hosting():
+                    yield stage
+            else:
+                yield stage
+
+
+@pytest_asyncio.fixture
+async def flows(real_time: WorkflowEnvironment, sqlite_template: Path, tmp_path: Path) -> AsyncIterator[FlowStage]:
+    database = Database(copy_of(sqlite_template, tmp_path))
+    async with flow_stage(real_time.client, database) as stage:
+        yield stage
+    database.close()

@@ -1,0 +1,86 @@
+"""Graphs of steps, from their push to their end."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.flows import Workflow
+from tests.flow_stage import FlowStage
+from tests.unit.flows.work import plain
+
+
+def diamond() -> Workflow:
+    workflow = Workflow().add("top", plain).add("left", plain, deps="top").add("right", plain, deps="top")
+    return workflow.add("bottom", plain, deps=["left", "right"])
+
+
+def chain(length: int) -> Workflow:
+    workflow = Workflow()
+    for number in range(length):
+        workflow.add(f"j{number}", plain, deps=[f"j{number - 1}"] if number else [])
+    return workflow
+
+
+async def activities_of(supervisor: WorkflowHandle[Any, Any]) -> Counter[str]:
+    """How often the supervisor asked for each activity."""
+    scheduled = [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        async for event in supervisor.fetch_history_events()
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+    return Counter(scheduled)
+
+
+async def test_a_diamond_comes_to_its_end(flows: FlowStage) -> None:
+    flow, supervisor = await flows.start(diamond())
+    end = await supervisor.result()
+    assert end == {"flow_uid": flow.uid, "flow_id": flow.id, "state": "completed"}
+    assert set(flow.states.values()) == {"completed"}
+    assert flow.ledger.flow.state is FlowState.COMPLETED
+    first, *middle, last = flows.host.played
+    assert (first, sorted(middle), last) == ("top", ["left", "right"], "bottom")
+
+
+async def test_a_chain_costs_an_activity_a_step(flows: FlowStage) -> None:
+    flow = await flows.run(chain(20))
+    assert flows.host.played == [f"j{number}" for number in range(20)]
+    asked = await activities_of(flows.supervisor(flow))
+    assert asked.pop("begin_flow") == 1
+    assert asked.pop("write_flow") == 1  # the end alone
+    assert asked == {"run_steps": 20}
+
+
+async def test_a_fan_out_of_a_thousand_goes_in_slices(flows: FlowStage) -> None:
+    fan = Workflow().add("first", plain).add_many("many", [plain] * 1000, deps="first").add("last", plain, deps="many")
+    flow = await flows.run(fan)
+    assert Counter(flow.states.values()) == {"completed": 1002}
+    assert (flows.host.played[0], flows.host.played[-1]) == ("first", "last")
+    assert len(flows.host.played) == len(set(flows.host.played)) == 1002
+    sizes = [len(step.starts) for step in flows.host.asked]
+    assert max(sizes) == 50
+    assert len(sizes) < 60
+
+
+async def test_few_steps_go_one_by_one_so_that_hosts_share_them(flows: FlowStage) -> None:
+    await flows.run(Workflow().add_many("few", [plain] * 7))
+    assert [len(step.starts) for step in flows.host.asked] == [1] * 7
+
+
+async def test_a_step_that_another_step_awaits_alone_is_in_no_slice(flows: FlowStage) -> None:
+    workflow = Workflow().add_many("many", [plain] * 20).add("after", plain, deps="many/3")
+    await flows.run(workflow)
+    alone = [step for step in flows.host.asked if len(step.starts) == 1]
+    assert [flows.host.played.index("after") > 0, len(alone)] == [True, 2]
+
+
+async def test_at_most_500_steps_are_with_hosts_at_a_time(flows: FlowStage) -> None:
+    flows.host.hold(*(f"many/{number}" for number in range(600)))
+    flow, supervisor = await flows.start(Workflow().add_many("many", [plain] * 600))
+    await asyncio.gather(*(flows.host.begun[f"many/{number}"].wait() for number in range(500)))
+    assert Counter(flow.states.values()) == {"executing": 500, "available": 100}
+    flows.host.release(*flows.host.held)
+    await supervisor.result()
+    assert set(flow.states.values()) == {"completed"}
