@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, Memb
 from crawler_lifecycle.contract.flows.values import check_encoded
 from crawler_lifecycle.domain.flows.checking import check_fragment, check_whole
 from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, within
-from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
+from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.domain.flows.standing import standing
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 
@@ -48,7 +48,10 @@ class Merged:
 
 def new_ledger(definition: FlowDefinition) -> Ledger:
     """Return a flow's ledger before the first push."""
-    return Ledger(_flow_row(definition))
+    top = GroupRow(
+        TOP, ignore_cancelled=definition.ignore_cancelled, ignore_discarded=definition.ignore_discarded
+    )  # the flags are for members that authors add later
+    return Ledger(_flow_row(definition), {TOP: top})
 
 
 def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
