@@ -3,7 +3,7 @@
 A push of the restored workflow changes nothing, so an author can fetch a workflow, add jobs, and push it again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -42,7 +42,7 @@ def restored(flow: OnRecord) -> Workflow:
     ledger = flow.ledger
     levels = {number: _level(flow, group) for number, group in ledger.groups.items()}
     grafters = {group.grower for group in ledger.groups.values() if group.growth is GroupGrowth.GRAFT}
-    for number, part in sorted(_places(ledger), key=lambda place: place[0]):
+    for _, part in sorted(_places(ledger), key=lambda place: place[0]):
         if isinstance(part, GroupRow):
             assert part.parent is not None, "the top level is no part"
             sub = _sub_workflow(flow, part, levels[part.number])
@@ -58,18 +58,24 @@ def job_id(uid: str, row: MemberRow) -> str | None:
     return f"{uid}:{row.path}:{row.generation}" if row.attempt else None
 
 
-def _places(ledger: Ledger) -> Iterable[tuple[float, MemberRow | GroupRow]]:
-    """Yield members and groups with their places in the order of building: a group is where its first member is."""
+def _places(ledger: Ledger) -> Iterator[tuple[tuple[float, int], MemberRow | GroupRow]]:
+    """Yield members and groups with their places in the order of building: a group is where its first member is.
+
+    A group without members is before the next group on its level.
+    """
     first: dict[int, int] = {}
     for row in ledger.members.values():
-        yield row.number, row
+        yield (row.number, 0), row
         for group in ancestors(ledger.groups, row.group):
             first[group] = min(row.number, first.get(group, row.number))
-    for group_row in ledger.groups.values():
-        if group_row.parent is not None:
-            grower = group_row.grower if group_row.growth is GroupGrowth.GRAFT else None
-            place = first.get(group_row.number, float("inf")) if grower is None else grower
-            yield place - 0.5, group_row
+    following: dict[int, float] = {}  # place of the next group, by the level
+    for number in sorted(ledger.groups.keys() - {TOP}, reverse=True):
+        group_row = ledger.groups[number]
+        parent = group_row.parent or TOP
+        grower = group_row.grower if group_row.growth is GroupGrowth.GRAFT else first.get(number)
+        place = following.get(parent, float("inf")) if grower is None else grower - 0.5
+        following[parent] = place
+        yield (place, number), group_row
 
 
 def _level(flow: OnRecord, group: GroupRow) -> Workflow:
@@ -124,7 +130,10 @@ def _step(flow: OnRecord, row: MemberRow) -> WorkflowStep:
 
 
 def _dependencies(needs: Iterable[Need], base: str) -> list[Dependency]:
-    return [as_dependency(need.model_copy(update={"on": tuple(_relative(on, base) for on in need.on)})) for need in needs]
+    return [
+        as_dependency(need.model_copy(update={"on": tuple(_relative(path, base) for path in need.on)}))
+        for need in needs
+    ]
 
 
 def _relative(path: str, base: str) -> str:

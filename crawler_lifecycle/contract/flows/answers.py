@@ -7,6 +7,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.flows.names import last_name
+from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 
 
@@ -72,3 +73,12 @@ class MemberRecord(Message):
     def meta(self) -> dict[str, Any]:
         """The member's place in its workflow, under the names for users from Oban."""
         return {"name": self.name, "workflow_id": self.flow_id, "path": self.path}
+
+
+class FlowChange(Message):
+    """A flow's present state, for followers."""
+
+    status: FlowStatus
+    is_over: bool = Field(description="whether the flow has ended: nothing of the flow runs any more")
+    jobs: tuple[MemberRecord, ...] = Field(description="members that are new or changed; in the first message, all")
+    removed: tuple[str, ...] = Field(default=(), description="paths of members that a repeated grafter has replaced")

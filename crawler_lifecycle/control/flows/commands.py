@@ -6,6 +6,7 @@ answer says so, and the audit starts the supervisor later.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from crawler_lifecycle.contract.flows.answers import FlowAnswer
@@ -17,13 +18,19 @@ from crawler_lifecycle.contract.flows.requests import (
     HoldFlow,
     PushFlow,
     RetryMembers,
+    StopFlow,
+    StopWay,
 )
 from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.reading import FlowReader
+from crawler_lifecycle.control.flows.waiting import until_final
+from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
-from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.domain.flows.rows import FlowRow
+from crawler_lifecycle.errors import LifecycleError, Over
 from crawler_lifecycle.ports import DoorAnswer, FlowDoors
 
 NUDGE_PATIENCE = 5.0  # seconds; the request is on record already, and its author waits
@@ -63,6 +70,31 @@ class FlowCommands(FlowReader):
     async def hold(self, flow: str, request: HoldFlow) -> FlowAnswer:
         """Pause or drain a flow, or let the flow go on."""
         return await self._do(lambda doors: doors.hold(flow, request))
+
+    async def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
+        """Stop a flow. `wait` returns with the proof that nothing of the flow runs any more."""
+        record = request.model_dump(include={"actor", "door"})
+        if request.way is StopWay.DRAIN:
+            answer = await self.hold(flow, HoldFlow(hold="drain", **record))
+        else:
+            terminate = request.way is StopWay.TERMINATE
+            answer = await self.cancel(flow, CancelMembers(terminate=terminate, reason=request.reason, **record))
+        if request.force:
+            await self._force(flow, request)
+        return answer
+
+    async def _force(self, flow: str, request: StopFlow) -> None:
+        """Stop the runs of the flow's crawls under way without their grace period."""
+        kept = await self._context.database(lambda _: self.kept(flow))
+        in_flight = [number for number, row in kept.ledger.members.items() if row.in_flight]
+        stop = StopRequest(force=True, actor=request.actor, reason=request.reason, door=request.door)
+        for run_id in (kept.attempts[number] for number in in_flight if number in kept.attempts):
+            with suppress(Over):  # the run ended a moment ago
+                await StopCommand(self._context, self._engine, run_id, stop).execute()
+
+    async def wait(self, flow: str) -> FlowRow:
+        """Return the flow's row as soon as the flow has ended, in success or not. NotFound without such a flow."""
+        return await until_final(flow, self._context, self._engine)
 
     async def prune(self, rule: Rule = AFTER_A_DAY) -> int:
         """Delete ended flows whose age the rule accepts. Runs stay. Return the number of deleted flows."""
