@@ -11,7 +11,7 @@ from crawler_lifecycle.errors import BadInput, NotReady
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
     from crawler_lifecycle.flows import Workflow
 
 FUNCTIONS = ("flow", "workflow")  # names of functions that are called without --flow
@@ -33,6 +33,14 @@ def definition_in(file: Path, name: str | None, flow_id: str | None) -> "FlowDef
     return definition
 
 
+def fragment_in(file: Path, name: str | None) -> "Fragment":
+    """Return the jobs in a Python file's workflow, or in a file with JSON, as an addition to another flow."""
+    from crawler_lifecycle.control.flows.definitions import read_fragment
+    from crawler_lifecycle.flows.building import fragment_of
+
+    return read_fragment(_content(file)) if file.suffix == ".json" else fragment_of(workflow_in(file, name))
+
+
 def workflow_in(file: Path, name: str | None) -> "Workflow":
     """Import the file, and return its workflow: the object or the function's result with the name."""
     from crawler_lifecycle.services.flows.modules import load
@@ -52,7 +60,9 @@ def workflow_in(file: Path, name: str | None) -> "Workflow":
             return _as_workflow(function, getattr(module, function))
     workflows = _workflows(module)
     if len(workflows) != 1:
-        problem = "has no workflow, no sequence and no function `workflow`" if not workflows else "has several workflows"
+        problem = (
+            "has no workflow, no sequence and no function `workflow`" if not workflows else "has several workflows"
+        )
         raise BadInput("file", f"{file} {problem}{_hint(module)}")
     return _as_workflow(*workflows.popitem())
 

@@ -130,20 +130,6 @@ class Engine(TemporalConnection):
                 return "cancel"
         return "signal"
 
-    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
-        """Signal that a request has changed the flow. Without an open supervisor, start the flow's supervisor."""
-        async with self.calls() as client:
-            await client.start_workflow(
-                FLOW_WORKFLOW,
-                SuperviseFlow(flow_uid=flow_uid, flow_id=flow_id),
-                id=flow_workflow_id(flow_uid),
-                task_queue=self.task_queue,
-                static_summary=f"flow {flow_id}",
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                start_signal="nudge",
-                rpc_timeout=RPC_TIMEOUT,
-            )
-
     async def flow_ended(self, flow_uid: str) -> None:
         """Wait until the present execution of the flow's supervisor has ended. NotFound if there was none."""
         async with self.calls() as client:

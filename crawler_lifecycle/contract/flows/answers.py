@@ -18,6 +18,7 @@ class FlowAnswer(Message):
     flow_uid: str
     count: int = Field(default=0, description="changed members, as the request counts members")
     created: bool = Field(default=False, description="whether the request made the flow")
+    changed: bool = Field(default=True, description="whether the request had an effect; a repetition has none")
     told: bool = Field(default=True, description="whether the flow's supervisor knows about the request already")
     problem: str | None = Field(default=None, description="why the supervisor learns about the request later")
 

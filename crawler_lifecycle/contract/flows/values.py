@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, JsonValue
+from pydantic_core import to_jsonable_python
 
 from crawler_lifecycle.contract.flows.limits import DEEPEST_VALUE
 from crawler_lifecycle.errors import BadInput, PermanentError
@@ -66,6 +67,12 @@ def decode(content: JsonValue) -> Any:
     if TAG in content:
         return _FROM_TEXT[str(content[TAG])](content[VALUE])
     return {key: decode(value) for key, value in content.items()}
+
+
+def untagged(value: object) -> JsonValue:
+    """Return the value as JSON without tags, for people and other programs: a time becomes its text."""
+    content: JsonValue = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="null")
+    return content
 
 
 def to_text(field: str, value: object, most_bytes: int) -> str:

@@ -136,6 +136,7 @@ def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
         flow_uid=answer.flow_uid,
         count=answer.count,
         created=answer.created,
+        changed=answer.changed,
         told=problem is None,
         problem=problem,
     )
