@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
-from crawler_lifecycle.domain.flows import merging
+from crawler_lifecycle.domain.flows.rows import TOP
 from crawler_lifecycle.flows import Workflow, any_of, crawl, each_task
 from crawler_lifecycle.flows.needs import OneTask
 from crawler_lifecycle.flows.restoring import OnRecord, restored
@@ -28,22 +28,23 @@ from tests.unit.flows.work import (
 def on_record(play: Play) -> OnRecord:
     """The flow with definitions that were written as JSON and read again."""
     members = {
-        row.number: MemberDefinition.model_validate_json(play.definitions[row.path].model_dump_json())
-        for row in play.ledger.members.values()
+        number: MemberDefinition.model_validate_json(definition.model_dump_json())
+        for number, definition in play.definitions.items()
     }
     groups = {
-        row.number: GroupDefinition.model_validate_json(play.groups[row.path].model_dump_json())
-        for row in play.ledger.groups.values()
-        if row.path
+        number: GroupDefinition.model_validate_json(definition.model_dump_json())
+        for number, definition in play.group_definitions.items()
     }
-    return OnRecord("uid", play.ledger, members, groups, play.definition.context, NOW, NOW)
+    return OnRecord("uid", play.ledger, members, groups, play.group_contexts[TOP], NOW, NOW)
 
 
 def everything() -> Workflow:
     inner = Workflow(ignore_cancelled=True).add_context({"level": 2}).add("x", plain).add("y", top, deps="x")
     middle = Workflow().add("first", crawl("books", arguments={"lang": "de"}), when="archived", retries=2)
     middle.add_workflow("inner", inner, deps="first", max_parallel=3)
-    workflow = Workflow("all", id="all-1", ignore_discarded=True, max_parallel=7).add_context({"when": MOMENT, "parts": (1, {2})})
+    workflow = Workflow("all", id="all-1", ignore_discarded=True, max_parallel=7).add_context(
+        {"when": MOMENT, "parts": (1, {2})}
+    )
     workflow.add("shop", crawl("shop", tasks=3, allowed_failures=0.5), priority=4, sla=60)
     workflow.add_workflow("middle", middle, deps="shop")
     workflow.add_many("many", {"a": plain, "b": SlowWorker.new({"n": 1})}, deps="shop", max_parallel=1)
@@ -80,11 +81,12 @@ def test_26_jobs_that_joined_later_are_restored_and_not_pushed_twice() -> None:
 
 
 def test_26_jobs_for_the_tasks_of_a_crawl_are_restored_and_come_from_the_crawl() -> None:
-    play = Play(Workflow("tasks").add("shop", crawl("shop", tasks=2)).add_cascade("parse", each_task("shop", item_and_context)))
-    group = play.ledger.groups[play.ledger.paths_of_groups()["parse"]]
-    grown = replace(group, expected=2)
-    play.ledger.put(groups=[grown])
-    play._note(merging.grow(play.ledger, grown, play.groups["parse"], NOW))
+    play = Play(
+        Workflow("tasks").add("shop", crawl("shop", tasks=2)).add_cascade("parse", each_task("shop", item_and_context))
+    )
+    group = play.ledger.paths_of_groups()["parse"]
+    play.ledger.put(groups=[replace(play.ledger.groups[group], expected=2)])
+    play.grow(group)
     again = restored(on_record(play))
     assert list(again.subs["parse"].steps) == ["0", "1"]
     assert play.push(again).is_empty
