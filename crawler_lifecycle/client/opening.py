@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Self
 
 from crawler_lifecycle.client.blocking import LoopThread, SyncFlows
 from crawler_lifecycle.client.workflows import WorkflowClient
@@ -21,9 +22,8 @@ class Flows(WorkflowClient):
 
         NotReady if the database does not answer. `actor`: name for the record, by default the login name.
         """
-        flows = cls(Control.open(None if state is None else Path(state)), actor=actor)
+        flows = await cls.connected(state, actor)
         try:
-            await flows.control.context.database(lambda store: store.records.installation())
             with opened(flows):
                 yield flows
         finally:
@@ -34,18 +34,24 @@ class Flows(WorkflowClient):
     def open_sync(cls, state: Path | str | None = None, *, actor: str | None = None) -> Iterator[SyncFlows]:
         """Open a client in code that is not async: `with Flows.open_sync() as flows:`."""
         with LoopThread() as thread:
-            opening = cls.open(state, actor=actor)
-            flows = thread.run(opening.__aenter__())
+            flows = thread.run(cls.connected(state, actor))
             try:
                 with opened(flows):
                     yield SyncFlows(flows)
             finally:
-                thread.run(opening.__aexit__(None, None, None))
+                thread.run(flows.close())
+
+    @classmethod
+    async def connected(cls, state: Path | str | None, actor: str | None) -> Self:
+        """Return a client with a database that answers. The caller closes the client."""
+        flows = cls(Control.open(None if state is None else Path(state)), actor=actor)
+        await flows.control.context.database(lambda store: store.records.installation())
+        return flows
 
     @staticmethod
     def current() -> WorkflowClient:
         """Return the innermost open client. A step's function has an open client, its host's."""
         client = open_client()
         if not isinstance(client, WorkflowClient):
-            raise NotReady("the innermost open client is none for workflows")
+            raise NotReady("the innermost open client is a client for tests")
         return client

@@ -83,8 +83,8 @@ def _level(flow: OnRecord, group: GroupRow) -> Workflow:
     level = Workflow(
         row.name if is_top else last_name(group.path),
         id=row.id,
-        ignore_cancelled=group.ignore_cancelled,
-        ignore_discarded=group.ignore_discarded,
+        ignore_cancelled=(row if is_top else group).ignore_cancelled,
+        ignore_discarded=(row if is_top else group).ignore_discarded,
         max_parallel=row.max_parallel if is_top else None,
     )
     level.path = group.path

@@ -58,7 +58,7 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         reason=row.reason,
         outcome=row.outcome,
         deps=_deps(definition),
-        args=_arguments(work),
+        args=decode(flow.arguments[row.number]) if row.number in flow.arguments else _arguments(work),
         queue=work.queue if isinstance(work, StepWork) else None,
         priority=row.priority,
         max_attempts=row.retry.max_attempts,

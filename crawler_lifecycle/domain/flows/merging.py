@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, Memb
 from crawler_lifecycle.contract.flows.values import check_encoded
 from crawler_lifecycle.domain.flows.checking import check_fragment, check_whole
 from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, within
-from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors
+from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.domain.flows.standing import standing
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 
@@ -48,10 +48,7 @@ class Merged:
 
 def new_ledger(definition: FlowDefinition) -> Ledger:
     """Return a flow's ledger before the first push."""
-    top = GroupRow(
-        TOP, ignore_cancelled=definition.ignore_cancelled, ignore_discarded=definition.ignore_discarded
-    )  # the flags are for members that authors add later
-    return Ledger(_flow_row(definition), {TOP: top})
+    return Ledger(_flow_row(definition))
 
 
 def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
@@ -229,6 +226,8 @@ def _flow_row(definition: FlowDefinition) -> FlowRow:
         definition.name,
         max_parallel=definition.max_parallel,
         fingerprint=fingerprint(definition.context),
+        ignore_cancelled=definition.ignore_cancelled,
+        ignore_discarded=definition.ignore_discarded,
     )
 
 
@@ -242,4 +241,6 @@ def _updated_flow(flow: FlowRow, definition: FlowDefinition) -> FlowRow:
         flow,
         name=flow.name or definition.name,
         max_parallel=definition.max_parallel if definition.max_parallel is not None else flow.max_parallel,
+        ignore_cancelled=definition.ignore_cancelled,
+        ignore_discarded=definition.ignore_discarded,
     )
