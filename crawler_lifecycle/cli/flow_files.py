@@ -1,6 +1,7 @@
-"""Finds the workflow in an author's file: a module-level workflow or sequence, or a function that makes one."""
+"""Finds the workflow in an author's file: a module-level workflow or sequence, or a function with such a result."""
 
 import asyncio
+import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
     from crawler_lifecycle.flows import Workflow
 
-FUNCTIONS = ("flow", "workflow")  # names of functions that are called without --flow
+FUNCTIONS = ("flow", "workflow")  # names of functions to call without --flow
 
 
 def definition_in(file: Path, name: str | None, flow_id: str | None) -> "FlowDefinition":
@@ -43,12 +44,11 @@ def fragment_in(file: Path, name: str | None) -> "Fragment":
 
 def workflow_in(file: Path, name: str | None) -> "Workflow":
     """Import the file, and return its workflow: the object or the function's result with the name."""
-    from crawler_lifecycle.services.flows.modules import load
-
+    host: Any = importlib.import_module("crawler_lifecycle.services.flows.modules")
     if not file.is_file():
         raise BadInput("file", f"{file}: no such file")
     try:
-        (module,) = load([str(file)]).modules.values()
+        (module,) = host.load([str(file)]).modules.values()
     except NotReady as error:
         raise BadInput("file", error.message) from error
     if name is not None:
@@ -71,8 +71,9 @@ def _workflows(module: "ModuleType") -> dict[str, Any]:
     """Return the workflows and sequences at the module's top level by name; a second name for an object is left out."""
     from crawler_lifecycle.flows import Sequence, Workflow
 
-    found = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, Workflow | Sequence)}
-    return dict(found.values())
+    kinds = (Workflow, Sequence)
+    by_object = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, kinds)}
+    return dict(by_object.values())
 
 
 def _hint(module: "ModuleType") -> str:
@@ -83,12 +84,12 @@ def _hint(module: "ModuleType") -> str:
 def _as_workflow(name: str, value: Any) -> "Workflow":
     from crawler_lifecycle.flows import Sequence, Workflow
 
-    made = _called(name, value) if inspect.isroutine(value) else value
-    if isinstance(made, Sequence):
-        return made.workflow()
-    if not isinstance(made, Workflow):
-        raise BadInput("flow", f"{name!r} is no workflow and no function that returns a workflow, but {made!r}"[:300])
-    return made
+    result = _called(name, value) if inspect.isroutine(value) else value
+    if isinstance(result, Sequence):
+        return result.workflow()
+    if not isinstance(result, Workflow):
+        raise BadInput("flow", f"{name!r} is no workflow and no function that returns a workflow, but {result!r}"[:300])
+    return result
 
 
 def _called(name: str, function: Callable[..., Any]) -> Any:
@@ -96,12 +97,12 @@ def _called(name: str, function: Callable[..., Any]) -> Any:
         inspect.signature(function).bind()
     except TypeError as error:
         raise BadInput("flow", f"{name!r} is called without arguments, and cannot be: {error}") from error
-    made = function()
-    return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
+    result = function()
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
 
-async def _awaited(made: Any) -> Any:
-    return await made
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 def _content(file: Path) -> bytes:

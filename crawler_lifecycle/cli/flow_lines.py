@@ -71,7 +71,7 @@ def sub_lines(status: FlowStatus, indent: str) -> Iterator[str]:
 
 
 def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
-    """Yield the members that failed by themselves; members that were cancelled for them are counted."""
+    """Yield members with a failure or a cancel of their own; their cancelled dependents are counted."""
     failed = [job for job in jobs if job.state in (MemberState.DISCARDED, MemberState.CANCELLED)]
     own = [job for job in failed if not (job.reason or "").startswith("dependency:")]
     for job in own[:MOST_FAILED]:
@@ -83,7 +83,7 @@ def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
 
 
 def why_lines(explanation: Why, indent: str = "") -> Iterator[str]:
-    """Yield the member with its cause, and indented below it its blocking members."""
+    """Yield the member with its cause, and indented below its blocking members."""
     cause = f": {explanation.cause}" if explanation.cause else ""
     since = f" since {rfc3339(explanation.since)}" if explanation.since else ""
     until = f", until {rfc3339(explanation.until)}" if explanation.until else ""
@@ -97,12 +97,12 @@ def why_lines(explanation: Why, indent: str = "") -> Iterator[str]:
 def answer_lines(answer: FlowAnswer, effect: str) -> Iterator[str]:
     """Yield the effect of a request, and a note if the flow's supervisor learns about the request later."""
     yield f"flow {answer.flow_id}: {effect}"
-    if not answer.told:
+    if not answer.nudged:
         yield f"  on record, and takes effect later: {answer.problem}"
 
 
 def change_lines(flow: str, before: Mapping[str, MemberRecord], changed: Sequence[MemberRecord]) -> Iterator[str]:
-    """Yield a line for every member with another state, for an output in which earlier lines stay."""
+    """Yield a line for every member with another state, for an output where earlier lines stay."""
     for job in changed:
         old = before.get(job.path)
         is_new = old is None and job.state in (MemberState.SUSPENDED, MemberState.AVAILABLE)
@@ -128,7 +128,7 @@ def progress_lines(status: FlowStatus, jobs: Mapping[str, MemberRecord], most: i
         yield f"  ... {len(shown) - most} more"
 
 
-# members under way come first, and then the members that need attention
+# members under way come first, and then members with a problem
 _ORDER = [
     MemberState.EXECUTING, MemberState.RETRYABLE, MemberState.DISCARDED, MemberState.AVAILABLE, MemberState.SCHEDULED,
     MemberState.SUSPENDED, MemberState.CANCELLED, MemberState.COMPLETED,

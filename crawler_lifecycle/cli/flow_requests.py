@@ -191,7 +191,7 @@ def retry(
 
 
 def _value(text: str) -> Any:
-    """Return the JSON value; a text that is no JSON stands for itself."""
+    """Return the JSON value; any other text stands for itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -263,7 +263,7 @@ def stop(
 
 
 async def _stop(commands: "FlowCommands", flow: str, request: "StopFlow", *, wait: bool, as_json: bool) -> None:
-    """Stop the flow, and with `wait` wait for its end, which is the proof."""
+    """Stop the flow, and with `wait` wait for its end, the proof."""
     from crawler_lifecycle.contract.flows.requests import StopWay
 
     answer = await commands.stop(flow, request)

@@ -1,6 +1,6 @@
 """The client for flows, for authors' programs: push, wait, fetch, cancel, retry.
 
-`Flows.open()` opens a client in async code, and `Flows.open_sync()` in all other code. A workflow's own verbs, such as
+`Flows.open()` opens a client in async code, and `Flows.open_sync()` outside async code. A workflow's own verbs, such as
 `workflow.status()`, use the innermost open client.
 """
 

@@ -1,4 +1,4 @@
-"""The client in code that is not async. Its event loop has a thread of its own."""
+"""The client outside async code. A thread has the client's event loop."""
 
 import asyncio
 import threading
@@ -57,7 +57,7 @@ class SyncFlows:
 
 
 class LoopThread:
-    """A thread with an event loop, for the time of a block."""
+    """A thread with an event loop, during a block."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -95,7 +95,7 @@ class LedgerClient:
         self._checked(await self._flows.hold(flow, self._by_actor(HoldFlow(hold=hold))))
 
     async def _read(self, question: Callable[[FlowCommands], T], without_flow: T) -> T:
-        """Return the answer of the database. Without such a flow, return `without_flow`."""
+        """Return the database's answer. Without such a flow, return `without_flow`."""
         try:
             return await self.control.context.database(lambda _: question(self._flows))
         except NotFound:
@@ -110,7 +110,7 @@ class LedgerClient:
 
     def _checked(self, answer: FlowAnswer) -> FlowAnswer:
         """Log a warning if the request is on record and has no effect yet."""
-        if not answer.told:
+        if not answer.nudged:
             logger.warning(
                 "flow %s: the request is on record and takes effect later: %s", answer.flow_id, answer.problem
             )

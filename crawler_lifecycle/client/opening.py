@@ -18,7 +18,7 @@ class Flows(WorkflowClient):
     @classmethod
     @asynccontextmanager
     async def open(cls, state: Path | str | None = None, *, actor: str | None = None) -> AsyncIterator["Flows"]:
-        """Open a client for the installation that `crawlctl` uses: by the environment, or by the state folder's stack.
+        """Open a client for the same installation as `crawlctl`: by the environment, or by the state folder's stack.
 
         NotReady if the database does not answer. `actor`: name for the record, by default the login name.
         """
@@ -32,7 +32,7 @@ class Flows(WorkflowClient):
     @classmethod
     @contextmanager
     def open_sync(cls, state: Path | str | None = None, *, actor: str | None = None) -> Iterator[SyncFlows]:
-        """Open a client in code that is not async: `with Flows.open_sync() as flows:`."""
+        """Open a client outside async code: `with Flows.open_sync() as flows:`."""
         with LoopThread() as thread:
             flows = thread.run(cls.connected(state, actor))
             try:
@@ -43,7 +43,7 @@ class Flows(WorkflowClient):
 
     @classmethod
     async def connected(cls, state: Path | str | None, actor: str | None) -> Self:
-        """Return a client with a database that answers. The caller closes the client."""
+        """Return a client, after the first answer from the database. The caller closes the client."""
         flows = cls(Control.open(None if state is None else Path(state)), actor=actor)
         await flows.control.context.database(lambda store: store.records.installation())
         return flows

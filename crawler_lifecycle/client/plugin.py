@@ -1,4 +1,4 @@
-"""Chancy's names for the client, for programs that come from Chancy."""
+"""Chancy's names for the client, for programs from Chancy."""
 
 from collections.abc import Collection
 from typing import TextIO
@@ -9,7 +9,7 @@ from crawler_lifecycle.flows import Workflow, generate_dot
 
 
 class WorkflowPlugin:
-    """Chancy's class methods. The two numbers of the constructor have no effect, since workflows are not polled."""
+    """Chancy's class methods. The constructor's two numbers have no effect, since workflows are not polled."""
 
     class Rules:
         Age = Age
@@ -49,7 +49,7 @@ class WorkflowPlugin:
         interval: float = 1,
         timeout: float | None = None,
     ) -> Workflow:
-        """Return the workflow as soon as it has ended; TimeoutError after the timeout, KeyError if unknown."""
+        """Return the workflow at its end; TimeoutError after the timeout, KeyError if unknown."""
         return await client.wait(workflow_id, interval=interval, timeout=timeout)
 
     @staticmethod

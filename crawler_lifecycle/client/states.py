@@ -1,4 +1,4 @@
-"""States as filters: the words of this service, and Chancy's."""
+"""States as filters: the service's own words, and Chancy's."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ALL_WORDS = tuple(dict.fromkeys([*map(str, FlowState), *map(str, WorkflowState)]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Flows with any of the words as their state."""
+    """Flows with a state among the words."""
 
     words: frozenset[str]
 
@@ -27,7 +27,7 @@ class Wanted:
 
     @property
     def states(self) -> list[FlowState]:
-        """States that contain all flows with the words, for a query."""
+        """States with all flows for the words, for a query."""
         return [state for state in FlowState if any(self._fits(state, has_started) for has_started in (True, False))]
 
     def fit(self, flow: FlowSummary) -> bool:

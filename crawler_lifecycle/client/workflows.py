@@ -16,7 +16,7 @@ PAGE = 100  # flows in a query
 
 class WorkflowClient(LedgerClient):
     async def push(self, workflow: Workflow | Sequence) -> str:
-        """Put the workflow on record, and return its id. A push of a known id updates the workflow on record.
+        """Put the workflow on record, and return its id. A push with a known id updates the workflow on record.
 
         The workflow is on record with the return, although all workers and Temporal may be away.
         """
@@ -35,12 +35,12 @@ class WorkflowClient(LedgerClient):
 
     async def wait(
         self,
-        id: str,  # noqa: A002 - the name that authors know
+        id: str,  # noqa: A002 - the authors' name
         *,
         timeout: float | timedelta | None = None,
         interval: float | None = None,
     ) -> Workflow:
-        """Return the workflow as soon as it has ended, in success or not.
+        """Return the workflow at its end, in success or not.
 
         TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. `interval` has no
         effect: the end is not polled.
@@ -60,7 +60,7 @@ class WorkflowClient(LedgerClient):
     async def fetch_one(self, id: str) -> Workflow | None:  # noqa: A002
         """Return the workflow with its jobs and their states; None without such a workflow.
 
-        Add jobs to the returned workflow and push it again to change the workflow on record.
+        Add jobs to the returned workflow, and push the workflow again to change its record.
         """
         if not isinstance(id, str) or not 0 < len(id) <= LONGEST_NAME:
             return None
@@ -69,7 +69,7 @@ class WorkflowClient(LedgerClient):
     async def fetch(
         self, *, states: Collection[str] | None = None, ids: Collection[str] | None = None, limit: int = 100
     ) -> list[Workflow]:
-        """Return workflows, newest first. `states`: words of this service, or pending, running, completed, failed."""
+        """Return workflows, newest first. `states`: the service's words, or pending, running, completed, failed."""
         wanted = None if states is None else Wanted.by_words(states)
         workflows: list[Workflow] = []
         before: str | None = None

@@ -106,9 +106,7 @@ class _Collected:
             if part.grafter is not None:
                 self.members.append(_member(part.grafter, workflow, base))
             self.groups.append(_group(part, base))
-            if (
-                part.growth is not GroupGrowth.TASKS
-            ):  # jobs for tasks come from the crawl, not from authors
+            if part.growth is not GroupGrowth.TASKS:  # jobs for tasks come from the crawl, not from authors
                 self.add(part.workflow, joined(base, part.name), context, level + 1)
 
 

@@ -20,7 +20,7 @@ class Quorum:
 
 @dataclass(frozen=True)
 class OneTask:
-    """A need that is satisfied when a crawl's single task has succeeded."""
+    """A need for the success of a crawl's single task."""
 
     crawl: str
     task: int

@@ -1,4 +1,4 @@
-"""The client that a workflow's verbs use: the innermost open client, or the host's client inside a step."""
+"""The client for a workflow's verbs: the innermost open client, or the host's client inside a step."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class FlowClient(Protocol):
-    """A client for flows. `flow` is a flow's id, `path` is the path of a sub-workflow, or empty for the top level."""
+    """A client for flows. `flow` is a flow's id, `path` is a sub-workflow's path, or empty for the top level."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Event loop of the client's connections."""
+        """Event loop for the client's connections."""
 
     async def push_definition(self, definition: FlowDefinition) -> str:
         """Put a flow on record, or update the flow. Return its id."""
@@ -68,7 +68,7 @@ def opened(client: FlowClient) -> Iterator[None]:
 
 
 def blocking(verb: Coroutine[Any, Any, T]) -> T:
-    """Return a verb's result in code that is not async, such as `blocking(workflow.status())` in a step's function."""
+    """Return a verb's result outside async code, such as `blocking(workflow.status())` in a step's function."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,6 +1,6 @@
 """Restoring: from a flow's rows and definitions back to a workflow, with its jobs' states.
 
-A push of the restored workflow changes nothing, so an author can fetch a workflow, add jobs, and push it again.
+A push of the restored workflow has no effect. So an author can fetch a workflow, add jobs, and push the workflow again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,12 +54,12 @@ def restored(flow: OnRecord) -> Workflow:
 
 
 def job_id(uid: str, row: MemberRow) -> str | None:
-    """Return the job's id, which equals the key in its context; None before its first attempt."""
+    """Return the job's id, equal to the key in its context; None before its first attempt."""
     return f"{uid}:{row.path}:{row.generation}" if row.attempt else None
 
 
 def _places(ledger: Ledger) -> Iterator[tuple[tuple[float, int], MemberRow | GroupRow]]:
-    """Yield members and groups with their places in the order of building: a group is where its first member is.
+    """Yield members and groups with their places, as an author builds: a group is where its first member is.
 
     A group without members is before the next group on its level.
     """
@@ -68,7 +68,7 @@ def _places(ledger: Ledger) -> Iterator[tuple[tuple[float, int], MemberRow | Gro
         yield (row.number, 0), row
         for group in ancestors(ledger.groups, row.group):
             first[group] = min(row.number, first.get(group, row.number))
-    following: dict[int, float] = {}  # place of the next group, by the level
+    following: dict[int, float] = {}  # the next group's place, by the level
     for number in sorted(ledger.groups.keys() - {TOP}, reverse=True):
         group_row = ledger.groups[number]
         parent = group_row.parent or TOP

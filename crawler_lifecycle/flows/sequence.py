@@ -34,7 +34,7 @@ class Sequence:
         return workflow
 
     async def push(self, client: FlowClient | None = None) -> str:
-        """Put the sequence on record, and return its workflow's id. Without a client, the innermost open one is used.
+        """Put the sequence on record, and return its workflow's id. Default: the innermost open client.
 
         Every push makes a new flow.
         """

@@ -1,4 +1,4 @@
-"""Verbs: questions and requests of a workflow that is on record, by the innermost open client."""
+"""Verbs: questions and requests about a workflow on record, by the innermost open client."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ class HasPath(Protocol):
 
 
 class Verbs(Level):
-    """A workflow or sub-workflow by its flow's id and its path. All names are names of its own level."""
+    """A workflow or sub-workflow by its flow's id and its path. All names belong to its own level."""
 
     path: str
 
@@ -44,7 +44,7 @@ class Verbs(Level):
     ) -> list[MemberRecord]:
         """Return the jobs in their order. A sub-workflow's name stands for all its jobs.
 
-        `deps_of`: only the direct dependencies of this job. `subs`: also the jobs of all sub-workflows.
+        `deps_of`: only the job's direct dependencies. `subs`: also jobs in sub-workflows.
         """
         jobs = await open_client().jobs(self.id)
         chosen = list(_within(jobs, [self.path]))
@@ -98,8 +98,8 @@ class Verbs(Level):
     ) -> int:
         """Give cancelled, discarded and retryable jobs another attempt, and return their number.
 
-        `completed`: also completed jobs. `downstream="all"`: also all jobs behind them. `arguments`: over the former
-        arguments of the named jobs.
+        `completed`: also completed jobs. `downstream="all"`: also all jobs behind them. `arguments`: over the named
+        jobs' former arguments.
         """
         if downstream not in tuple(Downstream):
             raise BadInput("downstream", f"expected {' or '.join(Downstream)}, not {downstream!r}")
@@ -113,7 +113,7 @@ class Verbs(Level):
         return await open_client().retry(self.id, request)
 
     def _chosen(self, names: Names) -> tuple[str, ...] | None:
-        """Return the paths for a request; None for all jobs of the flow."""
+        """Return the paths for a request; None for all the flow's jobs."""
         if names is not None:
             return tuple(self._paths(names))
         return None if self.path == ROOT else (self.path,)
@@ -131,7 +131,7 @@ def _within(jobs: Sequence[MemberRecord], paths: Collection[str]) -> Iterator[Me
 
 
 def _prefixes(path: str) -> Iterator[str]:
-    """Yield the path and the paths of all levels around it, the top level last."""
+    """Yield the path and the paths around the path, the top level last."""
     while path != ROOT:
         yield path
         path = parent_path(path)

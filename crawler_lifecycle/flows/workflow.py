@@ -231,9 +231,9 @@ class Workflow(Verbs):
         return AppendMembers(key=checked_text("key", key), group=self.path, fragment=building.fragment_of(self))
 
     async def append(self, key: str, additions: "Workflow | None" = None) -> int:
-        """Add jobs to the open flow with this id, and return their number. The same key again adds no jobs.
+        """Add jobs to the open flow with the id, and return their number. The same key again adds no jobs.
 
-        `additions`: a workflow with the jobs; default: the jobs that were added to this handle.
+        `additions`: a workflow with the jobs; default: the handle's own jobs.
         """
         request = self.additions(key)
         if additions is not None:

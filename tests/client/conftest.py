@@ -1,6 +1,6 @@
 """A client on a SQLite database, with Temporal away, and the engine's hand for the flows on record."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.client import Flows
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
-from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.flows.values import to_text
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.rows import MemberKind
@@ -62,9 +61,7 @@ async def flows(installed: Path) -> AsyncIterator[Flows]:
 
 
 @pytest.fixture
-def hand(database: Database) -> Iterator[GetHand]:
+def hand(database: Database) -> GetHand:
     store = SqlStore(database)
-    yield lambda flow: Hand(store, flow, store.flow_records.uid_of(flow))
+    return lambda flow: Hand(store, flow, store.flow_records.uid_of(flow))
 
-
-FINAL = tuple(state for state in MemberState if state.is_final)

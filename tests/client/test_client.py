@@ -15,8 +15,8 @@ from tests.client.conftest import GetHand
 from tests.unit.flows.work import greet, marked, plain, with_context
 
 
-def diamond(name: str = "diamond", **options: str) -> Workflow:
-    workflow = Workflow(name, **options).add("top", plain).add("left", plain, deps="top")
+def diamond(name: str = "diamond", flow_id: str | None = None) -> Workflow:
+    workflow = Workflow(name, id=flow_id).add("top", plain).add("left", plain, deps="top")
     return workflow.add("right", plain, deps="top").add("bottom", plain, deps=["left", "right"])
 
 
@@ -37,7 +37,7 @@ async def test_025_a_pushed_workflow_is_on_record_without_temporal(
 
 async def test_025_a_refused_push_leaves_nothing_behind(flows: Flows) -> None:
     cycle = Workflow("cycle", check_deps=False).add("a", plain, deps="b").add("b", plain, deps="a")
-    with pytest.raises(BadInput, match="deps: form a cycle: a -> b -> a|deps: form a cycle: b -> a -> b"):
+    with pytest.raises(BadInput, match=r"deps: form a cycle: (a -> b -> a|b -> a -> b)"):
         await flows.push(cycle)
     with pytest.raises(BadInput, match="'a' depends on 'c', which is not in the flow"):
         await flows.push(Workflow("unknown", check_deps=False).add("a", plain, deps="c"))
@@ -87,7 +87,7 @@ async def workflow_of(flows: Flows, flow: str) -> Workflow:
 
 
 async def test_027_pushes_at_once_make_one_flow(flows: Flows) -> None:
-    ids = await asyncio.gather(*(flows.push(diamond(id="same")) for _ in range(5)))
+    ids = await asyncio.gather(*(flows.push(diamond(flow_id="same")) for _ in range(5)))
     assert set(ids) == {"same"}
     assert [workflow.id for workflow in await flows.fetch()] == ["same"]
 
@@ -119,7 +119,7 @@ async def test_056_the_innermost_open_client_serves_the_verbs(flows: Flows, inst
 
 async def test_058_workflows_are_fetched_by_state_and_id(flows: Flows, hand: GetHand) -> None:
     for name in ("a", "b", "c", "d"):
-        await flows.push(diamond(name, id=name))
+        await flows.push(diamond(name, name))
     hand("b").go_on()
     hand("c").play()
     hand("d").play(fails=("top",))
@@ -173,7 +173,7 @@ async def test_059_a_wait_has_a_timeout_and_needs_a_flow(flows: Flows) -> None:
 
 async def test_073_jobs_are_appended_once_under_a_key(flows: Flows, installed: Path) -> None:
     async with Flows.open(installed):
-        workflow = diamond(id="open")
+        workflow = diamond(flow_id="open")
         await workflow.push()
         more = Workflow(check_deps=False).add("extra", plain, deps="bottom").add("last", plain, deps="extra")
         assert await workflow.append("more", more) == 2
@@ -189,7 +189,7 @@ async def test_073_jobs_are_appended_once_under_a_key(flows: Flows, installed: P
 
 async def test_081_ended_workflows_are_pruned_by_their_age(flows: Flows, hand: GetHand) -> None:
     for name in ("ended", "open"):
-        await flows.push(diamond(name, id=name))
+        await flows.push(diamond(name, name))
     hand("ended").play()
     assert await flows.prune() == 0
     assert await flows.prune((Age() > timedelta(days=1)) | (Age() >= 0)) == 1
@@ -198,7 +198,7 @@ async def test_081_ended_workflows_are_pruned_by_their_age(flows: Flows, hand: G
 
 async def test_chancys_names_do_the_same(flows: Flows, hand: GetHand) -> None:
     plugin = WorkflowPlugin(polling_interval=5, max_workflows_per_run=3, pruning_rule=WorkflowPlugin.Rules.Age() >= 0)
-    flow = await WorkflowPlugin.push(flows, diamond(id="chancy"))
+    flow = await WorkflowPlugin.push(flows, diamond(flow_id="chancy"))
     assert (await workflow_of(flows, flow)).name == "diamond"
     fetched = await WorkflowPlugin.fetch_workflow(flows, flow)
     assert fetched is not None
@@ -211,11 +211,13 @@ async def test_chancys_names_do_the_same(flows: Flows, hand: GetHand) -> None:
     assert await plugin.cleanup(flows) == 1
     assert await WorkflowPlugin.fetch_workflow(flows, flow) is None
     with pytest.raises(KeyError):
-        await WorkflowPlugin.wait_for_workflow(flows, flow, timeout=0.1)
+        await WorkflowPlugin.wait_for_workflow(flows, flow, timeout=60)
 
 
 async def test_an_approval_and_holds_by_the_client(flows: Flows, hand: GetHand) -> None:
-    await flows.push(Workflow("w", id="w").add("a", with_context).add_approval("go", deps="a").add("b", plain, deps="go"))
+    await flows.push(
+        Workflow("w", id="w").add("a", with_context).add_approval("go", deps="a").add("b", plain, deps="go")
+    )
     await flows.pause("w")
     assert (await flows.status("w")).state == "paused"
     await flows.resume("w")

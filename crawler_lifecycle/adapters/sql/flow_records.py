@@ -88,6 +88,7 @@ class SqlFlowRecords(OnFlows):
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(iter(connection.execute(last_runs))),
+            arguments={number: arguments for number, _, arguments in defined if arguments is not None},
         )
 
     @snapshot

@@ -1,4 +1,4 @@
-"""Answers at the doors for flows: lists of flows and members, and the effect of a request."""
+"""Answers at the doors for flows: flows and members in lists, and a request's effect."""
 
 from datetime import datetime
 from typing import Any
@@ -12,14 +12,14 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, Membe
 
 
 class FlowAnswer(Message):
-    """Effect of a request. The effect is on record in any case; without Temporal, the flow goes on later."""
+    """A request's effect. The effect is on record in any case; without Temporal, the flow goes on later."""
 
     flow_id: str
     flow_uid: str
     count: int = Field(default=0, description="changed members, as the request counts members")
     created: bool = Field(default=False, description="whether the request made the flow")
     changed: bool = Field(default=True, description="whether the request had an effect; a repetition has none")
-    told: bool = Field(default=True, description="whether the flow's supervisor knows about the request already")
+    nudged: bool = Field(default=True, description="whether the flow's supervisor knows about the request already")
     problem: str | None = Field(default=None, description="why the supervisor learns about the request later")
 
 
@@ -42,7 +42,7 @@ class FlowSummary(Message):
 
 
 class MemberRecord(Message):
-    """A member of a flow. Authors call the member a job."""
+    """A flow's member. Authors call the member a job."""
 
     flow_id: str
     path: str

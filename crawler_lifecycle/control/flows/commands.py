@@ -137,6 +137,6 @@ def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
         count=answer.count,
         created=answer.created,
         changed=answer.changed,
-        told=problem is None,
+        nudged=problem is None,
         problem=problem,
     )

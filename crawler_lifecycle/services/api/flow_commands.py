@@ -56,7 +56,7 @@ async def push_flow(
 ) -> FlowAnswer:
     """Put a flow on record, or update the flow with its id. A repeated request changes nothing.
 
-    The flow is on record before the answer, all of it or nothing. If `told` is false, Temporal did not answer, and the
+    The whole flow is on record before the answer, or nothing. If `nudged` is false, Temporal did not answer, and the
     flow starts later.
     """
     del body  # checked and described by the framework; the definition is read strictly from the request itself

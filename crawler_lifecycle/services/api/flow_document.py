@@ -28,7 +28,7 @@ JOB = {
 }  # fmt: skip
 _LINE = {"at": AT, "event": "pushed", "message": "6 new or changed members", "actor": "shop-backend", "door": "api",
          "number": 1}  # fmt: skip
-_EFFECT = {"flow_id": FLOW_ID, "flow_uid": UID, "count": 1, "created": False, "changed": True, "told": True,
+_EFFECT = {"flow_id": FLOW_ID, "flow_uid": UID, "count": 1, "created": False, "changed": True, "nudged": True,
            "problem": None}  # fmt: skip
 _ATTEMPT = {
     "attempt": 1, "generation": 1, "created_at": AT, "ended_at": LATER, "kind": "failed", "outcome": "ValueError",

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,8 @@ def everything() -> Workflow:
     )
     workflow.add("shop", crawl("shop", tasks=3, allowed_failures=0.5), priority=4, sla=60)
     workflow.add_workflow("middle", middle, deps="shop")
-    workflow.add_many("many", {"a": plain, "b": SlowWorker.new({"n": 1})}, deps="shop", max_parallel=1)
+    jobs: dict[str, Any] = {"a": plain, "b": SlowWorker.new({"n": 1})}
+    workflow.add_many("many", jobs, deps="shop", max_parallel=1)
     workflow.add_cascade("process", ([1, 2], process_user), deps=["many", "middle/first"], schedule_in=3)
     workflow.add_cascade("summary", summarize, deps=any_of("process", at_least=0.5, wait=True), timeout=5)
     workflow.add_cascade("parse", each_task("shop", item_and_context), max_attempts=2)
