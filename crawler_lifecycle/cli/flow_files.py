@@ -1,7 +1,6 @@
 """Finds the workflow in an author's file: a module-level workflow or sequence, or a function with such a result."""
 
 import asyncio
-import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -44,11 +43,12 @@ def fragment_in(file: Path, name: str | None) -> "Fragment":
 
 def workflow_in(file: Path, name: str | None) -> "Workflow":
     """Import the file, and return its workflow: the object or the function's result with the name."""
-    host: Any = importlib.import_module("crawler_lifecycle.services.flows.modules")
+    from crawler_lifecycle.services.flows.modules import load
+
     if not file.is_file():
         raise BadInput("file", f"{file}: no such file")
     try:
-        (module,) = host.load([str(file)]).modules.values()
+        (module,) = load([str(file)]).modules.values()
     except NotReady as error:
         raise BadInput("file", error.message) from error
     if name is not None:
