@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.services.api.tokens import Tokens
 
-SCOPES = click.Choice(["read", "operate"])  # rights for a token: only `operate` allows changes
+# rights for a token: only `operate` allows changes, and only `results` shows results of flows' jobs
+SCOPES = click.Choice(["read", "operate", "results"])
 
 
 @click.group("db", cls=Commands)

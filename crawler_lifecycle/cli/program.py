@@ -7,7 +7,19 @@ no Temporal client.
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, auditing, demo, fetching, limiting, reading, running, scheduling, stopping, up
+from crawler_lifecycle.cli import (
+    admin,
+    auditing,
+    demo,
+    fetching,
+    flows,
+    limiting,
+    reading,
+    running,
+    scheduling,
+    stopping,
+    up,
+)
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
 
 
@@ -37,6 +49,7 @@ for command in (
     fetching.fetch,
     stopping.stop,
     stopping.resume,
+    flows.flow,
     scheduling.schedule,
     limiting.limits,
     limiting.installation,

@@ -15,6 +15,8 @@ from crawler_lifecycle.domain.words import utc_text
 COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
     "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
+    "completed": "green", "discarded": "red", "cancelled": "yellow", "paused": "yellow", "retryable": "yellow",
+    "executing": "cyan",
 }  # fmt: skip
 
 CAUSES = {

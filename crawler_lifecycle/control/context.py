@@ -55,5 +55,11 @@ class Context:
         """Return the call's result from a thread. The thread also opens the store, since opening may block."""
         return await self.calls.run(lambda: call(self.store))
 
+    def close(self) -> None:
+        """Close the connections to the database, if there are any."""
+        with self._opening:
+            if "database" in vars(self.parts):
+                self.parts.database.close()
+
     async def scheduler(self, call: Callable[["Deployer"], T]) -> T:
         return await self.scheduler_calls.run(lambda: call(self.parts.deployer))

@@ -1,4 +1,4 @@
-"""`Control` joins all commands for runs, schedules, audits and limits of an installation: the Python door."""
+"""`Control` joins all commands for runs, flows, schedules, audits and limits of an installation: the Python door."""
 
 from pathlib import Path
 from typing import Self
@@ -7,6 +7,7 @@ from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.control.limits import LimitCommands
 from crawler_lifecycle.control.runs import RunCommands
@@ -23,6 +24,7 @@ class Control:
         self.schedules = ScheduleCommands(self.context, self.engine)
         self.audits = AuditCommands(self.context, self.engine)
         self.limits = LimitCommands(self.context)
+        self.flows = FlowCommands(self.context, self.engine)
 
     @classmethod
     def open(cls, state: Path | None = None) -> Self:

@@ -5,6 +5,7 @@ refused its input.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -128,6 +129,12 @@ class Engine(TemporalConnection):
                 await handle.cancel(rpc_timeout=RPC_TIMEOUT)
                 return "cancel"
         return "signal"
+
+    async def flow_ended(self, flow_uid: str) -> None:
+        """Wait until the present execution of the flow's supervisor has ended. NotFound if there was none."""
+        async with self.calls() as client:
+            with suppress(WorkflowFailureError):  # a terminated supervisor has ended, too
+                await client.get_workflow_handle(flow_workflow_id(flow_uid)).result()
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
         async with self.calls() as client:

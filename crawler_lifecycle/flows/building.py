@@ -106,7 +106,8 @@ class _Collected:
             if part.grafter is not None:
                 self.members.append(_member(part.grafter, workflow, base))
             self.groups.append(_group(part, base))
-            self.add(part.workflow, joined(base, part.name), context, level + 1)
+            if part.growth is not GroupGrowth.TASKS:  # jobs for tasks come from the crawl, not from authors
+                self.add(part.workflow, joined(base, part.name), context, level + 1)
 
 
 def _member(step: WorkflowStep, workflow: Level, base: str) -> MemberDefinition:

@@ -19,6 +19,18 @@ class Quorum:
 
 
 @dataclass(frozen=True)
+class OneTask:
+    """A need for the success of a crawl's single task."""
+
+    crawl: str
+    task: int
+
+    @property
+    def on(self) -> tuple[str, ...]:
+        return (self.crawl,)
+
+
+@dataclass(frozen=True)
 class EachTask:
     """A step for every task in a crawl, with a start as soon as the task has succeeded."""
 
@@ -26,8 +38,8 @@ class EachTask:
     function: Any
 
 
-Dependency = str | Quorum
-Dependencies = str | Quorum | Iterable[str | Quorum] | None
+Dependency = str | Quorum | OneTask
+Dependencies = Dependency | Iterable[Dependency] | None
 
 
 def any_of(deps: str | Iterable[str], *, at_least: float | int = 1, wait: bool = False) -> Quorum:
@@ -58,9 +70,9 @@ def as_dependencies(name: str, deps: Dependencies) -> tuple[Dependency, ...]:
     """Return the dependencies as a tuple without repetitions, in their order."""
     if deps is None:
         return ()
-    listed = (deps,) if isinstance(deps, str | Quorum) else tuple(deps)
+    listed = (deps,) if isinstance(deps, str | Quorum | OneTask) else tuple(deps)
     for dep in listed:
-        if not isinstance(dep, str | Quorum):
+        if not isinstance(dep, str | Quorum | OneTask):
             raise BadInput(f"deps of {name!r}", f"expected names of jobs, not {dep!r}")
     return tuple(dict.fromkeys(listed))
 
@@ -74,4 +86,15 @@ def as_need(dep: Dependency) -> Need:
     """Return the contract's need, with the names as paths."""
     if isinstance(dep, str):
         return Need(on=(dep,))
+    if isinstance(dep, OneTask):
+        return Need(on=dep.on, task=dep.task)
     return Need(on=dep.on, share=dep.share, count=dep.count, wait=dep.wait)
+
+
+def as_dependency(need: Need) -> Dependency:
+    """Return the dependency for the contract's need."""
+    if need.task is not None:
+        return OneTask(need.on[0], need.task)
+    if need.is_quorum:
+        return Quorum(need.on, need.share, need.count, need.wait)
+    return need.on[0]

@@ -1,19 +1,13 @@
 """Sequence: jobs in a chain, with the names step_0, step_1, ..."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.jobs import Job
 from crawler_lifecycle.flows.marks import as_job
+from crawler_lifecycle.flows.open_client import FlowClient, open_client
 from crawler_lifecycle.flows.workflow import Workflow
-
-
-class Pusher(Protocol):
-    """An open client for flows."""
-
-    async def push(self, workflow: Workflow) -> str:
-        """Put the workflow on record, and return its id."""
 
 
 class Sequence:
@@ -39,6 +33,9 @@ class Sequence:
             workflow.add(f"step_{number}", job, deps=f"step_{number - 1}" if number else ())
         return workflow
 
-    async def push(self, client: Pusher) -> str:
-        """Put the sequence on record, and return its workflow's id."""
-        return await client.push(self.workflow())
+    async def push(self, client: FlowClient | None = None) -> str:
+        """Put the sequence on record, and return its workflow's id. Default: the innermost open client.
+
+        Every push makes a new flow.
+        """
+        return await (client or open_client()).push_definition(self.workflow().definition())

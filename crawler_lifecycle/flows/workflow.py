@@ -22,9 +22,11 @@ from crawler_lifecycle.flows.jobs import ApprovalJob, Job, JobOptions, StepJob, 
 from crawler_lifecycle.flows.marks import as_job
 from crawler_lifecycle.flows.mermaid import mermaid_of
 from crawler_lifecycle.flows.needs import Dependencies, Dependency, EachTask, as_dependencies, names_of
+from crawler_lifecycle.flows.open_client import open_client
 from crawler_lifecycle.flows.running import RunningJob
 from crawler_lifecycle.flows.states_dot import write_states_dot
-from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
+from crawler_lifecycle.flows.steps import SubWorkflow, WorkflowStep
+from crawler_lifecycle.flows.verbs import Verbs
 
 _new_id = getattr(uuid, "uuid7", uuid.uuid4)  # ids in the order of time, from Python 3.14 on
 Addable = Job | Callable[..., Any]
@@ -51,7 +53,7 @@ class Graft:
         )
 
 
-class Workflow(Level):
+class Workflow(Verbs):
     """A graph of jobs and sub-workflows. The `add` methods return the workflow, so that calls can be chained.
 
     `check_deps`: refuse an unknown dependency at once. `ignore_cancelled`, `ignore_discarded`: count a
@@ -227,6 +229,20 @@ class Workflow(Level):
     def additions(self, key: str) -> AppendMembers:
         """Return the jobs as a request to add them to the open flow with this id, once under the key."""
         return AppendMembers(key=checked_text("key", key), group=self.path, fragment=building.fragment_of(self))
+
+    async def append(self, key: str, additions: "Workflow | None" = None) -> int:
+        """Add jobs to the open flow with the id, and return their number. The same key again adds no jobs.
+
+        `additions`: a workflow with the jobs; default: the handle's own jobs.
+        """
+        request = self.additions(key)
+        if additions is not None:
+            request = request.model_copy(update={"fragment": building.fragment_of(additions)})
+        return await open_client().append(self.id, request)
+
+    async def push(self) -> str:
+        """Put the workflow on record with the innermost open client, and return its id."""
+        return await open_client().push_definition(self.definition())
 
     def check(self) -> Self:
         """Raise BadInput if the graph cannot run: unknown dependencies, cycles, too large values."""

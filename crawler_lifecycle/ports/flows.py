@@ -291,6 +291,7 @@ class KeptFlow:
     definitions: Mapping[int, MemberDefinition] = field(default_factory=dict)  # by member's number
     groups: Mapping[int, Any] = field(default_factory=dict)  # GroupDefinition by group's number
     attempts: Mapping[int, int] = field(default_factory=dict)  # RunIDs of last attempts, by member's number
+    arguments: Mapping[int, JsonValue] = field(default_factory=dict)  # encoded; in place of the definitions' arguments
 
 
 class FlowRecords(Protocol):

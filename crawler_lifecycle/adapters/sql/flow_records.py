@@ -73,8 +73,9 @@ class SqlFlowRecords(OnFlows):
     @snapshot
     def kept(self, connection: Connection, flow: str) -> KeptFlow:
         head = self._head(connection, flow)
-        of_members = select(members.number, members.definition).where(members.flow == head.id)
+        of_members = select(members.number, members.definition, members.arguments).where(members.flow == head.id)
         of_groups = select(groups.number, groups.definition).where(groups.flow == head.id)
+        defined = connection.execute(of_members).all()
         last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
         return KeptFlow(
             uid=head.uid,
@@ -82,13 +83,12 @@ class SqlFlowRecords(OnFlows):
             created_at=head.created_at,
             updated_at=head.updated_at,
             context=connection.scalar(select(flows.c.context).where(flows.c.id == head.id)),
-            definitions={
-                number: MemberDefinition.model_validate_json(text) for number, text in connection.execute(of_members)
-            },
+            definitions={number: MemberDefinition.model_validate_json(text) for number, text, _ in defined},
             groups={
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(iter(connection.execute(last_runs))),
+            arguments={number: arguments for number, _, arguments in defined if arguments is not None},
         )
 
     @snapshot

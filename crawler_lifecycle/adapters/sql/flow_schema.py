@@ -38,6 +38,8 @@ flows = sa.Table(
     sa.Column("max_parallel", sa.Integer),
     sa.Column("context", Json),
     sa.Column("fingerprint", sa.String(64), nullable=False),  # of the context
+    sa.Column("ignore_cancelled", sa.Boolean, nullable=False),
+    sa.Column("ignore_discarded", sa.Boolean, nullable=False),
     sa.Column("last_member", sa.Integer, nullable=False),  # highest number ever used
     sa.Column("last_group", sa.Integer, nullable=False),
     sa.Column("door", sa.Integer, nullable=False),

@@ -1,4 +1,4 @@
-"""Needs: the dependencies of members and groups."""
+"""Needs: dependencies for members and groups."""
 
 from typing import Annotated
 

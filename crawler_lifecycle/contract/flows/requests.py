@@ -86,3 +86,19 @@ class HoldFlow(FlowRequest):
     """Pause or drain a flow, or let the flow go on."""
 
     hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")]
+
+
+class StopWay(StrEnum):
+    """Way to stop a flow."""
+
+    TERMINATE = "terminate"  # cancel all members, and ask the attempts under way to end
+    DRAIN = "drain"  # start no further attempts, and let the present attempts end by themselves
+    LEAVE = "leave"  # cancel all members; crawls and steps under way go on, and their ends are only noted
+
+
+class StopFlow(FlowRequest):
+    """Stop a flow. The flow ends with its last attempt, so the end is the proof for the stop."""
+
+    way: StopWay = Field(default=StopWay.TERMINATE, strict=False)
+    force: bool = Field(default=False, description="make the crawls under way end without their grace period")
+    reason: Note | None = None

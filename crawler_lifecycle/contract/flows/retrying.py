@@ -28,8 +28,8 @@ class RetryPolicy(Message):
     """Attempts for a member. The pause doubles after every failed attempt, up to the longest pause."""
 
     max_attempts: Attempts = 1
-    pause_seconds: Pause = 10
-    longest_pause_seconds: Pause = 600
+    pause_seconds: Pause = 10.0
+    longest_pause_seconds: Pause = 600.0
     rules: tuple[RetryRule, ...] = Field(default=(), max_length=MOST_RULES)
 
     def rule_for(self, outcome: str | None) -> RetryRule | None:

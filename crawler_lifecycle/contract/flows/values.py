@@ -1,6 +1,6 @@
 """Values between members: arguments, contexts and results, as JSON with tags for further types.
 
-A tagged value is an object with the key `$`. A dict with this key, or with keys other than texts, is tagged itself.
+A tagged value is an object with the key `$`. A dict with the key, or with keys beside texts, is tagged itself.
 Values are no pickles: to decode a value runs no code from its author.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, JsonValue
+from pydantic_core import to_jsonable_python
 
 from crawler_lifecycle.contract.flows.limits import DEEPEST_VALUE
 from crawler_lifecycle.errors import BadInput, PermanentError
@@ -68,6 +69,12 @@ def decode(content: JsonValue) -> Any:
     return {key: decode(value) for key, value in content.items()}
 
 
+def untagged(value: object) -> JsonValue:
+    """Return the value as JSON without tags, for people and programs: a time becomes its text."""
+    content: JsonValue = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="null")
+    return content
+
+
 def to_text(field: str, value: object, most_bytes: int) -> str:
     """Return the value as JSON text; raise BadInput or TooLarge if the value cannot be kept."""
     text = json.dumps(encode(field, value), separators=(",", ":"))
@@ -84,7 +91,7 @@ def size_of(content: JsonValue) -> int:
 
 
 def check_encoded(field: str, content: JsonValue, most_bytes: int) -> None:
-    """Raise BadInput or TooLarge for JSON that does not come from `encode`, such as JSON from an HTTP client."""
+    """Raise BadInput or TooLarge for JSON in a wrong form, such as JSON from an HTTP client."""
     check_size(field, size_of(content), most_bytes)
     try:
         decode(content)

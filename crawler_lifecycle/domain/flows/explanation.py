@@ -60,7 +60,7 @@ def _cause_of_available(planner: Planner, row: MemberRow) -> str:
         return words.PAUSED if planner.flow.intent is FlowIntent.PAUSE else words.DRAINING
     full = planner.turns.full_group(row.group)
     if full is None:
-        return words.START
+        return row.cause or words.START  # a host's cause, such as an unknown function
     path = planner.wiring.groups[full].path
     return words.PARALLEL_LIMIT if path == ROOT else f"{words.PARALLEL_LIMIT}:{path}"
 

@@ -226,6 +226,8 @@ def _flow_row(definition: FlowDefinition) -> FlowRow:
         definition.name,
         max_parallel=definition.max_parallel,
         fingerprint=fingerprint(definition.context),
+        ignore_cancelled=definition.ignore_cancelled,
+        ignore_discarded=definition.ignore_discarded,
     )
 
 
@@ -239,4 +241,6 @@ def _updated_flow(flow: FlowRow, definition: FlowDefinition) -> FlowRow:
         flow,
         name=flow.name or definition.name,
         max_parallel=definition.max_parallel if definition.max_parallel is not None else flow.max_parallel,
+        ignore_cancelled=definition.ignore_cancelled,
+        ignore_discarded=definition.ignore_discarded,
     )

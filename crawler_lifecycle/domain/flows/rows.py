@@ -119,6 +119,8 @@ class FlowRow:
     accepts_members: bool = True  # False after the whole flow was cancelled
     max_parallel: int | None = None
     fingerprint: str = ""  # of the context
+    ignore_cancelled: bool = False  # default for members that authors add later
+    ignore_discarded: bool = False
 
 
 @dataclass(slots=True)

@@ -11,7 +11,17 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api import admission, archives, audits, commands, runs, schedules, streams
+from crawler_lifecycle.services.api import (
+    admission,
+    archives,
+    audits,
+    commands,
+    flow_commands,
+    flows,
+    runs,
+    schedules,
+    streams,
+)
 from crawler_lifecycle.services.api.caller_check import ApiCallerCheck
 from crawler_lifecycle.services.api.document import COMMON, DESCRIPTION
 from crawler_lifecycle.services.api.metrics import RequestCounting
@@ -102,7 +112,7 @@ def openapi_document() -> dict[str, object]:
 def _app_with_endpoints() -> FastAPI:
     app = new_app("Crawler lifecycle", DESCRIPTION, _lifespan)
     app.add_exception_handler(405, answer_wrong_method)
-    for module in (runs, archives, commands, schedules, admission, audits, streams):
+    for module in (runs, archives, commands, flow_commands, flows, schedules, admission, audits, streams):
         app.include_router(module.router, dependencies=[Depends(refuse_unknown_parameters)], responses=COMMON)
     app.include_router(health_router)
     return app

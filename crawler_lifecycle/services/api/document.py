@@ -61,36 +61,36 @@ EXPORT = {
 LOCATION_HEADER = {"Location": {"description": "path of the new resource", "schema": {"type": "string"}}}
 
 
-def _example(value: object, status: int = 200, description: str = "Done.") -> Responses:
+def example(value: object, status: int = 200, description: str = "Done.") -> Responses:
     """Return a response with an example. A response 201 also has the header Location."""
     headers = {"headers": LOCATION_HEADER} if status == 201 else {}
     return {status: {"description": description, "content": {"application/json": {"example": value}}} | headers}
 
 
-def _stream_example(example: str) -> Responses:
+def stream_example(example: str) -> Responses:
     text = {"schema": {"type": "string"}, "example": example}
     return {200: {"description": "Server-sent events.", "content": {"text/event-stream": text}}}
 
 
 # responses of the endpoints, by status
-TOKEN = _example({"name": "shop-backend", "scopes": ["operate", "read"]})
-CRAWLERS = _example({"crawlers": ["bookshop", "sleeper"]})
-RUN_PAGE = _example({"runs": [RUN_SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
-RUN_VIEW = _example(
+TOKEN = example({"name": "shop-backend", "scopes": ["operate", "read"]})
+CRAWLERS = example({"crawlers": ["bookshop", "sleeper"]})
+RUN_PAGE = example({"runs": [RUN_SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
+RUN_VIEW = example(
     {"run": RUN_RECORD, "place": None, "log": [CREATION], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]}
 )
-TASKS = _example({"tasks": [TASK_LINE], "total": 4, "next": 3})
+TASKS = example({"tasks": [TASK_LINE], "total": 4, "next": 3})
 _JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
-TASK = _example(TASK_LINE | _JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
+TASK = example(TASK_LINE | _JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
 RUN = {"run_id": 42, "run_uid": UID}
 STARTED = {"workflow_id": WORKFLOW, "first_execution_run_id": EXECUTION, **RUN}
-RUN_STARTED = _example(STARTED | {"created": True}, 201, "The run is on record.") | _example(
+RUN_STARTED = example(STARTED | {"created": True}, 201, "The run is on record.") | example(
     STARTED | {"created": False}, 200, "An earlier request with this key has made this run."
 )
-STOPPED = _example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The stop is on record.")
-TASKS_ADDED = _example({"first": 4, "count": 2}, 201, "The tasks are queued.")
-RESUMED = _example({"run": RUN_RECORD, "started": True}, 202, "The run's workflow goes on.")
-EXPORTED = _example({"exports": [EXPORT]})
+STOPPED = example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The stop is on record.")
+TASKS_ADDED = example({"first": 4, "count": 2}, 201, "The tasks are queued.")
+RESUMED = example({"run": RUN_RECORD, "started": True}, 202, "The run's workflow goes on.")
+EXPORTED = example({"exports": [EXPORT]})
 _CHECKSUM = {
     "X-Archive-SHA256": {
         "description": "checksum of the archive, in hexadecimal digits",
@@ -106,11 +106,11 @@ ARCHIVE: Responses = {
         "headers": _CHECKSUM,
     },
 }
-LOG = _example({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
-LOG_STREAM = _stream_example(
+LOG = example({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
+LOG_STREAM = stream_example(
     'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
 )
-CHANGES = _stream_example(
+CHANGES = stream_example(
     "event: ready\ndata: {}\nid: 1763629207250000\n\n"
     'event: notice\ndata: {"notice_id":"5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11","kind":"started","run_id":42}\n'
     "id: 1763629207250000\n\n"
@@ -126,8 +126,8 @@ OCCURRENCE = {
     "started_at": "2026-11-20T02:00:00Z", "workflow_id": "crawl-nightly-2026-11-20T02:00:00Z", "run_id": 42,
     "run_status": "COMPLETED",
 }  # fmt: skip
-SCHEDULES = _example({"schedules": [SCHEDULE_SUMMARY]})
-SCHEDULE = _example(
+SCHEDULES = example({"schedules": [SCHEDULE_SUMMARY]})
+SCHEDULE = example(
     SCHEDULE_SUMMARY
     | {
         "run": REQUEST | {"trigger": "scheduled", "requested_by": "ann"}, "overlap": "skip",
@@ -136,24 +136,24 @@ SCHEDULE = _example(
         "occurrences": [OCCURRENCE],
     }
 )  # fmt: skip
-TRIGGERED = _example(
+TRIGGERED = example(
     {
         "schedule_id": "nightly",
         "outcome": "started",
         "reason": None,
         "workflow_id": "crawl-nightly-2026-11-20T09:12:44Z",
     }
-) | _example(
+) | example(
     {"schedule_id": "nightly", "outcome": "asked", "reason": None, "workflow_id": None},
     202,
     "The schedule is triggered, and the outcome is not known yet. A second request would start a second occurrence.",
 )
-BACKFILLED = _example(
+BACKFILLED = example(
     {"schedule_id": "nightly", "occurrences": ["2026-11-16T02:00:00Z", "2026-11-17T02:00:00Z"]},
     202,
     "The runs are started.",
 )
-DELETED = _example({"schedule_id": "nightly", "deleted": True})
+DELETED = example({"schedule_id": "nightly", "deleted": True})
 _NO_PAUSE = {"paused_at": None, "paused_by": None, "paused_reason": None}
 _CHANGE = {"changed_at": AT, "changed_by": "ann"}
 INSTALLATION_LIMITS = _NO_PAUSE | {
@@ -165,7 +165,7 @@ SITE_LIMITS = _CHANGE | {
     "paused_reason": "the site is being rebuilt", "runs_begun": 2, "tasks_in_cluster": 5, "places_kept": 0,
     "runs_held": 15,
 }  # fmt: skip
-LIMITS = _example({"limits": [INSTALLATION_LIMITS, SITE_LIMITS]})
+LIMITS = example({"limits": [INSTALLATION_LIMITS, SITE_LIMITS]})
 
 # bodies of requests
 SCHEDULE_BODY = Body(

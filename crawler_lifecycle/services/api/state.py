@@ -82,9 +82,10 @@ def needs_scope(scope: Scope) -> Callable[[Request], None]:
 
 # The gate has checked the token already; BEARER only declares the token in the OpenAPI document.
 BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
-# dependencies for reading endpoints, and for commands
+# dependencies for reading endpoints, for commands, and for results of flows
 READING = [BEARER, Depends(needs_scope(Scope.READ))]
 OPERATING = [BEARER, Depends(needs_scope(Scope.OPERATE))]
+READING_RESULTS = [BEARER, Depends(needs_scope(Scope.RESULTS))]
 
 CurrentApi = Annotated[ApiState, Depends(_api_state)]
 Caller = Annotated[Token, Depends(caller_of)]

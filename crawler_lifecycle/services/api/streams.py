@@ -49,7 +49,7 @@ async def follow(
     """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""
     api.streams.refuse_too_many(caller.name)  # before the log is read in vain
     follower = await following.begin(api, run, task, _read_log_id(last_id) if last_id else (None, offset))
-    return _stream(api, caller, follower.events())
+    return stream(api, caller, follower.events())
 
 
 @router.get(
@@ -67,10 +67,11 @@ def follow_changes(
     state: several changes of a run may come as one event, and an unchanged state may come again; no change is left out.
     Notices (started, progress, stopped, finished) come before the state of their run. A repeated notice keeps its id.
     """
-    return _stream(api, caller, changes.follow(api, _read_change_id(last_id), run))
+    return stream(api, caller, changes.follow(api, _read_change_id(last_id), run))
 
 
-def _stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
+def stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Return the events as a stream, which ends when the caller's token is revoked."""
     return Stream(api, caller, _until_revoked(api, caller, events))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.definition import Fragment
+from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
 from crawler_lifecycle.contract.flows.limits import MOST_MEMBERS
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers
@@ -12,8 +12,8 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.domain.flows.checking import check_whole
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
-from crawler_lifecycle.errors import BadInput, Conflict, NotFound
-from crawler_lifecycle.flows import RunningJob, Sequence, Workflow, crawl
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
+from crawler_lifecycle.flows import RunningJob, Sequence, Workflow, crawl, opened
 from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import NOW, Play
 from tests.unit.flows.work import greet, marked, plain, with_context
@@ -127,12 +127,17 @@ def test_029_a_sequence_depends_on_the_job_before() -> None:
 
 async def test_029_a_sequence_is_pushed_by_a_client() -> None:
     class Client:
-        async def push(self, workflow: Workflow) -> str:
-            pushed.append(workflow)
-            return workflow.id
+        async def push_definition(self, definition: FlowDefinition) -> str:
+            pushed.append(definition)
+            return definition.id
 
-    pushed: list[Workflow] = []
-    assert await Sequence("nightly", [plain]).push(Client()) == pushed[0].id
+    pushed: list[FlowDefinition] = []
+    client: Any = Client()
+    assert await Sequence("nightly", [plain]).push(client) == pushed[0].id
+    with pytest.raises(NotReady, match="no client for flows is open"):
+        await Sequence("nightly", [plain]).push()
+    with opened(client):
+        assert await Sequence("nightly", [plain]).push() == pushed[1].id
 
 
 def test_073_an_append_adds_once_under_its_key() -> None:

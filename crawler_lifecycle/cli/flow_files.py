@@ -1,0 +1,112 @@
+"""Finds the workflow in an author's file: a module-level workflow or sequence, or a function with such a result."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crawler_lifecycle.errors import BadInput, NotReady
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
+    from crawler_lifecycle.flows import Workflow
+
+FUNCTIONS = ("flow", "workflow")  # names of functions to call without --flow
+
+
+def definition_in(file: Path, name: str | None, flow_id: str | None) -> "FlowDefinition":
+    """Return the checked definition in a Python file, or in a file with JSON. `flow_id` replaces the flow's id."""
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.control.flows.definitions import read_definition
+
+    if file.suffix == ".json":
+        if name is not None:
+            raise BadInput("flow", "names a workflow in a Python file, and a file with JSON has only one")
+        definition = read_definition(_content(file))
+    else:
+        definition = workflow_in(file, name).definition()
+    if flow_id is not None:
+        definition = FlowDefinition.model_validate({**definition.model_dump(), "id": flow_id})
+    return definition
+
+
+def fragment_in(file: Path, name: str | None) -> "Fragment":
+    """Return the jobs in a Python file's workflow, or in a file with JSON, as an addition to another flow."""
+    from crawler_lifecycle.control.flows.definitions import read_fragment
+    from crawler_lifecycle.flows.building import fragment_of
+
+    return read_fragment(_content(file)) if file.suffix == ".json" else fragment_of(workflow_in(file, name))
+
+
+def workflow_in(file: Path, name: str | None) -> "Workflow":
+    """Import the file, and return its workflow: the object or the function's result with the name."""
+    from crawler_lifecycle.services.flows.modules import load
+
+    if not file.is_file():
+        raise BadInput("file", f"{file}: no such file")
+    try:
+        (module,) = load([str(file)]).modules.values()
+    except NotReady as error:
+        raise BadInput("file", error.message) from error
+    if name is not None:
+        if not hasattr(module, name):
+            raise BadInput("flow", f"{file} has no {name!r}{_hint(module)}")
+        return _as_workflow(name, getattr(module, name))
+    for function in FUNCTIONS:
+        if inspect.isroutine(getattr(module, function, None)):
+            return _as_workflow(function, getattr(module, function))
+    workflows = _workflows(module)
+    if len(workflows) != 1:
+        problem = (
+            "has no workflow, no sequence and no function `workflow`" if not workflows else "has several workflows"
+        )
+        raise BadInput("file", f"{file} {problem}{_hint(module)}")
+    return _as_workflow(*workflows.popitem())
+
+
+def _workflows(module: "ModuleType") -> dict[str, Any]:
+    """Return the workflows and sequences at the module's top level by name; a second name for an object is left out."""
+    from crawler_lifecycle.flows import Sequence, Workflow
+
+    kinds = (Workflow, Sequence)
+    by_object = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, kinds)}
+    return dict(by_object.values())
+
+
+def _hint(module: "ModuleType") -> str:
+    names = sorted(_workflows(module))
+    return f": name one of {', '.join(names)} with --flow" if names else ""
+
+
+def _as_workflow(name: str, value: Any) -> "Workflow":
+    from crawler_lifecycle.flows import Sequence, Workflow
+
+    result = _called(name, value) if inspect.isroutine(value) else value
+    if isinstance(result, Sequence):
+        return result.workflow()
+    if not isinstance(result, Workflow):
+        raise BadInput("flow", f"{name!r} is no workflow and no function that returns a workflow, but {result!r}"[:300])
+    return result
+
+
+def _called(name: str, function: Callable[..., Any]) -> Any:
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise BadInput("flow", f"{name!r} is called without arguments, and cannot be: {error}") from error
+    result = function()
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BadInput("file", f"{file} cannot be read: {error.strerror}") from error

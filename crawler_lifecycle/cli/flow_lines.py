@@ -1,0 +1,154 @@
+"""Turns flows into text: lists, a flow with its sub-workflows, members, explanations, answers to requests."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+import click
+
+from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, table
+from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.records import FlowStatus, Why
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.ports import FlowLine
+
+FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK")
+JOB_COLUMNS = ("JOB", "WORK", "STATE", "ATTEMPT", "SINCE", "TOOK", "RUN", "WHY")
+MOST_FAILED = 20  # members named in a summary; further members are counted
+LONGEST_WHY = 80  # characters in a table
+INDENT = "  "
+
+
+def counts(members: Mapping[MemberState, int]) -> str:
+    """Return for example `2 executing, 5 completed`, in the order of MemberState."""
+    return ", ".join(f"{members[state]} {state}" for state in MemberState if members.get(state)) or "none"
+
+
+def list_lines(flows: Sequence[FlowSummary], now: datetime) -> Iterator[str]:
+    return table([FLOW_COLUMNS, *(_flow_row(flow, now) for flow in flows)], FLOW_COLUMNS.index("STATE"))
+
+
+def _flow_row(flow: FlowSummary, now: datetime) -> tuple[str, ...]:
+    took = "-" if flow.started_at is None else duration((flow.stopped_at or now) - flow.started_at)
+    return flow.id, flow.name or "-", flow.state, counts(flow.counts), rfc3339(flow.created_at), took
+
+
+def job_lines(jobs: Sequence[MemberRecord], now: datetime) -> Iterator[str]:
+    return table([JOB_COLUMNS, *(_job_row(job, now) for job in jobs)], JOB_COLUMNS.index("STATE"))
+
+
+def _job_row(job: MemberRecord, now: datetime) -> tuple[str, ...]:
+    took = "-" if job.started_at is None else duration((job.ended_at or now) - job.started_at)
+    run = "-" if job.run_id is None else str(job.run_id)
+    attempt = f"{job.attempt or '-'}"
+    why = _shortened(job.reason or job.cause or "")
+    return job.path, f"{job.kind} {job.title}", job.state, attempt, rfc3339(job.since), took, run, why
+
+
+def flow_lines(status: FlowStatus, jobs: Sequence[MemberRecord], timeline: Sequence[FlowLine]) -> Iterator[str]:
+    """Yield the whole flow: its sums, its sub-workflows, its failed members, and its timeline."""
+    yield f"{click.style(status.id, bold=True)}  {coloured(status.state)}"
+    yield from facts(
+        [
+            ("name", status.name),
+            ("jobs", f"{status.total}: {counts(status.counts)}"),
+            ("started", status.started_at and rfc3339(status.started_at)),
+            ("stopped", status.stopped_at and rfc3339(status.stopped_at)),
+            ("took", status.elapsed is not None and duration(status.elapsed)),
+        ]
+    )
+    yield from sub_lines(status, INDENT)
+    yield from failed_lines(jobs)
+    for entry in timeline:
+        by = f" by {plain(entry.actor)}" if entry.actor else ""
+        yield f"  {rfc3339(entry.at)}  {entry.event}{by}: {plain(entry.message)}"
+
+
+def sub_lines(status: FlowStatus, indent: str) -> Iterator[str]:
+    for name, sub in status.subs.items():
+        yield f"{indent}{name}/  {coloured(sub.state)}  {counts(sub.counts)}"
+        yield from sub_lines(sub, indent + INDENT)
+
+
+def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
+    """Yield members with a failure or a cancel of their own; their cancelled dependents are counted."""
+    failed = [job for job in jobs if job.state in (MemberState.DISCARDED, MemberState.CANCELLED)]
+    own = [job for job in failed if not (job.reason or "").startswith("dependency:")]
+    for job in own[:MOST_FAILED]:
+        yield f"  {coloured(job.state)} {job.path}: {job.reason or 'no reason is on record'}"
+    if len(own) > MOST_FAILED:
+        yield f"  ... and {len(own) - MOST_FAILED} more"
+    if len(failed) > len(own):
+        yield f"  {len(failed) - len(own)} cancelled because of their dependencies"
+
+
+def why_lines(explanation: Why, indent: str = "") -> Iterator[str]:
+    """Yield the member with its cause, and indented below its blocking members."""
+    cause = f": {explanation.cause}" if explanation.cause else ""
+    since = f" since {rfc3339(explanation.since)}" if explanation.since else ""
+    until = f", until {rfc3339(explanation.until)}" if explanation.until else ""
+    yield f"{indent}{explanation.path} is {coloured(explanation.state)}{since}{cause}{until}"
+    for inner in explanation.because:
+        yield from why_lines(inner, indent + INDENT)
+    if explanation.more:
+        yield f"{indent}{INDENT}... and {explanation.more} more"
+
+
+def answer_lines(answer: FlowAnswer, effect: str) -> Iterator[str]:
+    """Yield the effect of a request, and a note if the flow's supervisor learns about the request later."""
+    yield f"flow {answer.flow_id}: {effect}"
+    if not answer.nudged:
+        yield f"  on record, and takes effect later: {answer.problem}"
+
+
+def change_lines(flow: str, before: Mapping[str, MemberRecord], changed: Sequence[MemberRecord]) -> Iterator[str]:
+    """Yield a line for every member with another state, for an output where earlier lines stay."""
+    for job in changed:
+        old = before.get(job.path)
+        is_new = old is None and job.state in (MemberState.SUSPENDED, MemberState.AVAILABLE)
+        if is_new or (old is not None and (old.state, old.attempt) == (job.state, job.attempt)):
+            continue
+        run = f", run {job.run_id}" if job.run_id is not None else ""
+        reason = f": {job.reason}" if job.reason and job.state is not MemberState.COMPLETED else ""
+        yield f"{flow}  {coloured(job.state, 9)}  {job.path} ({job.title}{run}){reason}"
+
+
+def progress_lines(status: FlowStatus, jobs: Mapping[str, MemberRecord], most: int) -> Iterator[str]:
+    """Yield the flow's present state: sums, and at most so many members, first the members under way."""
+    took = "" if status.elapsed is None else f"  {duration(status.elapsed)}"
+    yield f"{click.style(f'flow {status.name or status.id}', bold=True)}  {coloured(status.state)}{took}"
+    done = sum(status.counts.get(state, 0) for state in MemberState if state.is_final)
+    yield f"  {_bar(done, status.total)} {done}/{status.total}  {counts(status.counts)}"
+    shown = sorted(jobs.values(), key=lambda job: (_ORDER.index(job.state), job.number))
+    width = max((len(job.path) for job in shown[:most]), default=0)
+    for job in shown[:most]:
+        words = job.reason or job.cause or ""
+        yield f"  {coloured(job.state, 9)}  {job.path.ljust(width)}  {job.title}  {_shortened(words)}".rstrip()
+    if len(shown) > most:
+        yield f"  ... {len(shown) - most} more"
+
+
+# members under way come first, and then members with a problem
+_ORDER = [
+    MemberState.EXECUTING, MemberState.RETRYABLE, MemberState.DISCARDED, MemberState.AVAILABLE, MemberState.SCHEDULED,
+    MemberState.SUSPENDED, MemberState.CANCELLED, MemberState.COMPLETED,
+]  # fmt: skip
+
+
+def end_line(status: FlowStatus) -> str:
+    took = "" if status.elapsed is None else f" after {duration(status.elapsed)}"
+    return f"flow {status.id} ended {coloured(status.state)}{took}: {counts(status.counts)}"
+
+
+def is_success(state: FlowState) -> bool:
+    return state is FlowState.COMPLETED
+
+
+def _bar(done: int, total: int, width: int = 30) -> str:
+    full = width * done // total if total else width
+    return f"[{'#' * full}{'.' * (width - full)}]"
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_WHY else f"{line[: LONGEST_WHY - 1]}…"

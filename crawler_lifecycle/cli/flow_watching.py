@@ -1,0 +1,120 @@
+"""The command that follows a flow to its end: watch."""
+
+import asyncio
+import shlex
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler_lifecycle.cli.common import plain, print_json, standard_options
+from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
+from crawler_lifecycle.cli.flow_options import flow_argument
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
+    from crawler_lifecycle.contract.flows.records import FlowStatus
+    from crawler_lifecycle.control.context import Context
+
+REDRAW_SECONDS = 1.0  # the shown durations grow even if the flow does not change
+LEAST_JOBS = 4  # jobs shown even if the terminal has too few rows
+LINES_OF_FLOW = 4  # lines above and below the jobs
+
+
+@click.command()
+@flow_argument
+@standard_options
+def watch(flow: str, state: Path | None, as_json: bool) -> None:
+    """Show FLOW live until its end. With --json, print a line of JSON with the changed jobs at every change.
+
+    \b
+    Examples:
+      crawlctl flow watch nightly-2026-11-22 && echo completed
+    """
+    from crawler_lifecycle.control.context import Context
+
+    raise click.exceptions.Exit(asyncio.run(watch_flow(Context.open(state), flow, as_json=as_json)))
+
+
+async def watch_flow(context: "Context", flow: str, *, as_json: bool) -> int:
+    """Show the flow until its end, print the end, and return the exit status."""
+    from crawler_lifecycle.cli.flow_lines import end_line, failed_lines, is_success
+    from crawler_lifecycle.control.flows.following import follow
+
+    changes = follow(context, flow)
+    try:
+        status, jobs = await (_print_changes(changes) if as_json else show_changes(changes))
+    except asyncio.CancelledError:  # Ctrl-C
+        click.echo(f"\nflow {flow} goes on: crawlctl flow watch {shlex.quote(flow)}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    if not as_json:
+        for line in (end_line(plain(status)), *failed_lines(plain(list(jobs.values())))):
+            click.echo(line)
+    return OK if is_success(status.state) else NOT_COMPLETED
+
+
+async def _print_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
+    """Print every change as a line with JSON. Return the last state."""
+    status, jobs = None, dict[str, "MemberRecord"]()
+    async for change in changes:
+        print_json(change)
+        status = change.status
+    assert status is not None, "a watched flow is there at least once"
+    return status, jobs
+
+
+async def show_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
+    """Show every change, on a terminal in place, otherwise as plain lines. Return the last state."""
+    if sys.stdout.isatty():
+        return await _draw(changes)
+    from crawler_lifecycle.cli.flow_lines import change_lines
+
+    status, jobs = None, dict[str, "MemberRecord"]()
+    async for change in changes:
+        status = plain(change.status)
+        changed = plain(list(change.jobs))
+        for line in change_lines(status.name or status.id, jobs, changed):
+            click.echo(" ".join(line.splitlines()))
+        _update(jobs, change, changed)
+    assert status is not None, "a watched flow is there at least once"
+    return status, jobs
+
+
+async def _draw(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
+    """Draw the flow at every change and every REDRAW_SECONDS. Return the last state."""
+    from crawler_lifecycle.cli.flow_lines import progress_lines
+    from crawler_lifecycle.cli.screen import Screen
+
+    screen = Screen()
+    status, jobs = None, dict[str, "MemberRecord"]()
+    next_change = asyncio.ensure_future(anext(changes))
+    try:
+        with suppress(StopAsyncIteration):  # raised by `result` after the last change
+            while True:
+                await asyncio.wait([next_change], timeout=REDRAW_SECONDS)
+                if next_change.done():
+                    change = next_change.result()
+                    next_change = asyncio.ensure_future(anext(changes))
+                    status = plain(change.status)
+                    _update(jobs, change, plain(list(change.jobs)))
+                if status is not None:
+                    screen.show(progress_lines(status, jobs, _jobs_that_fit()))
+    finally:
+        next_change.cancel()
+    assert status is not None, "a watched flow is there at least once"
+    return status, jobs
+
+
+def _update(jobs: "dict[str, MemberRecord]", change: "FlowChange", changed: "list[MemberRecord]") -> None:
+    for path in change.removed:
+        jobs.pop(path, None)
+    jobs.update({job.path: job for job in changed})
+
+
+def _jobs_that_fit() -> int:
+    """Return how many jobs fit under the flow's own lines."""
+    return max(LEAST_JOBS, shutil.get_terminal_size().lines - LINES_OF_FLOW)

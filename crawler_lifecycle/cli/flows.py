@@ -1,0 +1,40 @@
+"""The commands for flows: graphs of crawls and Python steps."""
+
+import click
+
+from crawler_lifecycle.cli import flow_reading, flow_requests, flow_watching
+from crawler_lifecycle.cli.failures import Commands
+
+
+@click.group(cls=Commands)
+def flow() -> None:
+    """Run graphs of crawls and Python steps.
+
+    \b
+    Start with:
+      crawlctl flow run bookshop_graph.py     a graph from start to end, on this machine
+      crawlctl flow push bookshop_graph.py    put a graph on record; print its id
+      crawlctl flow watch ID                  follow a graph to its end
+      crawlctl flow why ID JOB                explain what a job waits for
+    """
+
+
+for command in (
+    flow_requests.push,
+    flow_reading.list_flows,
+    flow_reading.show,
+    flow_reading.jobs,
+    flow_reading.results,
+    flow_watching.watch,
+    flow_reading.graph,
+    flow_reading.why,
+    flow_requests.add,
+    flow_requests.approve,
+    flow_requests.cancel,
+    flow_requests.retry,
+    flow_requests.pause,
+    flow_requests.resume,
+    flow_requests.stop,
+    flow_requests.prune,
+):
+    flow.add_command(command)

@@ -1,0 +1,124 @@
+"""The client's requests and questions by ids, as a workflow's verbs use them."""
+
+import asyncio
+import getpass
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from crawler_lifecycle.contract.flows.answers import FlowAnswer, MemberRecord
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.names import ROOT
+from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    FlowRequest,
+    GraftMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+)
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.requests import refusals_as_bad_input
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.errors import NotFound
+
+T = TypeVar("T")
+AnyRequest = TypeVar("AnyRequest", bound=FlowRequest)
+
+logger = logging.getLogger(__name__)
+
+
+class LedgerClient:
+    """A client on an installation. All questions are answered by the database, also without Temporal."""
+
+    def __init__(self, control: Control, *, actor: str | None = None) -> None:
+        self.control = control
+        self.actor = actor or _user_name()
+        self.loop = asyncio.get_running_loop()
+
+    async def push_definition(self, definition: FlowDefinition) -> str:
+        request = self._by_actor(PushFlow(definition=definition))
+        return self._checked(await self._flows.push(request)).flow_id
+
+    async def append(self, flow: str, request: AppendMembers) -> int:
+        return self._checked(await self._flows.append(flow, self._by_actor(request))).count
+
+    async def graft(self, flow_uid: str, request: GraftMembers) -> None:
+        await self._flows.graft(flow_uid, self._by_actor(request))
+
+    async def cancel(self, flow: str, request: CancelMembers) -> int:
+        return self._checked(await self._flows.cancel(flow, self._by_actor(request))).count
+
+    async def retry(self, flow: str, request: RetryMembers) -> int:
+        return self._checked(await self._flows.retry(flow, self._by_actor(request))).count
+
+    async def approve(self, flow: str, name: str, *, approved: bool = True, note: str | None = None) -> None:
+        """Approve or reject an approval, also before the flow reaches the approval. `name` is the approval's path."""
+        with refusals_as_bad_input():
+            request = ApproveMember(path=name, approved=approved, note=note)
+        self._checked(await self._flows.approve(flow, self._by_actor(request)))
+
+    async def pause(self, flow: str) -> None:
+        """Start no further jobs until the flow is resumed."""
+        await self._hold(flow, "pause")
+
+    async def resume(self, flow: str) -> None:
+        """Let a paused or draining flow go on."""
+        await self._hold(flow, "run")
+
+    async def drain(self, flow: str) -> None:
+        """Start no further jobs. When the running jobs have ended, all open jobs are cancelled."""
+        await self._hold(flow, "drain")
+
+    async def status(self, flow: str, path: str = ROOT) -> FlowStatus:
+        unknown = FlowStatus(id=flow, state=FlowState.UNKNOWN)
+        return await self._read(lambda flows: flows.status(flow, path), unknown)
+
+    async def jobs(self, flow: str) -> Sequence[MemberRecord]:
+        return await self._read(lambda flows: flows.members(flow), ())
+
+    async def results(self, flow: str, paths: Sequence[str] | None = None) -> Mapping[str, Any]:
+        return await self._read(lambda flows: flows.results(flow, paths), {})
+
+    async def context(self, flow: str, path: str = ROOT) -> Mapping[str, Any] | None:
+        return await self._read(lambda flows: flows.context(flow, path), None)
+
+    async def close(self) -> None:
+        """Close the connections to the database."""
+        await asyncio.to_thread(self.control.context.close)
+
+    async def _hold(self, flow: str, hold: str) -> None:
+        self._checked(await self._flows.hold(flow, self._by_actor(HoldFlow(hold=hold))))
+
+    async def _read(self, question: Callable[[FlowCommands], T], without_flow: T) -> T:
+        """Return the database's answer. Without such a flow, return `without_flow`."""
+        try:
+            return await self.control.context.database(lambda _: question(self._flows))
+        except NotFound:
+            return without_flow
+
+    @property
+    def _flows(self) -> FlowCommands:
+        return self.control.flows
+
+    def _by_actor(self, request: AnyRequest) -> AnyRequest:
+        return request.model_copy(update={"actor": request.actor or self.actor})
+
+    def _checked(self, answer: FlowAnswer) -> FlowAnswer:
+        """Log a warning if the request is on record and has no effect yet."""
+        if not answer.nudged:
+            logger.warning(
+                "flow %s: the request is on record and takes effect later: %s", answer.flow_id, answer.problem
+            )
+        return answer
+
+
+def _user_name() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may have a user without a name
+        return None

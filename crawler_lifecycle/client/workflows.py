@@ -1,0 +1,93 @@
+"""The client for workflows: push, wait, fetch, prune."""
+
+import asyncio
+from collections.abc import Collection
+from datetime import timedelta
+
+from crawler_lifecycle.client.ledger import LedgerClient
+from crawler_lifecycle.client.states import Wanted
+from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
+from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
+from crawler_lifecycle.errors import BadInput, NotFound
+from crawler_lifecycle.flows import Graft, Sequence, Workflow
+
+PAGE = 100  # flows in a query
+
+
+class WorkflowClient(LedgerClient):
+    async def push(self, workflow: Workflow | Sequence) -> str:
+        """Put the workflow on record, and return its id. A push with a known id updates the workflow on record.
+
+        The workflow is on record with the return, although all workers and Temporal may be away.
+        """
+        if isinstance(workflow, Sequence):
+            workflow = workflow.workflow()
+        if not isinstance(workflow, Workflow):
+            raise BadInput("workflow", f"expected a Workflow or a Sequence, not {type(workflow).__name__}")
+        return await self.push_definition(workflow.definition())
+
+    async def enqueue_many(self, work: Workflow | Sequence | Graft) -> str:
+        """Put a workflow on record, or attach a graft to its running workflow. Return the workflow's id."""
+        if not isinstance(work, Graft):
+            return await self.push(work)
+        await self.graft(work.job.flow_uid, work.request)
+        return work.job.flow_id
+
+    async def wait(
+        self,
+        id: str,  # noqa: A002 - the authors' name
+        *,
+        timeout: float | timedelta | None = None,
+        interval: float | None = None,
+    ) -> Workflow:
+        """Return the workflow at its end, in success or not.
+
+        TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. `interval` has no
+        effect: the end is not polled.
+        """
+        del interval
+        limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        try:
+            async with asyncio.timeout(limit):
+                await self.control.flows.wait(id)
+        except NotFound as error:
+            raise KeyError(id) from error
+        ended = await self.fetch_one(id)
+        if ended is None:
+            raise KeyError(id)
+        return ended
+
+    async def fetch_one(self, id: str) -> Workflow | None:  # noqa: A002
+        """Return the workflow with its jobs and their states; None without such a workflow.
+
+        Add jobs to the returned workflow, and push the workflow again to change its record.
+        """
+        if not isinstance(id, str) or not 0 < len(id) <= LONGEST_NAME:
+            return None
+        return await self._read(lambda flows: flows.workflow(id), None)
+
+    async def fetch(
+        self, *, states: Collection[str] | None = None, ids: Collection[str] | None = None, limit: int = 100
+    ) -> list[Workflow]:
+        """Return workflows, newest first. `states`: the service's words, or pending, running, completed, failed."""
+        wanted = None if states is None else Wanted.by_words(states)
+        workflows: list[Workflow] = []
+        before: str | None = None
+        while len(workflows) < limit:
+            page = await self.control.context.database(
+                lambda _, before=before: self.control.flows.list(  # type: ignore[misc]
+                    limit=PAGE, before=before, states=None if wanted is None else wanted.states, ids=ids
+                )
+            )
+            for flow in page:
+                if len(workflows) < limit and (wanted is None or wanted.fit(flow)):
+                    workflow = await self.fetch_one(flow.id)
+                    workflows += [] if workflow is None else [workflow]
+            if len(page) < PAGE:
+                break
+            before = page[-1].uid
+        return workflows
+
+    async def prune(self, rule: Rule = AFTER_A_DAY) -> int:
+        """Delete ended workflows by their age since their end, such as `Age() > 3600`. Return their number."""
+        return await self.control.flows.prune(rule)

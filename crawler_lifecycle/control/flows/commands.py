@@ -1,0 +1,142 @@
+"""The commands for flows, which all doors call as `Control.flows`.
+
+A command is on record before its answer. Its effect reaches the flow's supervisor by a nudge; without Temporal, the
+answer says so, and the audit starts the supervisor later.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from crawler_lifecycle.contract.flows.answers import FlowAnswer
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    GraftMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+    StopFlow,
+    StopWay,
+)
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.flows.reading import FlowReader
+from crawler_lifecycle.control.flows.waiting import until_final
+from crawler_lifecycle.control.stops import StopCommand
+from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
+from crawler_lifecycle.domain.flows.rows import FlowRow
+from crawler_lifecycle.errors import LifecycleError, Over
+from crawler_lifecycle.ports import DoorAnswer, FlowDoors
+
+NUDGE_PATIENCE = 5.0  # seconds; the request is on record already, and its author waits
+PAGE = 500  # flows in a query
+
+
+class FlowCommands(FlowReader):
+    def __init__(self, context: Context, engine: Engine) -> None:
+        super().__init__(context)
+        self._engine = engine
+
+    async def push(self, request: PushFlow) -> FlowAnswer:
+        """Put a flow on record, or update the flow with its id. All of the request or nothing is on record."""
+        return await self._do(lambda doors: doors.push(request))
+
+    async def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
+        """Add members to an open flow, once for the key."""
+        return await self._do(lambda doors: doors.append(flow, request))
+
+    async def graft(self, flow_uid: str, request: GraftMembers) -> FlowAnswer:
+        """Attach a sub-workflow in the place of a running grafter. The supervisor reads it when the grafter ends."""
+        answer = await self._context.database(lambda store: store.flow_doors.graft(flow_uid, request))
+        return _answer(answer)
+
+    async def cancel(self, flow: str, request: CancelMembers) -> FlowAnswer:
+        """Cancel open members. The states are on record at once, and attempts under way are asked to end."""
+        return await self._do(lambda doors: doors.cancel(flow, request))
+
+    async def retry(self, flow: str, request: RetryMembers) -> FlowAnswer:
+        """Give members another attempt. The flow is open again with the answer."""
+        return await self._do(lambda doors: doors.retry(flow, request))
+
+    async def approve(self, flow: str, request: ApproveMember) -> FlowAnswer:
+        """Decide about an approval."""
+        return await self._do(lambda doors: doors.approve(flow, request))
+
+    async def hold(self, flow: str, request: HoldFlow) -> FlowAnswer:
+        """Pause or drain a flow, or let the flow go on."""
+        return await self._do(lambda doors: doors.hold(flow, request))
+
+    async def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
+        """Stop a flow. `wait` returns with the proof that nothing of the flow runs any more."""
+        record = request.model_dump(include={"actor", "door"})
+        if request.way is StopWay.DRAIN:
+            answer = await self.hold(flow, HoldFlow(hold="drain", **record))
+        else:
+            terminate = request.way is StopWay.TERMINATE
+            answer = await self.cancel(flow, CancelMembers(terminate=terminate, reason=request.reason, **record))
+        if request.force:
+            await self._force(flow, request)
+        return answer
+
+    async def _force(self, flow: str, request: StopFlow) -> None:
+        """Stop the runs of the flow's crawls under way without their grace period."""
+        kept = await self._context.database(lambda _: self.kept(flow))
+        in_flight = [number for number, row in kept.ledger.members.items() if row.in_flight]
+        stop = StopRequest(force=True, actor=request.actor, reason=request.reason, door=request.door)
+        for run_id in (kept.attempts[number] for number in in_flight if number in kept.attempts):
+            with suppress(Over):  # the run ended a moment ago
+                await StopCommand(self._context, self._engine, run_id, stop).execute()
+
+    async def wait(self, flow: str) -> FlowRow:
+        """Return the flow's row as soon as the flow has ended, in success or not. NotFound without such a flow."""
+        return await until_final(flow, self._context, self._engine)
+
+    async def prune(self, rule: Rule = AFTER_A_DAY) -> int:
+        """Delete ended flows whose age the rule accepts. Runs stay. Return the number of deleted flows."""
+        return await self._context.database(lambda _: self._prune(rule))
+
+    def _prune(self, rule: Rule) -> int:
+        deleted, before, now = 0, None, datetime.now(UTC)
+        ended = [state for state in FlowState if state.is_final]
+        while page := self.list(limit=PAGE, before=before, states=ended):
+            old = [flow.uid for flow in page if flow.stopped_at is not None and rule.holds(now - flow.stopped_at)]
+            deleted += self._context.store.flow_doors.prune(old) if old else 0
+            before = page[-1].uid
+        return deleted
+
+    async def _do(self, act: Callable[[FlowDoors], DoorAnswer]) -> FlowAnswer:
+        """Write the request, then nudge the supervisor. A repeated request nudges the supervisor of an open flow."""
+        answer = await self._context.database(lambda store: act(store.flow_doors))
+        if not answer.changed:
+            _, row = await self._context.database(lambda _: self.row(answer.flow_id))
+            if row.state.is_final:
+                return _answer(answer)
+        return _answer(answer, await self._nudge_problem(answer))
+
+    async def _nudge_problem(self, answer: DoorAnswer) -> str | None:
+        """Nudge the supervisor. Return the problem if the nudge failed: the request is on record in any case."""
+        try:
+            async with asyncio.timeout(NUDGE_PATIENCE):
+                await self._engine.nudge_flow(answer.flow_uid, answer.flow_id)
+        except LifecycleError as error:
+            return error.message
+        except TimeoutError:
+            return f"Temporal at {self._engine.address} did not answer in {NUDGE_PATIENCE:.0f} s"
+        return None
+
+
+def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
+    return FlowAnswer(
+        flow_id=answer.flow_id,
+        flow_uid=answer.flow_uid,
+        count=answer.count,
+        created=answer.created,
+        changed=answer.changed,
+        nudged=problem is None,
+        problem=problem,
+    )

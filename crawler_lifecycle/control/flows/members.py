@@ -1,0 +1,82 @@
+"""Members of flows as records for people."""
+
+from collections.abc import Collection, Iterable
+
+from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.values import decode
+from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork, Work
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
+from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.ports import FlowRecord, KeptFlow
+
+
+def member_records(
+    flow: KeptFlow, paths: Iterable[str] | None = None, states: Collection[MemberState] | None = None
+) -> list[MemberRecord]:
+    """Return the members in the order of their insertion. A group's path stands for all its members."""
+    rows = selected(flow.ledger, paths)
+    return [_record(flow, row) for row in rows if states is None or row.state in states]
+
+
+def known_paths(ledger: Ledger, paths: Iterable[str]) -> list[str]:
+    """Return the paths with a member or group in the flow."""
+    known = ledger.paths_of_members().keys() | ledger.paths_of_groups().keys()
+    return [path for path in paths if path in known]
+
+
+def summary_of(record: FlowRecord) -> FlowSummary:
+    return FlowSummary(
+        uid=record.uid,
+        id=record.id,
+        name=record.name,
+        family=record.family,
+        state=record.state,
+        intent=record.intent,
+        total=record.total,
+        counts={state: record.counts[state] for state in MemberState if record.counts.get(state)},
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        started_at=record.started_at,
+        stopped_at=record.stopped_at,
+        created_by=record.created_by,
+    )
+
+
+def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
+    definition = flow.definitions[row.number]
+    work = definition.work
+    return MemberRecord(
+        flow_id=flow.ledger.flow.id,
+        path=row.path,
+        number=row.number,
+        kind=row.kind,
+        title=work.title,
+        state=row.state,
+        cause=row.cause,
+        reason=row.reason,
+        outcome=row.outcome,
+        deps=_deps(definition),
+        args=decode(flow.arguments[row.number]) if row.number in flow.arguments else _arguments(work),
+        queue=work.queue if isinstance(work, StepWork) else None,
+        priority=row.priority,
+        max_attempts=row.retry.max_attempts,
+        generation=row.generation,
+        attempt=row.attempt,
+        since=row.since,
+        due=row.due,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        run_id=flow.attempts.get(row.number),
+    )
+
+
+def _deps(definition: MemberDefinition) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for need in definition.needs for path in need.on))
+
+
+def _arguments(work: Work) -> object:
+    if isinstance(work, CrawlWork):
+        return dict(work.request.arguments)
+    return decode(work.arguments) if isinstance(work, StepWork) else None

@@ -1,0 +1,130 @@
+"""`FlowReader` reads flows from the database, without Temporal and without a worker.
+
+The module does not import Temporal's client: a command that only reads starts in half the time.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.names import ROOT
+from crawler_lifecycle.contract.flows.records import FlowStatus, Why
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.flows.values import decode
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.flows.members import known_paths, member_records, summary_of
+from crawler_lifecycle.control.flows.whys import with_runs
+from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
+from crawler_lifecycle.domain.flows.explanation import why
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.rows import FlowRow, MemberRow
+from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.domain.flows.summary import status
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.restoring import OnRecord, restored
+from crawler_lifecycle.ports import AttemptRecord, FlowLine, FlowRecords, KeptFlow
+
+
+class FlowReader:
+    """Reads flows by their ids. NotFound without such a flow."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def list(
+        self,
+        *,
+        limit: int = 100,
+        before: str | None = None,
+        states: Collection[FlowState] | None = None,
+        ids: Collection[str] | None = None,
+        family: str | None = None,
+    ) -> Sequence[FlowSummary]:
+        """Return flows, newest first; with `before`, only flows older than the flow with this uid."""
+        page = self._records.page(limit=limit, before=before, states=states, ids=ids, family=family)
+        return [summary_of(record) for record in page]
+
+    def row(self, flow: str) -> tuple[str, FlowRow]:
+        """Return the flow's uid and row alone."""
+        return self._records.row(flow)
+
+    def status(self, flow: str, path: str = ROOT) -> FlowStatus:
+        """Return the flow's status, or the status of the sub-workflow with the path."""
+        whole = status(self.kept(flow).ledger, datetime.now(UTC))
+        for name in path.split("/") if path else ():
+            if name not in whole.subs:
+                raise NotFound(f"flow {flow!r} has no sub-workflow {path!r}")
+            whole = whole.subs[name]
+        return whole
+
+    def members(
+        self, flow: str, paths: Iterable[str] | None = None, *, states: Collection[MemberState] | None = None
+    ) -> Sequence[MemberRecord]:
+        """Return the members in their order. NotFound for an unknown path."""
+        return member_records(self.kept(flow), paths, states)
+
+    def workflow(self, flow: str) -> Workflow:
+        """Return the flow as its author's workflow, with the states of its jobs."""
+        kept = self.kept(flow)
+        return restored(
+            OnRecord(
+                kept.uid,
+                kept.ledger,
+                kept.definitions,
+                kept.groups,
+                kept.context,
+                kept.created_at,
+                kept.updated_at,
+            )
+        )
+
+    def context(self, flow: str, path: str = ROOT) -> Mapping[str, Any] | None:
+        """Return the context that the members of a level see; None if none was given."""
+        kept = self.kept(flow)
+        groups = kept.ledger.paths_of_groups()
+        if path not in groups:
+            raise NotFound(f"flow {flow!r} has no sub-workflow {path!r}")
+        contexts = {number: group.context for number, group in kept.groups.items()} | {0: kept.context or {}}
+        merged = merged_context(contexts, kept.ledger, groups[path])
+        is_given = kept.context is not None or bool(merged)
+        return {key: decode(value) for key, value in merged.items()} if is_given else None
+
+    def results(self, flow: str, paths: Iterable[str] | None = None) -> Mapping[str, Any]:
+        """Return the recorded results by path, nested for sub-workflows. Unknown paths are left out."""
+        kept = self.kept(flow)
+        chosen = None if paths is None else known_paths(kept.ledger, paths)
+        rows = selected(kept.ledger, chosen)
+        numbers = [row.number for row in rows if row.state is MemberState.COMPLETED]
+        encoded = self._records.results(flow, numbers) if numbers else {}
+        return recorded(kept.ledger, {number: decode(value) for number, value in encoded.items()}, chosen)
+
+    def why(self, flow: str, path: str) -> Why:
+        """Return why the member is in its state, down to the blocking members and their runs."""
+        kept = self.kept(flow)
+        row = _member(kept, path)
+        explanation = why(Planner(kept.ledger), row.number)
+        return with_runs(explanation, kept, self._context.store.records)
+
+    def attempts(self, flow: str, path: str) -> Sequence[AttemptRecord]:
+        """Return the member's attempts, the first one first."""
+        return self._records.attempts(flow, _member(self.kept(flow), path).number)
+
+    def lines(self, flow: str, *, after: int = 0, limit: int = 1000) -> Sequence[FlowLine]:
+        """Return the flow's timeline."""
+        return self._records.lines(flow, after=after, limit=limit)
+
+    def kept(self, flow: str) -> KeptFlow:
+        return self._records.kept(flow)
+
+    @property
+    def _records(self) -> FlowRecords:
+        return self._context.store.flow_records
+
+
+def _member(flow: KeptFlow, path: str) -> MemberRow:
+    number = flow.ledger.paths_of_members().get(path)
+    if number is None:
+        raise NotFound(f"flow {flow.ledger.flow.id!r} has no job {path!r}")
+    return flow.ledger.members[number]

@@ -1,0 +1,77 @@
+"""The client for a workflow's verbs: the innermost open client, or the host's client inside a step."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from crawler_lifecycle.contract.flows.answers import MemberRecord
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
+from crawler_lifecycle.errors import NotReady, PermanentError
+
+T = TypeVar("T")
+
+
+class FlowClient(Protocol):
+    """A client for flows. `flow` is a flow's id, `path` is a sub-workflow's path, or empty for the top level."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Event loop for the client's connections."""
+
+    async def push_definition(self, definition: FlowDefinition) -> str:
+        """Put a flow on record, or update the flow. Return its id."""
+
+    async def append(self, flow: str, request: AppendMembers) -> int:
+        """Add jobs to an open flow. Return their number; 0 if the key was used before."""
+
+    async def graft(self, flow_uid: str, request: GraftMembers) -> None: ...
+
+    async def cancel(self, flow: str, request: CancelMembers) -> int: ...
+
+    async def retry(self, flow: str, request: RetryMembers) -> int: ...
+
+    async def status(self, flow: str, path: str) -> FlowStatus:
+        """Return the status; `unknown` without such a flow."""
+
+    async def jobs(self, flow: str) -> Sequence[MemberRecord]:
+        """Return all jobs in their order; an empty list without such a flow."""
+
+    async def results(self, flow: str, paths: Sequence[str] | None) -> Mapping[str, Any]:
+        """Return recorded results by path, nested for sub-workflows; an empty dict without such a flow."""
+
+    async def context(self, flow: str, path: str) -> Mapping[str, Any] | None: ...
+
+
+_open: ContextVar[FlowClient] = ContextVar("open_client")
+
+
+def open_client() -> FlowClient:
+    """Return the innermost open client."""
+    client = _open.get(None)
+    if client is None:
+        raise NotReady("no client for flows is open here: use `async with Flows.open():` around the call")
+    return client
+
+
+@contextmanager
+def opened(client: FlowClient) -> Iterator[None]:
+    """Make the client the innermost open client during the block."""
+    token = _open.set(client)
+    try:
+        yield
+    finally:
+        _open.reset(token)
+
+
+def blocking(verb: Coroutine[Any, Any, T]) -> T:
+    """Return a verb's result outside async code, such as `blocking(workflow.status())` in a step's function."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run_coroutine_threadsafe(verb, open_client().loop).result()
+    verb.close()
+    raise PermanentError("`blocking` would stop this event loop: use `await` in an async function")

@@ -1,0 +1,145 @@
+"""Endpoints for commands to flows: push, append, cancel, retry, approve, hold, stop."""
+
+import json
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+
+from crawler_lifecycle.contract.flows.answers import FlowAnswer
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+    StopFlow,
+)
+from crawler_lifecycle.control.flows.definitions import read_definition, read_fragment
+from crawler_lifecycle.services.api import flow_document as docs
+from crawler_lifecycle.services.api import flow_messages as messages
+from crawler_lifecycle.services.api.commands import DOOR
+from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE, TOO_LARGE
+from crawler_lifecycle.services.api.flows import Flow
+from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi
+from crawler_lifecycle.services.api.tokens import Token
+from crawler_lifecycle.services.problems import Responses, problems
+
+router = APIRouter(prefix="/v1/flows", tags=["flows"], dependencies=OPERATING)
+ALL_JOBS, ALL_FAILED_JOBS, TERMINATE = messages.CancelBody(), messages.RetryBody(), messages.StopFlowBody()
+
+
+def _effect(conflict: str, missing: str = docs.NO_FLOW_OR_JOB) -> Responses:
+    """Return the responses of a command to a flow."""
+    return docs.EFFECT | problems(_404=missing, _409=conflict, _413=TOO_LARGE, _422=NOT_ACCEPTABLE)
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=FlowAnswer,
+    responses=docs.PUSHED
+    | problems(
+        _400="The request cannot be read.",
+        _409="A job that has started, or the name or context of the flow, would change.",
+        _413=TOO_LARGE,
+        _422=NOT_ACCEPTABLE + " Nothing was written.",
+    ),
+)
+async def push_flow(
+    api: CurrentApi,
+    caller: Caller,
+    request: Request,
+    body: Annotated[messages.FlowBody, docs.PUSH_BODY],
+    response: Response,
+) -> FlowAnswer:
+    """Put a flow on record, or update the flow with its id. A repeated request changes nothing.
+
+    The whole flow is on record before the answer, or nothing. If `nudged` is false, Temporal did not answer, and the
+    flow starts later.
+    """
+    del body  # checked and described by the framework; the definition is read strictly from the request itself
+    definition = read_definition(await request.body())
+    answer = await api.control.flows.push(PushFlow(definition=definition, **_on_record(caller, None)))
+    response.status_code = 201 if answer.created else 200
+    response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
+    return answer
+
+
+@router.post("/{flow:path}/append", status_code=202, responses=_effect("The flow has ended, or a name is taken."))
+async def append_to_flow(
+    api: CurrentApi,
+    caller: Caller,
+    flow: Flow,
+    request: Request,
+    body: Annotated[messages.AppendBody, docs.APPEND_BODY],
+) -> FlowAnswer:
+    """Add jobs to an open flow, once for the key."""
+    content: Any = json.loads(await request.body())
+    fragment = read_fragment(json.dumps(content["fragment"]))
+    record = _on_record(caller, body.actor)
+    return await api.control.flows.append(
+        flow, AppendMembers(key=body.key, group=body.group, fragment=fragment, **record)
+    )
+
+
+@router.post("/{flow:path}/cancel", status_code=202, responses=_effect("The flow does not allow the cancel."))
+async def cancel_flow(
+    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.CancelBody, docs.CANCEL_BODY] = ALL_JOBS
+) -> FlowAnswer:
+    """Cancel open jobs. Jobs that depend on them are cancelled, too, and not counted."""
+    request = CancelMembers(
+        paths=_paths(body.jobs), terminate=body.terminate, reason=body.reason, **_on_record(caller, body.actor)
+    )
+    return await api.control.flows.cancel(flow, request)
+
+
+@router.post("/{flow:path}/retry", status_code=202, responses=_effect("The flow does not allow the retry."))
+async def retry_flow(
+    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.RetryBody, docs.RETRY_BODY] = ALL_FAILED_JOBS
+) -> FlowAnswer:
+    """Give cancelled, discarded and retryable jobs another attempt. All other results are kept."""
+    request = RetryMembers(
+        paths=_paths(body.jobs),
+        completed=body.completed,
+        downstream=body.downstream,
+        arguments=body.arguments,
+        **_on_record(caller, body.actor),
+    )
+    return await api.control.flows.retry(flow, request)
+
+
+@router.post("/{flow:path}/approve", status_code=202, responses=_effect("The approval has ended already."))
+async def approve_in_flow(
+    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.ApproveBody, docs.APPROVE_BODY]
+) -> FlowAnswer:
+    """Approve or reject an approval, also before the flow reaches the approval."""
+    request = ApproveMember(path=body.job, approved=body.approved, note=body.note, **_on_record(caller, body.actor))
+    return await api.control.flows.approve(flow, request)
+
+
+@router.post("/{flow:path}/hold", status_code=202, responses=_effect("The flow has ended.", docs.NO_FLOW))
+async def hold_flow(
+    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.HoldBody, docs.HOLD_BODY]
+) -> FlowAnswer:
+    """Pause a flow, drain a flow, or let a flow go on."""
+    return await api.control.flows.hold(flow, HoldFlow(hold=body.hold, **_on_record(caller, body.actor)))
+
+
+@router.post("/{flow:path}/stop", status_code=202, responses=_effect("The flow has ended.", docs.NO_FLOW))
+async def stop_flow(
+    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.StopFlowBody, docs.STOP_FLOW_BODY] = TERMINATE
+) -> FlowAnswer:
+    """Stop a flow. The flow's end is the proof that nothing of the flow runs any more."""
+    request = StopFlow(way=body.way, force=body.force, reason=body.reason, **_on_record(caller, body.actor))
+    return await api.control.flows.stop(flow, request)
+
+
+def _paths(jobs: list[str] | None) -> tuple[str, ...] | None:
+    return None if jobs is None else tuple(jobs)
+
+
+def _on_record(caller: Token, actor: str | None) -> dict[str, Any]:
+    """Return the fields of a request for the record; the token's name is the default for the actor."""
+    return {"actor": actor or caller.name, "door": DOOR}

@@ -1,0 +1,133 @@
+"""Examples for the endpoints of flows in the API's OpenAPI document."""
+
+from fastapi import Body
+
+from crawler_lifecycle.services.api.document import AT, LATER, UID, example, stream_example
+
+NO_FLOW = "There is no such flow."
+NO_FLOW_OR_JOB = "There is no such flow or job."
+FLOW_ID = "nightly-2026-11-22"
+_COUNTS = {"executing": 1, "completed": 5}
+SUMMARY = {
+    "uid": UID, "id": FLOW_ID, "name": "nightly", "family": None, "state": "executing", "intent": "run", "total": 6,
+    "counts": _COUNTS, "created_at": AT, "updated_at": AT, "started_at": LATER, "stopped_at": None,
+    "created_by": "shop-backend",
+}  # fmt: skip
+STATUS = {
+    "id": FLOW_ID, "name": "nightly", "state": "executing", "ok": False, "total": 6, "counts": _COUNTS,
+    "started_at": LATER, "stopped_at": None, "elapsed": "PT42S",
+    "subs": {"sites": {"id": FLOW_ID, "name": "sites", "state": "completed", "ok": True, "total": 3,
+                       "counts": {"completed": 3}, "started_at": LATER, "stopped_at": LATER, "elapsed": "PT12S",
+                       "subs": {}}},
+}  # fmt: skip
+JOB = {
+    "flow_id": FLOW_ID, "path": "sites/de", "number": 1, "kind": "crawl", "title": "bookshop", "state": "completed",
+    "cause": None, "reason": None, "outcome": "finished", "deps": [], "args": {"site": "de"}, "queue": None,
+    "priority": 0, "max_attempts": 1, "generation": 1, "attempt": 1, "since": LATER, "due": None, "started_at": LATER,
+    "ended_at": LATER, "run_id": 42,
+}  # fmt: skip
+_LINE = {"at": AT, "event": "pushed", "message": "6 new or changed members", "actor": "shop-backend", "door": "api",
+         "number": 1}  # fmt: skip
+_EFFECT = {"flow_id": FLOW_ID, "flow_uid": UID, "count": 1, "created": False, "changed": True, "nudged": True,
+           "problem": None}  # fmt: skip
+_ATTEMPT = {
+    "attempt": 1, "generation": 1, "created_at": AT, "ended_at": LATER, "kind": "failed", "outcome": "ValueError",
+    "reason": "ValueError: no price", "error": "Traceback ...", "host": "worker-3", "deaths": 0, "run_id": None,
+    "run_uid": None,
+}  # fmt: skip
+
+
+def _why(path: str, state: str, cause: str, *because: dict[str, object]) -> dict[str, object]:
+    fields = {"path": path, "state": state, "cause": cause, "since": LATER, "until": None, "more": 0}
+    return {**fields, "because": list(because)}
+
+
+_CRAWL = _why("sites/fr", "executing", "executing", _why("run 43", "PROCESSING", "quota: exceeded quota: pods"))
+FLOWS = example({"flows": [SUMMARY], "next": None})
+FLOW = example({"flow": SUMMARY, "status": STATUS, "timeline": [_LINE]})
+JOBS = example({"jobs": [JOB], "total": 6, "next": 2})
+ATTEMPTS = example({"attempts": [_ATTEMPT]})
+RESULTS = example({"results": {"sites": {"de": {"run_id": 42, "status": "COMPLETED"}}}, "context": {"date": "x"}})
+WHY = example(_why("load", "suspended", "dependencies", _CRAWL))
+GRAPH = example({"format": "mermaid", "graph": 'flowchart TD\n    load["load (load)"]'})
+EFFECT = example(_EFFECT, 202, "The request is on record.")
+PUSHED = example(_EFFECT | {"created": True, "count": 6}, 201, "The flow is made.") | example(
+    _EFFECT, 200, "The flow with this id is updated, or was pushed before."
+)
+CHANGES = stream_example(
+    'event: flow\ndata: {"status":{"id":"nightly-2026-11-22","state":"executing"},"is_over":false,"jobs":[]}\n\n'
+)
+
+_DEFINITION = {
+    "id": FLOW_ID,
+    "name": "nightly",
+    "members": [
+        {"path": "shop", "work": {"kind": "crawl", "request": {"crawler": "bookshop", "tasks": 4}}},
+        {"path": "load", "work": {"kind": "step", "function": "my_project.flows:load"}, "needs": [{"on": ["shop"]}]},
+    ],
+}
+PUSH_BODY = Body(
+    openapi_examples={
+        "a crawl and a step": {"summary": "Call a function when a crawl has ended", "value": _DEFINITION},
+        "an approval": {
+            "summary": "A crawl that a person has to approve",
+            "value": {
+                "id": "release-7",
+                "members": [
+                    {"path": "release", "work": {"kind": "approval", "note": "Crawl the new shop?"}},
+                    {
+                        "path": "shop",
+                        "work": {"kind": "crawl", "request": {"crawler": "bookshop"}},
+                        "needs": [{"on": ["release"]}],
+                    },
+                ],
+            },
+        },
+    }
+)
+APPEND_BODY = Body(
+    openapi_examples={
+        "a crawl": {
+            "summary": "One crawl more",
+            "value": {
+                "key": "shops-2",
+                "fragment": {
+                    "members": [{"path": "shop-2", "work": {"kind": "crawl", "request": {"crawler": "bookshop"}}}]
+                },
+            },
+        }
+    }
+)
+CANCEL_BODY = Body(
+    openapi_examples={
+        "all": {"summary": "All open jobs", "value": {"reason": "wrong site", "actor": "ann"}},
+        "named": {
+            "summary": "A sub-workflow; its jobs under way may end",
+            "value": {"jobs": ["sites"], "terminate": False},
+        },
+    }
+)
+RETRY_BODY = Body(
+    openapi_examples={
+        "failed": {"summary": "All that failed", "value": {}},
+        "changed": {
+            "summary": "One job with another argument",
+            "value": {"jobs": ["sites/de"], "arguments": {"depth": "3"}},
+        },
+    }
+)
+APPROVE_BODY = Body(
+    openapi_examples={"approve": {"summary": "Approve", "value": {"job": "release", "note": "looks good"}}}
+)
+HOLD_BODY = Body(
+    openapi_examples={
+        "pause": {"summary": "Start no further jobs", "value": {"hold": "pause"}},
+        "resume": {"summary": "Go on", "value": {"hold": "run"}},
+    }
+)
+STOP_FLOW_BODY = Body(
+    openapi_examples={
+        "stop": {"summary": "Stop", "value": {"reason": "wrong site"}},
+        "drain": {"summary": "Start nothing new", "value": {"way": "drain"}},
+    }
+)

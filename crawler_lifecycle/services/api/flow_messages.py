@@ -1,0 +1,115 @@
+"""Models of the API's request bodies and answers about flows."""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
+from crawler_lifecycle.contract.flows.limits import LONGEST_NAME, MOST_MEMBERS
+from crawler_lifecycle.contract.flows.names import Label, Path
+from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.flows.requests import Downstream, StopWay
+from crawler_lifecycle.control.flows.pictures import PictureFormat
+from crawler_lifecycle.ports import AttemptRecord, FlowLine
+from crawler_lifecycle.services.api.messages import RequestBody
+
+Jobs = Annotated[list[Path], Field(max_length=MOST_MEMBERS)]
+Reason = Annotated[str, Field(max_length=1024)]
+
+
+class ActorBody(RequestBody):
+    actor: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, description="person or program that asks, for the record; default: the token's name"
+    )
+
+
+class FlowBody(RequestBody, FlowDefinition):
+    """A flow's definition: crawls, approvals, and steps by the names of their functions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AppendBody(ActorBody):
+    """Members to add to an open flow."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    key: Label = Field(description="chosen by the client: a second request with the same key adds nothing")
+    group: Annotated[str, Field(max_length=LONGEST_NAME * 20)] = Field(
+        default="", description="path of the sub-workflow that receives the members; empty: the flow's top level"
+    )
+    fragment: Fragment = Field(description="groups and members, with paths relative to `group`")
+
+
+class CancelBody(ActorBody):
+    jobs: Jobs | None = Field(default=None, description="paths; a sub-workflow's path means all its jobs; default: all")
+    terminate: bool = Field(default=True, description="ask jobs under way to end")
+    reason: Reason | None = None
+
+
+class RetryBody(ActorBody):
+    jobs: Jobs | None = Field(default=None, description="paths; default: all cancelled, discarded and retryable jobs")
+    completed: bool = Field(default=False, description="retry completed jobs, too")
+    downstream: Downstream = Field(
+        default=Downstream.CANCELLED, strict=False, description="`all`: retry all jobs behind these jobs, too"
+    )
+    arguments: dict[str, JsonValue] | None = Field(
+        default=None, description="arguments over the former arguments of the named jobs"
+    )
+
+
+class ApproveBody(ActorBody):
+    job: Path = Field(description="path of the approval")
+    approved: bool = Field(default=True, description="false: reject")
+    note: Reason | None = None
+
+
+class HoldBody(ActorBody):
+    hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")] = Field(
+        description="`pause`: start no further job; `drain`: let jobs under way end, and cancel the rest; `run`: go on"
+    )
+
+
+class StopFlowBody(ActorBody):
+    way: StopWay = Field(
+        default=StopWay.TERMINATE,
+        strict=False,
+        description="`terminate`: cancel all jobs, and end those under way; `drain`: start nothing new; `leave`: "
+        "cancel all jobs, and leave those under way alone",
+    )
+    force: bool = Field(default=False, description="end crawls under way without their grace period")
+    reason: Reason | None = None
+
+
+class FlowPage(Message):
+    flows: list[FlowSummary]
+    next: str | None = Field(description="cursor of the next page; none: this is the last page")
+
+
+class FlowView(Message):
+    """A flow with its sub-workflows and its timeline, without its jobs."""
+
+    flow: FlowSummary
+    status: FlowStatus
+    timeline: list[FlowLine]
+
+
+class MemberPage(Message):
+    jobs: list[MemberRecord]
+    total: int = Field(description="number of the jobs that fit the filters")
+    next: int | None = Field(description="`first` of the next page; none: this is the last page")
+
+
+class Results(Message):
+    results: dict[str, Any] = Field(description="recorded results by path, nested for sub-workflows")
+    context: dict[str, Any] | None = Field(description="context values of the flow; none: no context was given")
+
+
+class AttemptList(Message):
+    attempts: list[AttemptRecord] = Field(description="the member's attempts over all generations, the first one first")
+
+
+class Picture(Message):
+    format: PictureFormat
+    graph: str

@@ -1,0 +1,173 @@
+"""Endpoints that read flows: lists, single flows, jobs, attempts, results, explanations, pictures, changes."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import StreamingResponse
+
+from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
+from crawler_lifecycle.contract.flows.names import LONGEST_PATH
+from crawler_lifecycle.contract.flows.records import Why
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.flows.values import untagged
+from crawler_lifecycle.control.flows.following import FlowView as View
+from crawler_lifecycle.control.flows.pictures import PictureFormat, picture
+from crawler_lifecycle.errors import LifecycleError, NotFound
+from crawler_lifecycle.services.api import flow_document as docs
+from crawler_lifecycle.services.api import flow_messages as messages
+from crawler_lifecycle.services.api.cursors import make_cursor, read_place
+from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
+from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, wait_for_closing
+from crawler_lifecycle.services.api.state import READING, READING_RESULTS, ApiState, Caller, CurrentApi
+from crawler_lifecycle.services.api.streams import stream
+from crawler_lifecycle.services.problems import problems
+
+router = APIRouter(prefix="/v1/flows", tags=["flows"])
+Flow = Annotated[str, Path(max_length=LONGEST_NAME, description="id of the flow")]
+Job = Annotated[str, Query(min_length=1, max_length=LONGEST_PATH, description="path of the job, such as `sites/de`")]
+Below = Annotated[
+    str | None,
+    Query(max_length=LONGEST_PATH, description="only the job with this path, or all jobs of this sub-workflow"),
+]
+
+
+@router.get("", dependencies=READING, responses=docs.FLOWS | problems(_422=NOT_ACCEPTABLE))
+def flows(
+    api: CurrentApi,
+    state: Annotated[FlowState | None, Query(description="only flows in this state")] = None,
+    family: Annotated[str | None, Query(max_length=LONGEST_NAME, description="only flows of this family")] = None,
+    limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
+    cursor: Annotated[str | None, Query(max_length=256, description="`next` of the previous page")] = None,
+) -> messages.FlowPage:
+    """Return the flows, newest first."""
+    list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}"
+    before = None if cursor is None else read_place(cursor, list_name)
+    page = api.control.flows.list(
+        limit=limit + 1, before=before, states=None if state is None else [state], family=family
+    )
+    next_cursor = make_cursor(page[limit - 1].uid, list_name) if len(page) > limit else None
+    return messages.FlowPage(flows=list(page[:limit]), next=next_cursor)
+
+
+@router.get(
+    "/{flow:path}/jobs",
+    dependencies=READING,
+    responses=docs.JOBS | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+)
+def flow_jobs(
+    api: CurrentApi,
+    flow: Flow,
+    job: Below = None,
+    state: Annotated[MemberState | None, Query(description="only jobs in this state")] = None,
+    first: Annotated[int, Query(ge=0, le=1 << 31, description="number of the first job")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
+) -> messages.MemberPage:
+    """Return the jobs of a flow by number."""
+    members = api.control.flows.members(flow, None if job is None else [job], states=None if state is None else [state])
+    page = [member for member in members if member.number >= first]
+    return messages.MemberPage(
+        jobs=page[:limit], total=len(members), next=page[limit].number if len(page) > limit else None
+    )
+
+
+@router.get(
+    "/{flow:path}/attempts",
+    dependencies=READING,
+    responses=docs.ATTEMPTS | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+)
+def flow_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList:
+    """Return the attempts of a job, with the errors of steps and the runs of crawls."""
+    return messages.AttemptList(attempts=list(api.control.flows.attempts(flow, job)))
+
+
+@router.get(
+    "/{flow:path}/results",
+    dependencies=READING_RESULTS,
+    responses=docs.RESULTS | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+)
+def flow_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Results:
+    """Return recorded results. Needs the scope `results`, since results are data of the flow's author."""
+    if job is not None:
+        api.control.flows.members(flow, [job])  # NotFound without such a job
+    results = api.control.flows.results(flow, None if job is None else [job])
+    content = {"results": untagged(results), "context": untagged(api.control.flows.context(flow))}
+    return messages.Results.model_validate(content)
+
+
+@router.get(
+    "/{flow:path}/why",
+    dependencies=READING,
+    responses=docs.WHY | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+)
+def flow_why(api: CurrentApi, flow: Flow, job: Job) -> Why:
+    """Return why a job is in its state, down to the jobs and runs that hold the job up."""
+    return api.control.flows.why(flow, job)
+
+
+@router.get(
+    "/{flow:path}/graph", dependencies=READING, responses=docs.GRAPH | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE)
+)
+def flow_graph(
+    api: CurrentApi,
+    flow: Flow,
+    format: Annotated[PictureFormat, Query(description="language of the picture")] = PictureFormat.MERMAID,  # noqa: A002
+    states: Annotated[bool, Query(description="with the colours of states, in Mermaid")] = True,
+) -> messages.Picture:
+    """Return the flow as a picture for Mermaid or Graphviz."""
+    return messages.Picture(format=format, graph=picture(api.control.flows.workflow(flow), format, states=states))
+
+
+@router.get(
+    "/{flow:path}/changes",
+    dependencies=READING,
+    response_class=StreamingResponse,
+    responses=docs.CHANGES | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+)
+async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingResponse:
+    """Stream the flow's state at every change, until the flow has ended. The first event has all jobs, and a further
+    event the changed jobs. A client that reconnects gets all jobs again.
+    """
+    api.streams.refuse_too_many(caller.name)
+    await api.change_readers.run(api.control.flows.row, flow)  # NotFound before the stream begins
+    return stream(api, caller, _events(api, flow))
+
+
+@router.get(
+    "/{flow:path}", dependencies=READING, responses=docs.FLOW | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE)
+)
+def flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
+    """Return a flow with its counts, its sub-workflows and its timeline."""
+    page = api.control.flows.list(limit=1, ids=[flow])
+    if not page:
+        raise NotFound(f"there is no flow {flow!r}")
+    return messages.FlowView(
+        flow=page[0], status=api.control.flows.status(flow), timeline=list(api.control.flows.lines(flow))
+    )
+
+
+async def _events(api: ApiState, flow: str) -> AsyncIterator[bytes]:
+    """Yield the flow's changes, and comments while the flow is quiet."""
+    view, silent_passes, has_outage = View(api.control.flows, flow), 0, False
+    while True:
+        try:
+            change = await api.change_readers.run(view.next_change)
+            has_outage = False
+        except NotFound:  # the flow was pruned
+            return
+        except LifecycleError as error:  # the stream reports an outage once and goes on afterwards
+            change = None
+            if not has_outage:
+                yield event("problem", Problem(title="Service Unavailable", status=503, detail=error.message))
+            has_outage = True
+        silent_passes = 0 if change else silent_passes + 1
+        if change is not None:
+            yield event("flow", change)
+            if change.is_over:
+                return
+        if silent_passes >= PAUSES_PER_COMMENT:
+            silent_passes = 0
+            yield COMMENT
+        if await wait_for_closing(api, view.pause):
+            return

@@ -1,0 +1,299 @@
+"""The commands for flows in Python, on a database: what reaches the supervisor, and what works without Temporal."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+    StopFlow,
+    StopWay,
+)
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.control.flows.following import FlowView, follow
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.domain.flows.pruning import Age
+from crawler_lifecycle.domain.naming import flow_workflow_id
+from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
+from crawler_lifecycle.flows import Workflow, crawl
+from tests.contracts.flows import Flow
+from tests.databases import copy_of
+from tests.unit.flows.work import plain
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+def control_of(database_url: str, state: Path, temporal: str) -> Control:
+    variables = {"CRAWLER_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": temporal}
+    return Control(Installation.with_variables(state, variables))
+
+
+class NotedEngine:
+    """Notes the nudges, or has no Temporal behind it."""
+
+    address = "nowhere"
+
+    def __init__(self) -> None:
+        self.nudged: list[str] = []
+        self.stopped: list[tuple[str, bool]] = []
+        self.is_away = False
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
+        if self.is_away:
+            raise TemporaryError("Temporal is away")
+        self.nudged.append(flow_id)
+
+    async def flow_ended(self, flow_uid: str) -> None:
+        raise NotFound("no supervisor")
+
+    async def stop(self, workflow_id: str, stop: Any) -> str:
+        self.stopped.append((workflow_id, stop.force))
+        return "signal"
+
+
+@pytest.fixture
+def engine() -> NotedEngine:
+    return NotedEngine()
+
+
+@pytest.fixture
+def flows(database_url: str, tmp_path: Path, engine: NotedEngine) -> Iterator[FlowCommands]:
+    control = control_of(database_url, tmp_path, "127.0.0.1:1")
+    noted: Any = engine
+    yield FlowCommands(control.context, noted)
+    control.context.close()
+
+
+def push(workflow: Workflow) -> PushFlow:
+    return PushFlow(definition=workflow.definition(), actor="ann")
+
+
+def two(flow: str = "two") -> Workflow:
+    return Workflow("two", id=flow).add("a", plain).add("b", plain, deps="a")
+
+
+async def test_every_request_nudges_the_supervisor(flows: FlowCommands, engine: NotedEngine) -> None:
+    answer = await flows.push(push(two().add_approval("go")))
+    assert (answer.created, answer.count, answer.nudged, answer.problem) == (True, 3, True, None)
+    more = AppendMembers(key="k", fragment=two().additions("k").fragment.model_copy(update={"members": ()}))
+    for request in (
+        flows.append("two", more),
+        flows.approve("two", ApproveMember(path="go")),
+        flows.hold("two", HoldFlow(hold="pause")),
+        flows.cancel("two", CancelMembers()),
+        flows.retry("two", RetryMembers()),
+    ):
+        assert (await request).nudged
+    assert engine.nudged == ["two"] * 6
+    assert [line.event for line in flows.lines("two")] == [
+        "pushed", "appended", "approved", "paused", "cancelled", "retried",
+    ]  # fmt: skip
+    assert {line.actor for line in flows.lines("two")} == {"ann", None}
+
+
+async def test_a_repetition_nudges_an_open_flow_alone(
+    flows: FlowCommands, engine: NotedEngine, database: Database
+) -> None:
+    answer = await flows.push(push(two()))
+    again = await flows.push(push(two()))
+    assert (again.created, again.changed, again.count) == (False, False, 0)
+    assert engine.nudged == ["two", "two"], "the first nudge may have been lost"
+    flow = Flow(SqlStore(database), "two", answer.flow_uid)
+    await flows.cancel("two", CancelMembers())
+    flow.go_on()
+    engine.nudged.clear()
+    assert (await flows.cancel("two", CancelMembers())).changed is False
+    assert engine.nudged == []
+
+
+async def test_60_without_temporal_a_request_is_on_record(flows: FlowCommands, engine: NotedEngine) -> None:
+    engine.is_away = True
+    answer = await flows.push(push(two()))
+    assert (answer.created, answer.nudged, answer.problem) == (True, False, "Temporal is away")
+    assert (await flows.cancel("two", CancelMembers())).count == 2
+    assert flows.status("two").state is FlowState.CANCELLED
+    assert (await flows.retry("two", RetryMembers())).nudged is False
+
+
+async def test_60_a_silent_temporal_holds_no_request_up(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that accepts the connection and never answers."""
+    monkeypatch.setattr("crawler_lifecycle.control.flows.commands.NUDGE_PATIENCE", 0.2)
+    silent = await asyncio.start_server(lambda *_: asyncio.sleep(60), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    control = control_of(database_url, tmp_path, f"127.0.0.1:{port}")
+    answer = await control.flows.push(push(two()))
+    assert (answer.created, answer.nudged) == (True, False)
+    assert "did not answer in" in (answer.problem or "")
+    silent.close()
+    control.context.close()
+
+
+async def test_a_nudge_starts_the_supervisor(database_url: str, tmp_path: Path, real_time: WorkflowEnvironment) -> None:
+    control = control_of(database_url, tmp_path, real_time.client.service_client.config.target_host)
+    answer = await control.flows.push(push(two()))
+    assert answer.nudged
+    handle = real_time.client.get_workflow_handle(flow_workflow_id(answer.flow_uid))
+    first = await handle.describe()
+    assert (first.status, first.workflow_type) == (WorkflowExecutionStatus.RUNNING, "FlowWorkflow")
+    await control.flows.cancel("two", CancelMembers())
+    assert (await handle.describe()).run_id == first.run_id, "an open supervisor is signalled"
+    waiting = asyncio.create_task(control.flows.wait("two"))
+    await handle.terminate()
+    await asyncio.sleep(0.3)
+    assert not waiting.done(), "the end of a supervisor is no end of its flow"
+    Flow(control.context.store, "two", answer.flow_uid).go_on()
+    assert (await asyncio.wait_for(waiting, 20)).state is FlowState.CANCELLED
+    control.context.close()
+
+
+async def test_59_a_wait_reads_the_row(flows: FlowCommands, database: Database) -> None:
+    answer = await flows.push(push(two()))
+    waiting = asyncio.create_task(flows.wait("two"))
+    done, _ = await asyncio.wait([waiting], timeout=0.3)
+    assert not done
+    flow = Flow(SqlStore(database), "two", answer.flow_uid)
+    await flows.cancel("two", CancelMembers())
+    flow.go_on()
+    assert (await asyncio.wait_for(waiting, 20)).state is FlowState.CANCELLED
+    with pytest.raises(NotFound, match="there is no flow 'nobody'"):
+        await flows.wait("nobody")
+
+
+def started(database: Database, workflow: Workflow, uid: str) -> tuple[Flow, dict[str, int]]:
+    """The flow with its first jobs under way. Return the RunIDs of its crawls, too."""
+    flow = Flow(SqlStore(database), workflow.id, uid)
+    _, plan = flow.plan()
+    refs = [flow.start(path) for path in flow.states if flow.row(path).number in {s.number for s in plan.starts}]
+    crawls = flow.start_crawls(*refs).crawls
+    paths = {row.number: row.path for row in flow.ledger.members.values()}
+    return flow, {paths[crawl.start.number]: flow.run(crawl).run_id for crawl in crawls}
+
+
+async def test_a_stop_cancels_and_its_force_reaches_the_runs(
+    flows: FlowCommands, engine: NotedEngine, database: Database
+) -> None:
+    workflow = Workflow(id="shops").add("one", crawl("books")).add("two", crawl("books")).add("end", plain, deps="one")
+    answer = await flows.push(push(workflow))
+    _, runs = started(database, workflow, answer.flow_uid)
+    stopped = await flows.stop("shops", StopFlow(reason="wrong site", actor="ann"))
+    assert (stopped.count, engine.stopped) == (3, [])
+    assert flows.status("shops").state is FlowState.EXECUTING, "the runs may still run"
+    assert (await flows.stop("shops", StopFlow(force=True, actor="ann"))).count == 0
+    assert [is_forced for _, is_forced in engine.stopped] == [True, True]
+    intents = {SqlStore(database).runs.get(run_id).intent for run_id in runs.values()}
+    assert intents == {"FORCE"}
+    assert "3 members: wrong site" in [line.message for line in flows.lines("shops")]
+
+
+async def test_a_drain_and_a_leaving_stop(flows: FlowCommands, database: Database) -> None:
+    for flow in ("drained", "left"):
+        workflow = Workflow(id=flow).add("one", crawl("books")).add("end", plain, deps="one")
+        started(database, workflow, (await flows.push(push(workflow))).flow_uid)
+    await flows.stop("drained", StopFlow(way=StopWay.DRAIN))
+    assert flows.row("drained")[1].intent == "drain"
+    assert (await flows.stop("left", StopFlow(way=StopWay.LEAVE))).count == 2
+    assert [row.terminate for row in flows.kept("left").ledger.members.values()] == [False, False]
+
+
+async def test_why_leads_to_the_run(flows: FlowCommands, database: Database) -> None:
+    workflow = Workflow(id="w").add("shop", crawl("books")).add("load", plain, deps="shop")
+    answer = await flows.push(push(workflow))
+    flow, runs = started(database, workflow, answer.flow_uid)
+    why = flows.why("w", "load")
+    (shop,) = why.because
+    (run,) = shop.because
+    assert (why.cause, shop.path, shop.cause) == ("dependencies", "shop", "executing")
+    assert (run.path, run.state) == (f"run {runs['shop']}", RunStatus.INITIALIZING)
+    flow.close(flow.store.runs.get(runs["shop"]), RunStatus.FAILED, "too_many_failures")
+    (run,) = flows.why("w", "shop").because
+    assert run.state == RunStatus.FAILED
+    assert flows.members("w", ["shop"])[0].run_id == runs["shop"]
+    with pytest.raises(NotFound, match="flow 'w' has no job 'nobody'"):
+        flows.why("w", "nobody")
+
+
+async def test_members_by_path_and_state(flows: FlowCommands, database: Database) -> None:
+    workflow = Workflow(id="w").add("a", plain).add_many("m", [plain, plain], deps="a")
+    answer = await flows.push(push(workflow))
+    assert [job.path for job in flows.members("w", ["m"])] == ["m/0", "m/1"]
+    assert [job.path for job in flows.members("w", states=[MemberState.AVAILABLE])] == ["a"]
+    assert [job.deps for job in flows.members("w", ["m"])] == [(), ()]
+    with pytest.raises(NotFound, match="flow 'w' has no job 'x'"):
+        flows.members("w", ["x"])
+    flow = Flow(SqlStore(database), "w", answer.flow_uid)
+    flow.go_on()
+    flow.end(flow.last("a"), error="Traceback: no", reason="ValueError: no", kind="failed")  # type: ignore[arg-type]
+    (attempt,) = flows.attempts("w", "a")
+    assert (attempt.attempt, attempt.reason, attempt.error, attempt.host) == (
+        1, "ValueError: no", "Traceback: no", "host of host",
+    )  # fmt: skip
+
+
+async def test_81_prune_spares_the_open_and_the_young(flows: FlowCommands, database: Database) -> None:
+    for flow in ("ended", "open"):
+        await flows.push(push(two(flow)))
+    await flows.cancel("ended", CancelMembers())
+    Flow(SqlStore(database), "ended", flows.row("ended")[0]).go_on()
+    assert await flows.prune() == 0
+    assert await flows.prune(Age() >= timedelta(0)) == 1
+    assert [flow.id for flow in flows.list()] == ["open"]
+
+
+async def test_a_follower_gets_all_jobs_first_and_then_the_changed_ones(
+    flows: FlowCommands, database: Database, database_url: str, tmp_path: Path
+) -> None:
+    answer = await flows.push(push(two()))
+    view = FlowView(flows, "two")
+    first = view.next_change()
+    assert first is not None
+    assert ([job.path for job in first.jobs], first.is_over) == (["a", "b"], False)
+    assert view.next_change() is None, "the elapsed time is no change"
+    flow = Flow(SqlStore(database), "two", answer.flow_uid)
+    flow.go_on()
+    assert view.next_change() is not None
+    flow.end(flow.last("a"))
+    second = view.next_change()
+    assert second is not None
+    assert [(job.path, job.state) for job in second.jobs] == [("a", "completed")]
+    context = Context.for_installation(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    changes = follow(context, "two")
+    assert not (await anext(changes)).is_over
+    await flows.cancel("two", CancelMembers())
+    flow.go_on()
+    assert [change.is_over async for change in changes][-1]
+    context.close()
+
+
+async def test_refusals_say_why(flows: FlowCommands) -> None:
+    await flows.push(push(two()))
+    with pytest.raises(Conflict, match="has the name 'two', not 'three'"):
+        await flows.push(push(Workflow("three", id="two").add("c", plain)))
+    with pytest.raises(NotFound, match="there is no flow 'nobody'"):
+        await flows.hold("nobody", HoldFlow(hold="pause"))
+    with pytest.raises(NotFound, match="has no sub-workflow 'x'"):
+        flows.status("two", "x")
+    with pytest.raises(NotFound, match="has no sub-workflow 'x'"):
+        flows.context("two", "x")
