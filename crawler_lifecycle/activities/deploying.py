@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome
+from crawler_lifecycle.domain.admission import Hold
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, LABELS_REMOVED, SCHEDULER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer, KnowsItsPlace
@@ -17,7 +19,12 @@ class ClaimDeployer:
     deployer: Deployer
 
     def deploy(self, claim: Claim) -> DeploymentOutcome:
-        """Request the job of the claimed task. Return the job, or the cause why there is no job."""
+        """Request the job of the claimed task. Return the job, or the cause why there is no job.
+
+        For a claim with a hold, no job is requested: the job of an earlier request is found, or does not exist.
+        """
+        if claim.hold:
+            return self._find_job(claim, claim.hold)
         try:
             deployment = self.deployer.deploy(self._with_namespace(claim.request))
         except TemporaryError as error:
@@ -39,6 +46,22 @@ class ClaimDeployer:
         known = JobNamespace(name=place.namespace, uid=place.namespace_uid, cluster_uid=place.cluster_uid)
         return request.model_copy(update={"namespace": known})
 
+    def _find_job(self, claim: Claim, hold: Hold) -> DeploymentOutcome:
+        """Record the job that an earlier request has made, and queue the task again if there is certainly no job."""
+        key = (claim.task, claim.request.attempt)
+        look = self.cluster.look(claim.request.run_uid, [key], [claim.task])
+        job = look.jobs.get(key)
+        if job and job.uid and not job.is_orphan and job.phase is not JobPhase.ENDING:
+            return self._record_job(claim, _deployment(claim, job))
+        message = hold.message
+        if look.complete and job is None:
+            self.claims.put_back(claim, hold)
+        else:  # the claim stays, and the next look comes after its expiry
+            problem = look.problem or (job and (job.message or job.cause)) or "the job of an earlier request is ending"
+            message = f"{message}; whether the task has a job is not certain yet: {problem}"
+            self.claims.failed(claim, hold.cause, message, refused=False)
+        return DeploymentOutcome(cause=hold.cause, message=message, held=True)
+
     def _resolve_refusal(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
         """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal."""
         # the job came without our labels, so the scheduler service has deleted the job; no later try can succeed
@@ -49,8 +72,7 @@ class ClaimDeployer:
         look = self.cluster.look(request.run_uid, [key])
         job = look.jobs.get(key)
         if job and job.uid:
-            deployment = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
-            return self._record_job(claim, deployment)
+            return self._record_job(claim, _deployment(claim, job))
         has_no_job = look.complete and job is None  # otherwise the claim stays, and a try after its expiry looks again
         return self._record_failure(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=has_no_job)
 
@@ -72,3 +94,7 @@ class ClaimDeployer:
         """Record why there is no job. `refused`: there is certainly no job, and no later try can succeed."""
         self.claims.failed(claim, cause, message, refused=refused)
         return DeploymentOutcome(cause=cause, message=message, refused=refused)
+
+
+def _deployment(claim: Claim, job: JobLook) -> Deployment:
+    return Deployment(key=claim.request.key, job_name=job.name, job_uid=job.uid, created=False)

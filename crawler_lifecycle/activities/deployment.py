@@ -64,6 +64,8 @@ class DeploymentActivities:
         if isinstance(claim, Hold):
             return DeploymentOutcome(cause=claim.cause, message=claim.message, held=True)
         outcome = self.claim_deployer.deploy(claim)
+        if outcome.held:  # the claim's hold has written the cause
+            return outcome
         _, saturated = self._mark_waiting(self.runs.state(run), run, outcome.cause, outcome.message)
         return outcome.model_copy(update={"saturated": saturated})
 

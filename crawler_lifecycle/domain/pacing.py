@@ -20,6 +20,8 @@ LOG_BYTES_PER_SECOND = 4 << 20
 LONGEST_LOG_PAUSE = 15.0  # seconds; a longer pause would look to the reader as if the log stood still
 # A run whose next look is overdue for longer gets no new jobs: the run has no supervisor, or its row is an old copy.
 LONGEST_SILENCE = timedelta(minutes=20)
+# a deployment request that was sent in time may arrive at the cluster up to this long after its `not_after`
+ON_THE_WAY = timedelta(seconds=60)
 HELD_PAUSE = timedelta(minutes=15)  # between two tries of a run that waits for its permit; a nudge comes earlier
 
 

@@ -92,6 +92,6 @@ class Dispatcher:
         """Deploy one task. Return whether the task has a job now; otherwise the log has the cause."""
         with logs.about(run_id=claim.run_id, task=claim.task, attempt=claim.request.attempt):
             outcome = self.claim_deployer.deploy(claim)
-            if outcome.cause:
+            if outcome.cause and not outcome.held:
                 log.warning("%s: %s", outcome.cause, outcome.message)
             return outcome.job_id is not None

@@ -19,7 +19,7 @@ from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import Claim, Execution
 from tests.databases import MakeRun, give_away, ref_to
 
-MINUTE, EXPIRED = timedelta(minutes=1), timedelta(seconds=-1)
+MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
 SITE, TENANT = "label:site:a", "label:tenant:acme"
 LABELS = ["site:a", "tenant:acme"]
 DISPATCHER = "dispatcher"
@@ -150,18 +150,61 @@ def test_a_pause_deploys_nothing_new_and_running_work_goes_on(store: SqlStore, m
     assert "label:site:nowhere" not in [record.scope for record in store.limits.all()]
 
 
-def test_a_claim_that_is_left_over_is_taken_again_in_a_pause_and_in_a_full_cluster(
-    store: SqlStore, make_run: MakeRun
-) -> None:
+def test_a_claim_that_is_left_over_is_taken_again_in_a_full_cluster(store: SqlStore, make_run: MakeRun) -> None:
     """Its job may exist already: it has its place."""
     store.limits.change(INSTALLATION, {"tasks": 2}, None)
     run = make_run(2)
     deployed(store, begin(store, run))
     store.runs.mark_started(ref_to(run))
     assert [claim.task for claim in store.claims.claim_tasks("dead", EXPIRED, 8)] == [1]
-    store.limits.pause(INSTALLATION, "a test", None)
     assert pass_on(store) == [(run.run_id, 1)]
     assert limits(store).tasks_in_cluster == 2
+
+
+def test_in_a_pause_a_claim_that_is_left_over_is_taken_only_to_find_its_job(store: SqlStore, make_run: MakeRun) -> None:
+    """The claim is free when its request has arrived or never will. The claims of other runs do not wait for this."""
+    run, other = make_run(3, labels=LABELS), make_run(2)
+    for begun in (run, other):
+        deployed(store, begin(store, begun))
+        store.runs.mark_started(ref_to(begun))
+    store.claims.claim_tasks("early", EXPIRED, 8)
+    store.limits.pause(SITE, "a test", None)
+    assert pass_on(store) == [(other.run_id, 1)]
+    store.limits.resume(SITE, None)
+    store.claims.claim_tasks("dead", LONG_EXPIRED, 8)
+    store.limits.pause(SITE, "a test", None)
+    present, absent, _ = store.claims.claim_tasks(DISPATCHER, MINUTE, 8)
+    hold = Hold("paused", SITE, "label site:a is paused: a test")
+    assert [(claim.task, claim.hold) for claim in (present, absent)] == [(1, hold), (2, hold)]
+    assert pass_on(store) == [(other.run_id, 1)], "only its own claim without a hold"
+    deployed(store, present)
+    store.claims.put_back(absent, hold)
+    assert pass_on(store) == [(other.run_id, 1)]
+    tasks = store.records.details(run.run_id).tasks
+    assert [(task.status, task.cause) for task in tasks[1:]] == [("PENDING", None), ("QUEUED", "paused")]
+    assert (look(store, run).run.held_by, limits(store, SITE).tasks_in_cluster) == (SITE, 2)
+    store.claims.put_back(absent, hold)
+    store.limits.resume(SITE, None)
+    assert (run.run_id, 2) in pass_on(store)
+
+
+def test_a_lost_claim_puts_no_task_back(store: SqlStore, make_run: MakeRun) -> None:
+    run = make_run()
+    store.claims.claim_main(ref_to(run), "dead", LONG_EXPIRED)
+    store.limits.pause(SITE, "of other runs", None)
+    store.limits.pause(INSTALLATION, "a test", None)
+    late = store.claims.claim_main(ref_to(run), "late", LONG_EXPIRED)
+    own = store.claims.claim_main(ref_to(run), "own", MINUTE)
+    assert isinstance(late, Claim)
+    assert isinstance(own, Claim)
+    assert late.hold
+    store.claims.put_back(late, late.hold)
+    assert store.records.details(run.run_id).tasks[0].status is TaskStatus.DEPLOYING
+    assert limits(store).runs_begun == 1
+    deployed(store, own)
+    store.claims.put_back(own, late.hold)
+    assert store.records.details(run.run_id).tasks[0].status is TaskStatus.PENDING
+    assert look(store, run).run.admitted_at
 
 
 def test_a_claim_counts_whoever_has_it_and_however_late(store: SqlStore, make_run: MakeRun) -> None:

@@ -1,32 +1,39 @@
-"""Generated lives of many runs under limits: whatever dies, no limit is exceeded, no permit leaks, every run ends."""
+"""Generated lives of many runs under limits: whatever dies, no limit is exceeded, no permit leaks, every run ends.
+
+A pause lets nothing begin, and a higher priority comes first.
+"""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.schema import histories, scope_limits, task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
 from crawler_lifecycle.contract.records import RunDetails, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.retries import FailureKind, NextAttempt
-from crawler_lifecycle.contract.states import IN_CLUSTER, OVER, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import IN_CLUSTER, OVER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.ports import Addition, Claim, Execution
 from tests.databases import MakeRun
 
-MINUTE, EXPIRED = timedelta(minutes=1), timedelta(seconds=-1)
+MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
+TIMES = (MINUTE, EXPIRED, LONG_EXPIRED)
 PAST = datetime(2026, 1, 1, tzinfo=UTC)
 SITE, TENANT, BOOKS = "label:site:a", "label:tenant:acme", "crawler:books"
 SCOPES = (INSTALLATION, SITE, TENANT, BOOKS)
-STEPS, MOST_STEPS_TO_THE_END = 120, 3_000
+Begun = tuple[int, str]  # RunID, and what has begun in the run
+STEPS, FEW_STEPS, MOST_STEPS_TO_THE_END = 120, 40, 3_000
 
 
 class Life:
@@ -38,7 +45,11 @@ class Life:
         self.workflows: dict[int, str] = {}
         self.scopes: dict[int, list[str]] = {}
         self.caps: dict[str, dict[str, int | None]] = {scope: {} for scope in SCOPES}
-        self.uses = Counter[tuple[str, str]]()  # after the last step
+        self.jobs = set[str]()  # keys of all jobs that were ever made
+        # after the last step
+        self.uses = Counter[tuple[str, str]]()
+        self.paused = set[str]()
+        self.begun = set[Begun]()
         self.seen = Counter[str]()
 
     def step(self) -> None:
@@ -48,7 +59,7 @@ class Life:
         ]  # fmt: skip
         (act,) = self.random.choices([act for _, act in acts], [weight for weight, _ in acts])
         act()
-        self.assert_limits_hold()
+        self.assert_rules_hold()
 
     def start(self) -> None:
         if len(self.runs) >= 14:
@@ -75,27 +86,64 @@ class Life:
         if main.status in (TaskStatus.PENDING, TaskStatus.RUNNING) or main.status in OVER:
             self.store.runs.mark_started(run)
             return
-        claim = self.store.claims.claim_main(run, f"supervisor:{run.epoch}", self.random.choice([MINUTE, EXPIRED]))
+        claim = self.store.claims.claim_main(run, f"supervisor:{run.epoch}", self.random.choice(TIMES))
         if isinstance(claim, Claim):
             self._deploy(claim)
         elif claim:
             self.seen[claim.cause] += 1
 
     def dispatch(self) -> None:
-        token = self.random.choice(["dispatcher 1", "dispatcher 2"])
-        for claim in self.store.claims.claim_tasks(token, self.random.choice([MINUTE, EXPIRED]), 4):
+        token, in_line = self.random.choice(["dispatcher 1", "dispatcher 2"]), self._in_line()
+        claims = self.store.claims.claim_tasks(token, self.random.choice(TIMES), 4)
+        self._assert_priority_is_kept(in_line)
+        for claim in claims:
             self._deploy(claim)
 
     def _deploy(self, claim: Claim) -> None:
         """The process may die before the job is made or before the job is on record; the service may refuse the job."""
-        luck = self.random.random()
-        if luck < 0.55:
-            job = Deployment(key=claim.request.key, job_name="job", job_uid=claim.request.key, created=True)
+        luck, key = self.random.random(), claim.request.key
+        job = Deployment(key=key, job_name="job", job_uid=key, created=True)
+        if claim.hold:
+            self._find_job(claim, job)
+        elif luck < 0.55:
+            self.jobs.add(key)
             self.store.claims.deployed(claim, job)
-        elif luck < 0.6:
+        elif luck < 0.6 and key not in self.jobs:
             self.store.claims.failed(claim, "bad_image", "no such image", refused=True)
         elif luck < 0.75:
             self.store.claims.failed(claim, "scheduler_unavailable", "no answer", refused=False)
+        elif luck < 0.85:
+            self.jobs.add(key)
+
+    def _find_job(self, claim: Claim, job: Deployment) -> None:
+        """In a pause no job is made. The cluster may not answer, and the process may die after the look."""
+        assert claim.hold
+        luck = self.random.random()
+        if luck < 0.2:
+            self.store.claims.failed(claim, claim.hold.cause, "no answer", refused=False)
+        elif luck < 0.9 and job.key in self.jobs:
+            self.store.claims.deployed(claim, job)
+            self.seen["found"] += 1
+        elif luck < 0.9:
+            self.store.claims.put_back(claim, claim.hold)
+            self.seen["put back"] += 1
+
+    def _in_line(self) -> dict[int, Any]:
+        run = histories.c
+        columns = select(run.id, run.priority, run.tasks)
+        is_in_line = (run.held_by.is_not(None), run.admitted_at.is_(None), run.intent == Intent.RUN)
+        with self.database.read() as connection:
+            rows: Sequence[Any] = connection.execute(columns.where(run.finished_at.is_(None), *is_in_line)).all()
+        return {row.id: row for row in rows}
+
+    def _assert_priority_is_kept(self, in_line: dict[int, Any]) -> None:
+        """A pass admits no run while a run with a higher priority waits that needs no more, and in no other scope."""
+        waiting = self._in_line()
+        admitted = [in_line[run_id] for run_id in in_line.keys() - waiting.keys()]
+        for first, later in product((in_line[run_id] for run_id in in_line.keys() & waiting.keys()), admitted):
+            is_in_its_scopes = set(self.scopes[first.id]) <= set(self.scopes[later.id])
+            needs_no_more = first.tasks <= later.tasks
+            assert first.priority <= later.priority or not (needs_no_more and is_in_its_scopes), (first, later)
 
     def end_a_job(self) -> None:
         """A job ends, well or not; a main job only after its child tasks, the worst that a crawl may do."""
@@ -161,18 +209,34 @@ class Life:
         if paused:
             self.store.limits.resume(self.random.choice(paused).scope, None)
 
-    def assert_limits_hold(self) -> None:
+    def assert_rules_hold(self) -> None:
+        self._assert_pauses_hold()
+        self._assert_limits_hold()
+
+    def _assert_pauses_hold(self) -> None:
+        """Nothing begins in a scope that is paused before the step and after it: no permit, no deployment, no job."""
+        begun, limits = self._begun(), scope_limits.c
+        with self.database.read() as connection:
+            paused = set(connection.scalars(select(limits.scope).where(limits.paused_at.is_not(None))))
+        for item in begun - self.begun:
+            assert not self.paused.intersection(paused, self.scopes[item[0]]), (item, paused)
+        self.begun, self.paused = begun, paused
+
+    def _begun(self) -> set[Begun]:
+        """Return the permits, the tasks that have or may have a job, and the jobs that were made."""
+        with self.database.read() as connection:
+            admitted = connection.scalars(select(histories.c.id).where(histories.c.admitted_at.is_not(None)))
+            permits = {(run_id, "permit") for run_id in admitted}
+            task = task_histories.c
+            tasks = select(task.history_id, task.task, task.attempt).where(task.status.in_(IN_CLUSTER))
+            deployed = {(row.history_id, f"{row.task}:{row.attempt}") for row in connection.execute(tasks)}
+        run_ids = {run.run_uid: run.run_id for run in self.runs}
+        job_keys = {(run_ids[key.partition(":")[0]], key) for key in self.jobs}
+        return {item for item in permits | deployed | job_keys if item[0] in self.scopes}
+
+    def _assert_limits_hold(self) -> None:
         """Use beyond a limit is use from before the limit was lowered, or a single child task beside main tasks."""
         uses = self._uses()
-        for run in self._open():
-            details = self._details(run)
-            is_started = details.run.status is not RunStatus.INITIALIZING
-            early = [task.task for task in details.tasks[1:] if task.status in IN_CLUSTER]
-            assert is_started or not early, (
-                early,
-                [(task.status, task.attempt) for task in details.tasks],
-                details.run.intent,
-            )
         for scope in SCOPES:
             for name, cap in self.caps[scope].items():
                 use, before = uses[scope, name], self.uses[scope, name]
@@ -189,13 +253,13 @@ class Life:
             begun = connection.execute(select(histories.c.id).where(is_open, histories.c.admitted_at.is_not(None)))
             for (run_id,) in begun:
                 uses.update((scope, "runs") for scope in self.scopes[run_id])
-            alive = task_histories.c.status.in_(IN_CLUSTER)
-            for run_id, task in connection.execute(
-                select(task_histories.c.history_id, task_histories.c.task).where(alive)
-            ):
+            task = task_histories.c
+            query = select(task.history_id, task.task, histories.c.status).join_from(histories, task_histories)
+            for run_id, number, status in connection.execute(query.where(task.status.in_(IN_CLUSTER))):
                 uses.update((scope, "tasks") for scope in self.scopes[run_id])
-                if task:
+                if number:
                     uses.update((scope, "children") for scope in self.scopes[run_id])
+                    assert status is not RunStatus.INITIALIZING, "a child task came before the start of the main job"
         return uses
 
     def run_to_the_end(self) -> None:
@@ -207,7 +271,7 @@ class Life:
             if not self._open():
                 return
             self.random.choice([self.supervise, self.dispatch, self.end_a_job])()
-            self.assert_limits_hold()
+            self.assert_rules_hold()
         raise AssertionError(f"runs wait for ever: {[self._details(run) for run in self._open()]}")
 
     def _close(self, run: RunRef, details: RunDetails) -> None:
@@ -215,16 +279,18 @@ class Life:
         self.store.runs.close(run, RunStatus.FAILED if failed else RunStatus.COMPLETED, "a test")
 
     def _open(self) -> list[RunRef]:
-        open_runs = [run for run in self.runs if not self.store.records.overview(run.run_id).run.status.is_over]
+        with self.database.read() as connection:
+            ids = set(connection.scalars(select(histories.c.id).where(histories.c.finished_at.is_(None))))
+        open_runs = [run for run in self.runs if run.run_id in ids]
         return self.random.sample(open_runs, len(open_runs))
 
     def _details(self, run: RunRef) -> RunDetails:
         return self.store.records.details(run.run_id)
 
 
-def live(database: Database, make_run: MakeRun, seed: int) -> Life:
+def live(database: Database, make_run: MakeRun, seed: int, steps: int = STEPS) -> Life:
     life = Life(database, make_run, Random(seed))
-    for _ in range(STEPS):
+    for _ in range(steps):
         life.step()
     life.run_to_the_end()
     return life
@@ -244,6 +310,12 @@ def test_no_limit_is_exceeded_and_every_run_ends(database: Database, make_run: M
     assert life.seen["admission"] + life.seen["paused"] > 0, "otherwise no run has waited"
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(10, 16))
+def test_short_lives(database: Database, make_run: MakeRun, seed: int) -> None:
+    assert_nothing_is_left(live(database, make_run, seed, FEW_STEPS).store.limits.all())
+
+
 @pytest.mark.system
 @pytest.mark.timeout(900)
 def test_many_lives(database: Database, make_run: MakeRun) -> None:
@@ -253,4 +325,4 @@ def test_many_lives(database: Database, make_run: MakeRun) -> None:
         for limits in store.limits.all():
             store.limits.change(limits.scope, {"runs": None, "tasks": None}, None)
     assert_nothing_is_left(store.limits.all())
-    assert min(seen["admission"], seen["paused"], seen["reopened"]) > 0
+    assert min(seen[what] for what in ("admission", "paused", "reopened", "found", "put back")) > 0

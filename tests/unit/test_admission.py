@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
-from crawler_lifecycle.domain.admission import OpenRun, Plan, Rooms, plan
+from crawler_lifecycle.domain.admission import Hold, OpenRun, Plan, Rooms, obstacle_in_turn, plan
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
 SITE, TENANT = "label:site:a", "label:tenant:acme"
@@ -145,6 +145,34 @@ def test_a_run_with_two_limited_labels_gets_its_turn() -> None:
 def test_a_paused_run_keeps_no_place() -> None:
     caps = (ScopeLimits(scope=SITE, paused_at=NOW, paused_reason="down"), ScopeLimits(scope=TENANT, runs=1))
     assert plan([waiting(2, SITE, TENANT), waiting(3, TENANT)], limits(*caps), 100).granted == {3: 1}
+
+
+def test_a_pause_is_told_before_a_full_scope_and_keeps_no_place() -> None:
+    """A full installation hid the pause of a label, and the run kept places in its other label for the whole pause."""
+    pause = ScopeLimits(scope=SITE, paused_at=NOW, paused_reason="down")
+    runs = [begun(1), waiting(2, SITE, TENANT), waiting(3, TENANT)]
+    new = plan(runs, limits(pause, ScopeLimits(scope=TENANT, runs=1), runs=1), 100)
+    assert (new.holds[2].cause, new.holds[3].message) == (
+        PAUSED,
+        "the installation has as many runs as its limit allows",
+    )
+    own = begun(4, SITE, children=3, in_cluster=1, max_parallel=2)
+    assert plan([own], limits(pause), 100).holds[4].cause == PAUSED
+
+
+def test_a_run_that_asks_itself_gets_the_answer_of_the_plan() -> None:
+    caps = limits(ScopeLimits(scope=SITE, runs=1), ScopeLimits(scope=TENANT, runs=1))
+    first, both, asking = begun(1, SITE), waiting(2, SITE, TENANT, held_by=SITE), waiting(3, TENANT)
+    asking = replace(asking, is_deployable=False)  # no dispatcher deploys its main task yet
+    hold = obstacle_in_turn(asking, [first, both, asking], caps)
+    assert hold == Hold(ADMISSION, TENANT, "other runs are before this run in the line")
+    assert obstacle_in_turn(asking, [first, asking], caps) is None
+    assert obstacle_in_turn(asking, [first, replace(both, is_wanted=False), asking], caps) is None
+
+
+def test_the_answer_does_not_wait_for_a_plan_of_all_tasks() -> None:
+    big, asking = begun(1, children=1_000_000, priority=-1), waiting(2)
+    assert obstacle_in_turn(asking, [big, asking], limits(tasks=1_000_000)) is None
 
 
 def test_who_is_stopped_or_without_a_supervisor_gets_nothing_and_still_counts() -> None:

@@ -22,9 +22,10 @@ from crawler_lifecycle.adapters.sql.schema import (
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
 from crawler_lifecycle.contract.limits import CRAWLER, INSTALLATION, LABEL, VALUES, ScopeLimits
 from crawler_lifecycle.contract.states import ALIVE, IN_CLUSTER, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.admission import OpenRun
+from crawler_lifecycle.domain.admission import Hold, OpenRun, pause_in
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.pacing import LONGEST_SILENCE
+from crawler_lifecycle.errors import Conflict
 
 runs, tasks, limits = histories.c, task_histories.c, scope_limits.c
 MOST_TASKS = 1000  # limit for the installation's tasks in the cluster, unless a setting or a row has another one
@@ -54,6 +55,18 @@ class Situation:
     limits: dict[str, ScopeLimits]
     runs: list[OpenRun]
     rows: dict[int, Row[Any]]  # by RunID
+
+    def run(self, run_id: int) -> OpenRun:
+        """Return the open run. Raise Conflict if another installation began the run."""
+        for run in self.runs:
+            if run.run_id == run_id:
+                return run
+        raise Conflict(f"run {run_id} is no open run of this installation")
+
+    def pauses(self) -> dict[int, Hold]:
+        """Return the holds of the runs with a paused scope, by RunID."""
+        holds = ((run.run_id, pause_in(run.scopes, self.limits)) for run in self.runs)
+        return {run_id: hold for run_id, hold in holds if hold}
 
 
 def situation(connection: Connection, most_tasks: int, now: datetime) -> Situation:

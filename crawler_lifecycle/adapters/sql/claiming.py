@@ -14,6 +14,8 @@ from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain.admission import Hold
+from crawler_lifecycle.domain.pacing import ON_THE_WAY
 from crawler_lifecycle.ports import Claim
 
 tasks = task_histories.c
@@ -28,6 +30,12 @@ def claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
     """
     free = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now, tasks.claim_token == token)
     return and_(tasks.status == TaskStatus.DEPLOYING, free)
+
+
+def is_settled(now: datetime) -> ColumnElement[bool]:
+    """Return the condition for tasks with a claim that expired so long ago that no request is on its way any more."""
+    settled = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now - ON_THE_WAY)
+    return and_(tasks.status == TaskStatus.DEPLOYING, settled)
 
 
 def is_claimable(now: datetime, token: str) -> ColumnElement[bool]:
@@ -47,6 +55,7 @@ def take_claims(
     condition: ColumnElement[bool],
     token: str,
     expires_at: datetime,
+    hold: Hold | None = None,
 ) -> list[Claim]:
     """Claim the numbered tasks where the condition holds. Return all the token's claims on these tasks."""
     if not numbers:
@@ -57,13 +66,16 @@ def take_claims(
     if not connection.execute(claiming).rowcount:
         return []
     claimed = select(tasks.task, tasks.attempt).where(numbered, tasks.claim_token == token).order_by(tasks.task)
-    return [_claim_of_task(run, task, attempt, token, expires_at) for task, attempt in connection.execute(claimed)]
+    return [
+        Claim(run.id, task, token, _request_for(run, task, attempt, expires_at), hold)
+        for task, attempt in connection.execute(claimed)
+    ]
 
 
-def _claim_of_task(run: Row[Any], task: int, attempt: int, token: str, expires_at: datetime) -> Claim:
+def _request_for(run: Row[Any], task: int, attempt: int, expires_at: datetime) -> DeploymentRequest:
     request = AcceptedRequest.model_validate_json(run.request)
     entry = Crawler.model_validate_json(run.entry)
-    deployment = DeploymentRequest(
+    return DeploymentRequest(
         installation=run.installation,
         run_id=run.id,
         run_uid=run.run_uid,
@@ -77,7 +89,6 @@ def _claim_of_task(run: Row[Any], task: int, attempt: int, token: str, expires_a
         grace_seconds=request.grace_seconds,
         not_after=expires_at,
     )
-    return Claim(run_id=run.id, task=task, token=token, request=deployment)
 
 
 def cause_assignments(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]:

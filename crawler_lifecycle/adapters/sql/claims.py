@@ -5,9 +5,16 @@ from datetime import timedelta
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, lock_admission
-from crawler_lifecycle.adapters.sql.claiming import NO_CAUSE, NO_CLAIM, cause_assignments, is_claimable, take_claims
+from crawler_lifecycle.adapters.sql.claiming import (
+    NO_CAUSE,
+    NO_CLAIM,
+    cause_assignments,
+    is_claimable,
+    is_settled,
+    take_claims,
+)
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.holds import admit, obstacle_for, write_hold
+from crawler_lifecycle.adapters.sql.holds import admit, obstacle_for, take_permit_back, write_hold
 from crawler_lifecycle.adapters.sql.nudges import claim_nudge
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
@@ -19,7 +26,7 @@ from crawler_lifecycle.adapters.sql.transactions import (
     transaction,
 )
 from crawler_lifecycle.contract.deployment import Deployment
-from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.admission import Hold
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -44,20 +51,21 @@ class TaskClaims(OnDatabase):
         Return None if the task needs no deployment or is claimed, or if the run stops or is over.
         """
         now = self._db.clock()
-        is_admitted = run_row(tx, run.run_id).admitted_at is not None
-        if not is_admitted:
-            lock_admission(tx)
+        lock_admission(tx)
         fence(tx, run)
         row = run_row(tx, run.run_id)
-        if row.intent is not Intent.RUN or row.status.is_over:
+        if row.intent is not Intent.RUN or row.status.is_over or not _main_waits(tx, run.run_id):
             return None
-        if row.admitted_at is None:
-            if hold := obstacle_for(tx, run.run_id, self._most_tasks, now):
-                write_hold(tx, [run.run_id], hold, now, next_look_at=now + HELD_PAUSE)
-                return hold
+        hold = obstacle_for(tx, run.run_id, self._most_tasks, now)
+        if hold:
+            # without the acknowledgement, no nudge could tell the workflow of a job that the dispatcher finds later
+            looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
+            write_hold(tx, [run.run_id], hold, now, **looked)
+        elif row.admitted_at is None:
             admit(tx, run.run_id, now)
-        claims = take_claims(tx, row, [MAIN_TASK], is_claimable(now, token), token, now + expires_in)
-        return claims[0] if claims else None
+        is_free = is_settled(now) if hold else is_claimable(now, token)
+        claims = take_claims(tx, row, [MAIN_TASK], is_free, token, now + expires_in, hold)
+        return claims[0] if claims else hold
 
     @transaction
     def deployed(self, tx: Connection, claim: Claim, deployment: Deployment) -> Intent | None:
@@ -71,7 +79,22 @@ class TaskClaims(OnDatabase):
         claimed_task = update(task_histories).where(_claim_holds(claim))
         pending = claimed_task.values(status=TaskStatus.PENDING, version=tasks.version + 1, **job, **emptied)
         was_claimed = tx.execute(pending).rowcount == 1
+        if was_claimed and claim.hold and claim.task == MAIN_TASK:
+            claim_nudge(tx, claim.run_id)
         return intent if was_claimed or _job_has_a_use(tx, claim, deployment) else None
+
+    @transaction
+    def put_back(self, tx: Connection, claim: Claim, hold: Hold) -> None:
+        """Queue the claimed task again. A run that has not started gives its permit back and waits in line."""
+        now = self._db.clock()
+        lock_admission(tx)
+        if lock_and_get_intent(tx, claim.run_id) is not Intent.RUN:
+            return  # the stop ends the task
+        waiting = {"cause": hold.cause, "cause_since": now, **NO_MESSAGE}
+        queued = update(task_histories).where(_claim_holds(claim)).values(status=TaskStatus.QUEUED, **waiting)
+        was_claimed = tx.execute(queued.values(version=tasks.version + 1, **NO_CLAIM)).rowcount == 1
+        if was_claimed and run_row(tx, claim.run_id).status is RunStatus.INITIALIZING:
+            take_permit_back(tx, claim.run_id, hold, now)
 
     @transaction
     def failed(self, tx: Connection, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
@@ -87,6 +110,13 @@ class TaskClaims(OnDatabase):
         else:
             assignments = (*cause_assignments(cause, now), (tasks.message, message))
             tx.execute(claimed_task.ordered_values(*assignments, (tasks.version, tasks.version + 1)))
+
+
+def _main_waits(connection: Connection, run_id: int) -> bool:
+    """Return whether the main task has no job on record and is not over."""
+    is_main = and_(tasks.history_id == run_id, tasks.task == MAIN_TASK)
+    status = connection.scalar(select(tasks.status).where(is_main))
+    return status in (TaskStatus.QUEUED, TaskStatus.DEPLOYING)
 
 
 def _claim_holds(claim: Claim) -> ColumnElement[bool]:

@@ -12,28 +12,36 @@ from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import Assignment
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.admission import Hold, Plan, Rooms, comes_before
-from crawler_lifecycle.domain.reasons import ADMISSION
+from crawler_lifecycle.domain.admission import Hold, Plan, obstacle_in_turn, pause_in
+from crawler_lifecycle.domain.reasons import PAUSED
 
 runs = histories.c
+NO_WAIT = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
 
 
 def admit(connection: Connection, run_id: int, now: datetime) -> None:
-    """Write the run's permit. The permit ends with the run."""
-    no_wait = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
-    connection.execute(update(histories).where(runs.id == run_id).values(admitted_at=now, **no_wait))
+    """Write the run's permit. The permit ends with the run, or when a pause finds the run without a job."""
+    connection.execute(update(histories).where(runs.id == run_id).values(admitted_at=now, **NO_WAIT))
+
+
+def end_wait(connection: Connection, run_id: int) -> None:
+    """Write that the pause which held the run is over."""
+    is_paused = runs.waiting_cause == PAUSED
+    connection.execute(update(histories).where(runs.id == run_id, is_paused).values(NO_WAIT))
+
+
+def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datetime) -> None:
+    """Write the run back into the line. No job of the run exists, and none may be made."""
+    write_hold(connection, [run_id], hold, now, admitted_at=None)
 
 
 def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: datetime) -> Hold | None:
-    """Return what keeps the run from beginning now: a limit, a pause, or a run before it in the line."""
+    """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line."""
     present = situation(connection, most_tasks, now)
-    run = next(candidate for candidate in present.runs if candidate.run_id == run_id)
-    if hold := Rooms(present.limits, present.runs).obstacle(run):
-        return hold
-    for other in present.runs:
-        if other.is_in_line and other.held_by in run.scopes and comes_before(other, run):
-            return Hold(ADMISSION, other.held_by, "other runs are before this run in the line")
-    return None
+    run = present.run(run_id)
+    if run.is_admitted:
+        return pause_in(run.scopes, present.limits)
+    return obstacle_in_turn(run, present.runs, present.limits)
 
 
 def write_hold(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime, **more: Any) -> None:

@@ -1,8 +1,8 @@
 """The dispatcher's passes: claims on tasks of all runs, as the limits allow, and causes for the tasks that wait on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
@@ -13,16 +13,17 @@ from crawler_lifecycle.adapters.sql.claiming import (
     claim_is_free,
     is_claimable,
     is_queued,
+    is_settled,
     take_claims,
 )
 from crawler_lifecycle.adapters.sql.claims import TaskClaims
-from crawler_lifecycle.adapters.sql.holds import admit, write_holds
+from crawler_lifecycle.adapters.sql.holds import admit, end_wait, write_holds
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.adapters.sql.transactions import lock_run, reading, transaction
 from crawler_lifecycle.contract.states import Intent, RunStatus
-from crawler_lifecycle.domain.admission import plan
+from crawler_lifecycle.domain.admission import Hold, plan
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.ports import Claim
 
@@ -56,14 +57,15 @@ class Passes(TaskClaims):
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
         now = self._db.clock()
         lock_admission(tx)
-        free = _free_claims(tx, now, token, most)
         now_open = situation(tx, self._most_tasks, now)
+        pauses = now_open.pauses()
+        free = _free_claims(tx, now, token, pauses.keys(), most)
         new = plan(now_open.runs, now_open.limits, most - min(len(free), (most + 1) // 2))
         claims = list[Claim]()
         for run_id, count in sorted(new.granted.items()):
             claims += claim_ready_tasks(tx, run_id, count, token, now, expires_in)
         for run_id, numbers in _by_run(free[: most - len(claims)]):
-            claims += _claim_again(tx, run_id, numbers, token, now, expires_in)
+            claims += _claim_again(tx, run_id, numbers, token, now, expires_in, pauses.get(run_id))
         claims.sort(key=attrgetter("run_id", "task"))
         return claims, write_holds(tx, now_open, new, now)
 
@@ -92,19 +94,23 @@ def _is_queued_without(cause: str, run_ids: Sequence[int], now: datetime) -> Col
     return and_(tasks.history_id.in_(run_ids), is_queued(now), has_another_cause)
 
 
-def _free_claims(connection: Connection, now: datetime, token: str, most: int) -> list[tuple[int, int]]:
+def _free_claims(
+    connection: Connection, now: datetime, token: str, paused: Collection[int], most: int
+) -> list[tuple[int, int]]:
     """Return the run and number of at most `most` tasks with a free claim: their jobs may exist already.
 
     These tasks have their places. The claims that expire first come first: a claim that is taken again comes last, so
-    a task whose deployment fails again and again keeps no other task waiting.
+    a task whose deployment fails again and again keeps no other task waiting. Claims of `paused` runs (RunIDs) are free
+    when no earlier request is on its way any more: only then a look proves that there is no job.
     """
-    query = select(tasks.history_id, tasks.task).join_from(histories, task_histories, tasks.history_id == runs.id)
-    oldest = (tasks.history_id, tasks.task)
-    free = query.where(is_deployed_here(now), runs.intent == Intent.RUN, claim_is_free(now, token))
-    return [
-        (run_id, task)
-        for run_id, task in connection.execute(free.order_by(tasks.claim_expires_at, *oldest).limit(most))
-    ]
+    is_free = claim_is_free(now, token)
+    query = select(tasks.history_id, tasks.task, is_settled(now).label("is_settled"))
+    joined = query.join_from(histories, task_histories, tasks.history_id == runs.id)
+    free = joined.where(is_deployed_here(now), runs.intent == Intent.RUN, is_free)
+    ordered = free.order_by(tasks.claim_expires_at, tasks.history_id, tasks.task)
+    rows = connection.execute(ordered if paused else ordered.limit(most))
+    may_be_claimed = ((row.history_id, row.task) for row in rows if row.is_settled or row.history_id not in paused)
+    return list(islice(may_be_claimed, most))
 
 
 def _by_run(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
@@ -131,10 +137,20 @@ def claim_ready_tasks(
 
 
 def _claim_again(
-    connection: Connection, run_id: int, numbers: Sequence[int], token: str, now: datetime, expires_in: timedelta
+    connection: Connection,
+    run_id: int,
+    numbers: Sequence[int],
+    token: str,
+    now: datetime,
+    expires_in: timedelta,
+    pause: Hold | None,
 ) -> list[Claim]:
+    """Claim tasks whose jobs may exist already: with a pause only to find the jobs, otherwise to deploy the tasks."""
     lock_run(connection, run_id)
     row = run_row(connection, run_id)
     if row.status.is_over or row.intent is not Intent.RUN:
         return []
-    return take_claims(connection, row, numbers, claim_is_free(now, token), token, now + expires_in)
+    if pause is None and row.status is RunStatus.INITIALIZING:
+        end_wait(connection, run_id)
+    is_free = is_settled(now) if pause else claim_is_free(now, token)
+    return take_claims(connection, row, numbers, is_free, token, now + expires_in, pause)

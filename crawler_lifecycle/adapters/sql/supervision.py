@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, Task
 from crawler_lifecycle.contract.steps.run import Clock, RunRef
 from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
-from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
+from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB, PAUSED
 from crawler_lifecycle.errors import Conflict, Fenced
 from crawler_lifecycle.ports import Execution
 
@@ -28,6 +28,7 @@ tasks = task_histories.c
 REOPENED = "reopened"
 # messages of timeline lines about the limit clock
 SUSPENDED = "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still"
+IN_A_PAUSE = "the run waits for the end of a pause: until then, its limits of time stand still"
 WITHOUT_PERMIT = "the run waits for its permit: until it has the permit, its limits of time stand still"
 GOES_ON = "the run's limits of time count again"
 # columns about a run's former end
@@ -67,8 +68,11 @@ class Supervision(OnDatabase):
         """Log that the limit clock stops (`held`) or goes on, once for a change's number. Return the clock."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
-        cause = SUSPENDED if row.admitted_at else WITHOUT_PERMIT
-        line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": cause if held else GOES_ON}
+        line = {
+            "at": self._db.clock(),
+            "event": HELD if held else RELEASED,
+            "message": _cause(row) if held else GOES_ON,
+        }
         log(tx, run, f"limits:{row.end_number}:{number}", line)
         return _limit_clock(tx, run.run_id)
 
@@ -91,6 +95,13 @@ class Supervision(OnDatabase):
             _write_supervisor(tx, row, execution, REOPENED, now)
             _queue_next_attempts(tx, row, now)
         return run_record(tx, run_id)
+
+
+def _cause(row: Row[Any]) -> str:
+    """Return why the run's limit clock stands still."""
+    if row.admitted_at is None:
+        return WITHOUT_PERMIT
+    return IN_A_PAUSE if row.waiting_cause == PAUSED else SUSPENDED
 
 
 def _lock_for_change(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:

@@ -3,16 +3,19 @@
 Higher priorities come first. Within a priority the next place goes to the share with the fewest tasks for its weight,
 and in the share to the run with the fewest tasks: a big run starves no small run, and a new run comes before the
 further tasks of the runs that have begun.
+
+A run that asks for its permit itself gets the same answer as in a pass: `obstacle_in_turn` plans the pass.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from crawler_lifecycle.contract.limits import ScopeLimits
 from crawler_lifecycle.domain.admission.open_runs import OpenRun
-from crawler_lifecycle.domain.admission.rooms import Hold, Rooms
+from crawler_lifecycle.domain.admission.rooms import OTHERS_FIRST, Hold, Rooms
 
 Line = list[tuple[int, int, OpenRun]]  # a heap of runs: those with the fewest tasks first, then the oldest
 
@@ -26,18 +29,32 @@ class Plan:
 
 def plan(runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> Plan:
     """Return the plan for at most `most` tasks."""
-    planning = _Planning(runs, limits, most)
-    waiting = [run for run in runs if run.is_deployable and run.is_wanted and run.has_ready_task]
-    for priority in sorted({run.priority for run in waiting}, reverse=True):
-        planning.serve([run for run in waiting if run.priority == priority])
-    return planning.plan
+    return _Planning(runs, limits, most).finish()
+
+
+def obstacle_in_turn(run: OpenRun, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits]) -> Hold | None:
+    """Return what holds the main task of a run that asks for its permit; None if the run's turn has come.
+
+    `runs` are all open runs, with the asking run. The runs before it in the line have their turns first, and keep their
+    places: otherwise new runs overtake a run with two limited labels again and again.
+    """
+    if hold := Rooms(limits, runs).obstacle(run):
+        return hold
+    others = [other for other in runs if other.run_id != run.run_id]
+    new = _Planning([*others, replace(run, is_deployable=True)], limits, sys.maxsize, run.run_id).finish()
+    hold = new.holds.get(run.run_id)
+    return hold and Hold(hold.cause, hold.scope, OTHERS_FIRST)
 
 
 class _Planning:
-    """A plan while it is made."""
+    """A plan while it is made. With `asking` (a RunID) the plan ends as soon as this run is decided."""
 
-    def __init__(self, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> None:
+    def __init__(
+        self, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int, asking: int | None = None
+    ) -> None:
         self.plan = Plan()
+        self._runs = runs
+        self._asking = asking
         self._rooms = Rooms(limits, runs)
         self._limits = limits
         self._left = most
@@ -45,7 +62,14 @@ class _Planning:
         for run in runs:
             self._tasks_of_share[run.share] += run.in_cluster
 
-    def serve(self, runs: Sequence[OpenRun]) -> None:
+    def finish(self) -> Plan:
+        """Decide about all runs that wait, and return the plan."""
+        waiting = [run for run in self._runs if run.is_deployable and run.is_wanted and run.has_ready_task]
+        for priority in sorted({run.priority for run in waiting}, reverse=True):
+            self._serve([run for run in waiting if run.priority == priority])
+        return self.plan
+
+    def _serve(self, runs: Sequence[OpenRun]) -> None:
         """Decide about runs with the same priority, place by place."""
         lines = defaultdict[str, Line](list)
         for run in runs:
@@ -54,7 +78,7 @@ class _Planning:
             heapify(line)
         shares = [(self._use(share), line[0][1], share) for share, line in lines.items()]
         heapify(shares)
-        while shares:
+        while shares and not self._has_answer():
             share = heappop(shares)[-1]
             line = lines[share]
             later = self._decide(heappop(line)[-1])
@@ -62,6 +86,9 @@ class _Planning:
                 heappush(line, (later.in_cluster, later.run_id, later))
             if line:
                 heappush(shares, (self._use(share), line[0][1], share))
+
+    def _has_answer(self) -> bool:
+        return self._asking in self.plan.granted or self._asking in self.plan.holds
 
     def _decide(self, run: OpenRun) -> OpenRun | None:
         """Grant the run's next task if the limits allow it. Return the run with the job; None without a grant."""

@@ -8,6 +8,8 @@ from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits, in_word
 from crawler_lifecycle.domain.admission.open_runs import OpenRun, Use
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
+OTHERS_FIRST = "other runs are before this run in the line"
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -24,13 +26,15 @@ class Rooms:
     def __init__(self, limits: Mapping[str, ScopeLimits], runs: Iterable[OpenRun]) -> None:
         self._limits = limits
         self.used: dict[str, Use] = defaultdict(Use)
-        self._kept_for_first: set[str] = set()  # scopes where the first waiting run keeps its places
+        self._kept_for_first: dict[str, Use] = {}  # places that the first waiting run of a scope keeps
         for run in runs:
             for scope in run.scopes:
                 self.used[scope] = self.used[scope].plus(run.use)
 
     def obstacle(self, run: OpenRun) -> Hold | None:
-        """Return what holds the run's next task; None if the task may be deployed."""
+        """Return what holds the run's next task; None if the task may be deployed. A pause comes before every limit."""
+        if pause := pause_in(run.scopes, self._limits):
+            return pause
         if run.has_all_its_jobs:
             return Hold(RUN_LIMIT, None, "the run has as many jobs as its own limit allows")
         more = run.with_next_job().use.plus(run.use, -1)
@@ -56,25 +60,41 @@ class Rooms:
         more = run.with_next_job().use
         for scope in run.scopes:
             is_needed_by_all = scope == INSTALLATION != hold.scope
-            if not is_needed_by_all and scope not in self._kept_for_first:
-                self._kept_for_first.add(scope)
-                self.used[scope] = self.used[scope].plus(Use(runs=more.runs, places=more.places))
+            if not is_needed_by_all:
+                self._kept_for_first.setdefault(scope, Use(runs=more.runs, places=more.places))
 
     def _obstacle_in(self, scope: str, more: Use) -> Hold | None:
         """Return what holds a task in the scope, where `more` is what the task adds to the scope's use."""
-        limits, used, name = self._limits[scope], self.used[scope], in_words(scope)
-        if limits.paused_at is not None:
-            return Hold(PAUSED, scope, f"{name} is paused: {limits.paused_reason}")
-        if limits.runs is not None and used.runs + more.runs > limits.runs and more.runs:
-            return Hold(ADMISSION, scope, f"{name} has as many runs as its limit allows")
-        if limits.tasks is None or _is_only_child_task(limits.tasks, used, more):
-            return None
-        if used.tasks + more.tasks > limits.tasks:
-            return Hold(ADMISSION, scope, f"{name} has as many tasks in the cluster as its limit allows")
-        takes_last_place = more.mains and used.mains + more.mains >= limits.tasks
-        if takes_last_place or (more.places and used.places + more.places > limits.tasks):
-            return Hold(ADMISSION, scope, f"the places that {name} has left are kept for child tasks of other runs")
+        limits, used = self._limits[scope], self.used[scope]
+        if message := _obstacle(limits, used, more):
+            return Hold(ADMISSION, scope, message)
+        kept = self._kept_for_first.get(scope)
+        if kept and _obstacle(limits, used.plus(kept), more):
+            return Hold(ADMISSION, scope, OTHERS_FIRST)
         return None
+
+
+def pause_in(scopes: Iterable[str], limits: Mapping[str, ScopeLimits]) -> Hold | None:
+    """Return the hold by the first paused scope; None without a pause."""
+    for scope in scopes:
+        if limits[scope].paused_at is not None:
+            return Hold(PAUSED, scope, f"{in_words(scope)} is paused: {limits[scope].paused_reason}")
+    return None
+
+
+def _obstacle(limits: ScopeLimits, used: Use, more: Use) -> str | None:
+    """Return why the limits have no room for `more` beside the use; None if they have room."""
+    name = in_words(limits.scope)
+    if limits.runs is not None and used.runs + more.runs > limits.runs and more.runs:
+        return f"{name} has as many runs as its limit allows"
+    if limits.tasks is None or _is_only_child_task(limits.tasks, used, more):
+        return None
+    if used.tasks + more.tasks > limits.tasks:
+        return f"{name} has as many tasks in the cluster as its limit allows"
+    takes_last_place = more.mains and used.mains + more.mains >= limits.tasks
+    if takes_last_place or (more.places and used.places + more.places > limits.tasks):
+        return f"the places that {name} has left are kept for child tasks of other runs"
+    return None
 
 
 def _is_only_child_task(most: int, used: Use, more: Use) -> bool:
@@ -83,8 +103,3 @@ def _is_only_child_task(most: int, used: Use, more: Use) -> bool:
     Main jobs wait for their child tasks: without this exception, no run of the scope would ever end.
     """
     return more.children == 1 and used.children == 0 and used.mains >= most
-
-
-def comes_before(run: OpenRun, other: OpenRun) -> bool:
-    """Return whether the run is before the other run in the line: by its priority, then by its age."""
-    return (-run.priority, run.run_id) < (-other.priority, other.run_id)

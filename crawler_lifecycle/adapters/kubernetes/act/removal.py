@@ -21,6 +21,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import DatedJob, Jobs
 from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.domain.looks import JobKey
+from crawler_lifecycle.domain.pacing import ON_THE_WAY
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS
 
@@ -32,7 +33,6 @@ MOST_BY_NAME = 20
 # No job's removal begins later than this after the beginning of the call: a log may take 60 seconds, and the
 # surrounding step has 120.
 BEGIN_SECONDS = 40.0
-ON_THE_WAY = timedelta(seconds=60)  # a request that was sent in time may arrive up to this long after its `not_after`
 
 
 @dataclass(frozen=True, slots=True)
