@@ -33,8 +33,8 @@ class Faults:
 
     def store(self, database: Database) -> Any:
         store = SqlStore(database)
-        store.step_claims = self.around(store.step_claims)  # type: ignore[assignment]
-        store.flow_doors = self.around(store.flow_doors)  # type: ignore[assignment]
+        store.step_claims = self.around(store.step_claims)
+        store.flow_doors = self.around(store.flow_doors)
         return store
 
 
