@@ -84,7 +84,7 @@ def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         return
     port, name = request.getfixturevalue("mariadb_server"), f"bare_{uuid4().hex}"
     yield create_database(port, name)
-    _run(port, f"DROP DATABASE {name}")
+    execute(port, f"DROP DATABASE {name}")
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
     deadline = time.monotonic() + START_SECONDS
     while server.poll() is None and time.monotonic() < deadline:
         try:
-            _run(port, "SELECT 1")
+            execute(port, "SELECT 1")
         except pymysql.OperationalError:
             time.sleep(0.05)
         else:
@@ -235,7 +235,8 @@ def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
     return False
 
 
-def _run(port: int, statement: str) -> None:
+def execute(port: int, statement: str) -> None:
+    """A statement of the server's administrator."""
     connection = pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True, ssl_disabled=True)
     with connection, connection.cursor() as cursor:
         cursor.execute(statement)
@@ -243,25 +244,25 @@ def _run(port: int, statement: str) -> None:
 
 def kill(port: int, connection: int) -> None:
     """The server ends this connection of somebody's."""
-    _run(port, f"KILL {connection}")
+    execute(port, f"KILL {connection}")
 
 
 def cut(port: int, account: str) -> None:
     """The server ends all connections of this account."""
-    _run(port, f"KILL USER '{account}'")
+    execute(port, f"KILL USER '{account}'")
 
 
 def set_read_only(port: int, *, is_so: bool) -> None:
     """For everybody but its administrator."""
-    _run(port, f"SET GLOBAL read_only = {int(is_so)}")
+    execute(port, f"SET GLOBAL read_only = {int(is_so)}")
 
 
 def create_database(port: int, name: str, password: str | None = None) -> str:
     """With a password: for an account of its own."""
-    _run(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    execute(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
     if password is None:
         return f"mysql://root@127.0.0.1:{port}/{name}"
-    _run(port, f"GRANT ALL ON {name}.* TO {name}@'%' IDENTIFIED BY '{password}'")
+    execute(port, f"GRANT ALL ON {name}.* TO {name}@'%' IDENTIFIED BY '{password}'")
     return f"mysql://{name}:{password}@127.0.0.1:{port}/{name}"
 
 

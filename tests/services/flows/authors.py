@@ -151,6 +151,22 @@ def graft_nothing(context: Context) -> None:
     calls.append(context.job.path)
 
 
+def noted_word(context: Context) -> str:
+    calls.append(context.job.path)
+    return f"{context['word']} weather"
+
+
+async def noted_first(context: Context) -> str:
+    calls.append(context.job.path)
+    await context.load("first")
+    return str(context["first"])
+
+
+def noted_graft(context: Context) -> Workflow:
+    calls.append(context.job.path)
+    return Workflow().add("inside", nothing)
+
+
 def graft_badly(context: Context) -> Workflow:
     return Workflow(check_deps=False).add("one", nothing, deps="missing")
 

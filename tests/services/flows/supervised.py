@@ -94,13 +94,14 @@ def planned(flow: Flow) -> tuple[Plan, list[RunSteps]]:
 
 
 @asynccontextmanager
-async def hosted(database: Database, *targets: str, **settings: Any) -> AsyncIterator[Hosted]:
-    """Run a host during the block. Its claims are short, so that tests see renewals."""
+async def hosted(database: Database, *, store: Any = None, **settings: Any) -> AsyncIterator[Hosted]:
+    """Run a host during the block. Its claims are short, so that tests see renewals. `store`: for its ports."""
     chosen = {"claim_seconds": 2, "drain_seconds": 5, **settings}
+    store = store or SqlStore(database)
     host = StepHost(
-        SqlStore(database).step_claims,
-        SqlStore(database).flow_doors,
-        load(targets or [MODULE]),
+        store.step_claims,
+        store.flow_doors,
+        load([MODULE]),
         FlowSettings(**chosen),
         "host of the test",
     )

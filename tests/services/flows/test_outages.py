@@ -1,0 +1,148 @@
+"""The database is away, refuses, or loses its answer, in each call of a host."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.errors import Refused, TemporaryError
+from crawler_lifecycle.flows import Workflow
+from tests.services.flows import authors
+from tests.services.flows.supervised import hosted, single
+from tests.services.flows.test_claims import expire
+from tests.services.flows.test_outcomes import attempts
+from tests.services.flows.test_time import has_begun, until
+
+AWAY = TemporaryError("the database is away")
+
+
+@dataclass
+class Faults:
+    """Faults by a method's name: errors before the call, and errors in place of the answer."""
+
+    before: dict[str, list[Exception]] = field(default_factory=dict)
+    after: dict[str, list[Exception]] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def around(self, port: Any) -> "FaultyPort":
+        return FaultyPort(port, self)
+
+    def store(self, database: Database) -> Any:
+        store = SqlStore(database)
+        store.step_claims = self.around(store.step_claims)
+        store.flow_doors = self.around(store.flow_doors)
+        return store
+
+
+@dataclass
+class FaultyPort:
+    port: Any
+    faults: Faults
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.port, name)
+
+        def call(*args: Any) -> Any:
+            self.faults.calls[name] += 1
+            if self.faults.before.get(name):
+                raise self.faults.before[name].pop(0)
+            answer = method(*args)
+            if self.faults.after.get(name):
+                raise self.faults.after[name].pop(0)
+            return answer
+
+        return call
+
+
+@pytest.fixture
+def faults() -> Faults:
+    authors.reset()
+    return Faults()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("method", ["claim", "end", "inputs", "results", "graft"])
+async def test_an_outage_repeats_no_function(
+    flows_database: Database, faults: Faults, method: str, moment: str
+) -> None:
+    getattr(faults, moment)[method] = [AWAY, AWAY]
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.play(
+            Workflow("outage")
+            .add_context({"word": "calm"})
+            .add_cascade("first", authors.noted_word)
+            .add_cascade("second", authors.noted_first, deps="first")
+            .add_graft("graft", authors.noted_graft, deps="second")
+        )
+        assert set(flow.states.values()) == {"completed"}
+        assert await host.result(flow, "second") == "calm weather"
+    assert authors.calls == ["first", "second", "graft", "graft/inside"]
+    assert faults.calls[method] > 2
+
+
+async def test_claims_are_kept_although_renewals_fail(flows_database: Database, faults: Faults) -> None:
+    faults.before["renew"] = [AWAY] * 30
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.push(single(authors.wait))
+        playing = asyncio.create_task(host.go_on(flow))
+        await has_begun()
+        await until(lambda: faults.calls["renew"] > 14)  # the claim lasts for ten renewals
+        authors.gate.set()
+        await playing
+        assert await host.result(flow, "step") == "through the gate"
+
+
+async def test_a_release_that_fails_ends_the_host_all_the_same(flows_database: Database, faults: Faults) -> None:
+    faults.before["release"] = [AWAY] * 9
+    async with hosted(flows_database, store=faults.store(flows_database), drain_seconds=0.2) as host:
+        flow = await host.push(single(authors.async_wait))
+        playing = asyncio.create_task(host.go_on(flow))
+        await has_begun()
+        playing.cancel()
+    assert faults.calls["release"] == 1
+    assert authors.calls == ["step", "finally"]
+
+
+async def test_an_end_that_the_database_refuses_fails_the_attempt(flows_database: Database, faults: Faults) -> None:
+    faults.before["end"] = [Refused("the packet is larger than max_allowed_packet")]
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.play(single(authors.cancel_by_return, max_attempts=3))
+        assert (flow.row("step").state, flow.row("step").reason) == ("discarded", "result_unusable")
+        [attempt] = await attempts(flow)
+        assert attempt.error == "the database refused the end: the packet is larger than max_allowed_packet"
+
+
+async def test_a_refused_end_harms_no_end_beside_it(flows_database: Database, faults: Faults) -> None:
+    faults.before["end"] = [AWAY, Refused("one of them is too large")]
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.play(Workflow("many").add_cascade("many", (list(range(10)), authors.number)))
+        assert set(flow.states.values()) == {"completed"}
+    assert faults.calls["end"] >= 3
+
+
+async def test_an_outage_at_the_beginning_of_a_suspect(flows_database: Database, faults: Faults) -> None:
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.push(single(authors.process))
+        steps = await host.starting(flow)
+        await expire(flow, "step")
+        faults.before["begin"] = [AWAY, AWAY]
+        await host.host.run(steps)
+        assert flow.row("step").state == "completed"
+
+
+async def test_a_fault_of_the_host_is_tried_again_by_the_next_activity(
+    flows_database: Database, faults: Faults
+) -> None:
+    faults.before["graft"] = [RuntimeError("unexpected")]
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.push(Workflow("fault").add_graft("graft", authors.noted_graft))
+        steps = await host.starting(flow)
+        with pytest.raises(RuntimeError, match="unexpected"):
+            await host.host.run(steps)
+        assert host.host.slots.busy == 0
+        await host.host.run(steps)
+        assert flow.row("graft").state == "completed"
