@@ -21,7 +21,7 @@ from crawler_lifecycle.adapters.sql.flow_starts import (
     read_work,
 )
 from crawler_lifecycle.adapters.sql.flow_tasks import with_items
-from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
@@ -41,6 +41,12 @@ TAKE = update(flow_attempts).where(
     attempts.flow == bindparam("of_flow"),
     attempts.member == bindparam("of_member"),
     attempts.attempt == bindparam("of_attempt"),
+)
+WRITE_CLAIMS = PagedStatement(
+    KEY,
+    lambda new: update(flow_attempts).where(
+        attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt, HAS_TOKEN
+    ),
 )
 WITH_TOKEN = select(*KEY, attempts.stop_asked).where(attempts.claim_token == bindparam("of_token")).order_by(*KEY)
 STOPS = select(flows.c.uid, attempts.member, attempts.attempt, attempts.stop_asked).join_from(
@@ -153,9 +159,7 @@ def _write_claims(
     """Write the values into the attempts with the token, by their primary keys. `chosen`: default: all attempts."""
     keys = [(row.flow, row.member, row.attempt) for row in tx.execute(WITH_TOKEN, {"of_token": token})]
     for page in pages([key for key in keys if chosen is None or key in chosen]):
-        new = rows_as_table(tx, KEY, page).c
-        same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
-        tx.execute(update(flow_attempts).where(*same, HAS_TOKEN).values(values), {"of_token": token})
+        WRITE_CLAIMS(tx, page, of_token=token, **values)
 
 
 def _rows(works: Mapping[int, Work]) -> dict[int, MemberRow]:
