@@ -20,12 +20,7 @@ members, attempts, runs = flow_members.c, flow_attempts.c, histories.c
 KEY = [attempts.flow, attempts.member, attempts.attempt]
 
 ASK_STOPS = PagedStatement(
-    KEY,
-    lambda new: (
-        update(flow_attempts)
-        .where(attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
-        .values(stop_asked=True)
-    ),
+    KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt).values(stop_asked=True)
 )
 
 

@@ -1,9 +1,9 @@
 """Ledgers read from the database. Effective rows count the end of a run before the supervisor notes the end."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from crawler_lifecycle.adapters.sql.flow_rows import (
     GROUP_COLUMNS,
@@ -27,17 +27,10 @@ FEW = 100  # numbers in a statement that is built once
 FEW_MEMBERS = ALL_MEMBERS.where(members.number.in_(bindparam("numbers", expanding=True))).order_by(members.number)
 FEW_LOCKED = FEW_MEMBERS.with_for_update()
 KEY = [members.flow, members.number]
-
-
-def _by_page(columns: Sequence[Any], keys: Any) -> Select[Any]:
-    """Return the query for a page of members, by number."""
-    same = (members.flow == keys.flow, members.number == keys.number)
-    return select(*columns).where(*same).order_by(members.number)
-
-
-MANY_MEMBERS = PagedStatement(KEY, lambda keys: _by_page(READ_MEMBER, keys))
-MANY_LOCKED = PagedStatement(KEY, lambda keys: _by_page(READ_MEMBER, keys).with_for_update())
-LOCK_MEMBERS = PagedStatement(KEY, lambda keys: _by_page([members.number], keys).with_for_update())
+MANY = select(*READ_MEMBER).order_by(members.number)
+MANY_MEMBERS = PagedStatement(KEY, lambda _: MANY, locks=False)
+MANY_LOCKED = PagedStatement(KEY, lambda _: MANY.with_for_update())
+LOCK_MEMBERS = PagedStatement(KEY, lambda _: select(members.number).order_by(members.number).with_for_update())
 IN_FLIGHT = select(members.number).where(OF_FLOW, members.in_flight).order_by(members.number)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Executable, Integer, case, delete, insert, update
+from sqlalchemy import Column, Connection, Integer, Update, case, delete, insert, update
 
 from crawler_lifecycle.adapters.sql.flow_locks import without_index
 from crawler_lifecycle.adapters.sql.flow_rows import (
@@ -40,11 +40,7 @@ def _values(new: Any, columns: Sequence[Column[Any]]) -> dict[str, Any]:
     return {column.name: new[column.name] for column in columns if column.name != "number"}
 
 
-def _same_member(new: Any) -> tuple[ColumnElement[bool], ...]:
-    return members.flow == new.flow, members.number == new.number
-
-
-def _changes(new: Any) -> Executable:
+def _changes(new: Any) -> Update:
     """Return the statement for the supervisor's changes.
 
     A step's end settles its member without the supervisor, so the supervisor leaves a step's attempt as on record.
@@ -57,24 +53,18 @@ def _changes(new: Any) -> Executable:
         members.attempt == new.was_attempt,
         without_index(members.state) == new.was_state,
     )
-    return update(flow_members).where(*_same_member(new), *is_unchanged).values(values)
+    return update(flow_members).where(*is_unchanged).values(values)
 
 
 REPLACE_MEMBERS = PagedStatement(
-    [members.flow, *DEFINED], lambda new: update(flow_members).where(*_same_member(new)).values(_values(new, DEFINED))
+    [members.flow, *DEFINED], lambda new: update(flow_members).values(_values(new, DEFINED))
 )
 WRITE_STATES = PagedStatement(
-    [*KEY, *STATE_COLUMNS],
-    lambda new: update(flow_members).where(*_same_member(new)).values(_values(new, STATE_COLUMNS)),
+    [*KEY, *STATE_COLUMNS], lambda new: update(flow_members).values(_values(new, STATE_COLUMNS))
 )
 WRITE_CHANGES = PagedStatement([*KEY, *WAS_COLUMNS, *STATE_COLUMNS], _changes)
 REPLACE_GROUPS = PagedStatement(
-    [groups.flow, *DEFINED_GROUP],
-    lambda new: (
-        update(flow_groups)
-        .where(groups.flow == new.flow, groups.number == new.number)
-        .values(_values(new, DEFINED_GROUP))
-    ),
+    [groups.flow, *DEFINED_GROUP], lambda new: update(flow_groups).values(_values(new, DEFINED_GROUP))
 )
 
 

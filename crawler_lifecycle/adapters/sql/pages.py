@@ -16,9 +16,10 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Dialect,
-    Executable,
     FromClause,
+    Select,
     String,
+    Update,
     bindparam,
     column,
     func,
@@ -30,7 +31,9 @@ from sqlalchemy.types import TypeDecorator
 T = TypeVar("T")
 ROWS_IN_A_PAGE = 1000
 TABLE_NAME = "page"
-PAYLOAD = "page_rows"  # parameter of a statement that is built once
+# parameters of a statement that is built once
+PAYLOAD, OWNER, NUMBERS = "page_rows", "page_owner", "page_numbers"
+ChangeOrSelect = Update | Select[Any]
 
 
 def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -45,15 +48,20 @@ def rows_as_table(connection: Connection, columns: Sequence[Column[Any]], rows: 
 
 
 class PagedStatement:
-    """A statement on a page of rows, built once: to build the statement takes longer than to execute it.
+    """A statement that locks or changes a page of rows, built once: a building takes longer than an execution.
 
-    `build` returns the statement for a page with the given columns.
+    The first two columns are the beginning of the rows' primary key, and the first column has a single value. MySQL
+    gets both also as lists: otherwise MySQL reads a small table as a whole, and waits for locks on further rows.
     """
 
-    def __init__(self, columns: Sequence[Column[Any]], build: Callable[[Any], Executable]) -> None:
+    def __init__(
+        self, columns: Sequence[Column[Any]], build: Callable[[Any], ChangeOrSelect], *, locks: bool = True
+    ) -> None:
+        """`build` returns the statement for a page with the columns. `locks`: whether the statement locks rows."""
         self._columns = columns
         self._build = build
-        self._built: dict[str, Executable] = {}  # by database
+        self._locks = locks
+        self._built: dict[str, ChangeOrSelect] = {}  # by database
 
     def __call__(
         self, connection: Connection, rows: Sequence[Sequence[Any]], **values: Any
@@ -61,9 +69,24 @@ class PagedStatement:
         """Execute the statement for the rows. `values`: further parameters, or an UPDATE's values by column."""
         database = connection.dialect.name
         if database not in self._built:
-            self._built[database] = self._build(_table(connection, self._columns, bindparam(PAYLOAD)).c)
-        payload = payload_of(connection, self._columns, rows)
-        return connection.execute(self._built[database], {PAYLOAD: payload, **values})
+            self._built[database] = self._statement(connection)
+        values[PAYLOAD] = payload_of(connection, self._columns, rows)
+        if self._has_lists(connection):
+            values |= {OWNER: rows[0][0], NUMBERS: [row[1] for row in rows]}
+        return connection.execute(self._built[database], values)
+
+    def _has_lists(self, connection: Connection) -> bool:
+        return self._locks and connection.dialect.name == "mysql"
+
+    def _statement(self, connection: Connection) -> ChangeOrSelect:
+        page = _table(connection, self._columns, bindparam(PAYLOAD)).c
+        statement = self._build(page)
+        for key in self._columns[:2]:
+            statement = statement.where(key == page[key.name])
+        if self._has_lists(connection):
+            owner, number = self._columns[:2]
+            statement = statement.where(owner == bindparam(OWNER), number.in_(bindparam(NUMBERS, expanding=True)))
+        return statement
 
 
 def payload_of(connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]) -> str:

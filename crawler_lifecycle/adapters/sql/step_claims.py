@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -42,12 +43,7 @@ TAKE = update(flow_attempts).where(
     attempts.member == bindparam("of_member"),
     attempts.attempt == bindparam("of_attempt"),
 )
-WRITE_CLAIMS = PagedStatement(
-    KEY,
-    lambda new: update(flow_attempts).where(
-        attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt, HAS_TOKEN
-    ),
-)
+WRITE_CLAIMS = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
 WITH_TOKEN = select(*KEY, attempts.stop_asked).where(attempts.claim_token == bindparam("of_token")).order_by(*KEY)
 STOPS = select(flows.c.uid, attempts.member, attempts.attempt, attempts.stop_asked).join_from(
     flow_attempts, flows, flows.c.id == attempts.flow
@@ -158,8 +154,9 @@ def _write_claims(
 ) -> None:
     """Write the values into the attempts with the token, by their primary keys. `chosen`: default: all attempts."""
     keys = [(row.flow, row.member, row.attempt) for row in tx.execute(WITH_TOKEN, {"of_token": token})]
-    for page in pages([key for key in keys if chosen is None or key in chosen]):
-        WRITE_CLAIMS(tx, page, of_token=token, **values)
+    for _, of_flow in groupby(keys, key=lambda key: key[0]):
+        for page in pages([key for key in of_flow if chosen is None or key in chosen]):
+            WRITE_CLAIMS(tx, page, of_token=token, **values)
 
 
 def _rows(works: Mapping[int, Work]) -> dict[int, MemberRow]:

@@ -34,7 +34,7 @@ WRITE_ENDS = PagedStatement(
     [*KEY, *END_COLUMNS],
     lambda new: (
         update(flow_attempts)
-        .where(attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
+        .where(attempts.attempt == new.attempt)
         .values(**{column.name: new[column.name] for column in END_COLUMNS}, **NO_CLAIM)
     ),
 )
