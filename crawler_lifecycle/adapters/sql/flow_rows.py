@@ -47,7 +47,7 @@ def member_row(values: Iterable[Any]) -> MemberRow:
     return MemberRow._make(fields)
 
 
-def group_row(values: Row[Any]) -> GroupRow:
+def group_row(values: Iterable[Any]) -> GroupRow:
     """Return the group's row from the values of GROUP_COLUMNS."""
     fields = dict(zip(FIELDS_OF_GROUP, values, strict=True))
     return GroupRow(**{**fields, "needs": _needs(fields["needs"])})
