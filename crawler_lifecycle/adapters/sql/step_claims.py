@@ -44,11 +44,12 @@ TAKE = update(flow_attempts).where(
     attempts.attempt == bindparam("of_attempt"),
 )
 WRITE_CLAIMS = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
-WITH_TOKEN = select(*KEY, attempts.stop_asked).where(attempts.claim_token == bindparam("of_token")).order_by(*KEY)
-STOPS = select(flows.c.uid, attempts.member, attempts.attempt, attempts.stop_asked).join_from(
-    flow_attempts, flows, flows.c.id == attempts.flow
+WITH_TOKEN = (
+    select(flows.c.uid, *KEY, attempts.stop_asked)
+    .join_from(flow_attempts, flows, flows.c.id == attempts.flow)
+    .where(attempts.claim_token == bindparam("of_token"))
+    .order_by(*KEY)
 )
-STOPS_WITH_TOKEN = STOPS.where(attempts.claim_token == bindparam("of_token"))
 GRAFTERS = select(groups.grower).where(
     groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
 )
@@ -112,13 +113,12 @@ class StepRights(OnFlows):
     @transaction
     def renew(self, tx: Connection, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
         _write_claims(tx, token, {"claim_expires_at": self._db.clock() + lasts})
-        rows = tx.execute(STOPS_WITH_TOKEN, {"of_token": token})
+        rows = tx.execute(WITH_TOKEN, {"of_token": token})
         return {(row.uid, row.member, row.attempt): row.stop_asked for row in rows}
 
     @transaction
     def release(self, tx: Connection, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
-        chosen = None if attempts is None else {(self.number(tx, uid), *attempt) for uid, *attempt in attempts}
-        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, chosen)
+        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, attempts)
 
     @transaction
     def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
@@ -150,12 +150,13 @@ def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime
 
 
 def _write_claims(
-    tx: Connection, token: str, values: Mapping[str, Any], chosen: Collection[tuple[int, ...]] | None = None
+    tx: Connection, token: str, values: Mapping[str, Any], chosen: Collection[AttemptKey] | None = None
 ) -> None:
     """Write the values into the attempts with the token, by their primary keys. `chosen`: default: all attempts."""
-    keys = [(row.flow, row.member, row.attempt) for row in tx.execute(WITH_TOKEN, {"of_token": token})]
+    rows = tx.execute(WITH_TOKEN, {"of_token": token}).all()
+    keys = [row[1:4] for row in rows if chosen is None or (row.uid, row.member, row.attempt) in chosen]
     for _, of_flow in groupby(keys, key=lambda key: key[0]):
-        for page in pages([key for key in of_flow if chosen is None or key in chosen]):
+        for page in pages(list(of_flow)):
             WRITE_CLAIMS(tx, page, of_token=token, **values)
 
 
