@@ -118,7 +118,7 @@ class StepRights(OnFlows):
 
     @transaction
     def release(self, tx: Connection, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
-        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, attempts)
+        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, None if attempts is None else set(attempts))
 
     @transaction
     def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
