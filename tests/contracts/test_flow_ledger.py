@@ -1,10 +1,22 @@
-"""The supervisor's side of the ledger: beginnings, readings, writes and starts, called once and called twice."""
+"""The supervisor's side of the ledger: beginnings, readings and writes, called once and called twice."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.flows import Workflow, crawl
-from tests.contracts.flows import pushed
-from tests.unit.flows.work import plain, with_context
+from crawler_lifecycle.domain.flows.messages import FlowRef, GrowGroup, ReadFlow
+from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.standing import started
+from crawler_lifecycle.errors import Fenced, NotFound
+from crawler_lifecycle.flows import Workflow, crawl, each_task
+from crawler_lifecycle.ports import Execution
+from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
+from tests.unit.flows.work import item_and_context, plain, with_context
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def diamond() -> Workflow:
@@ -17,6 +29,11 @@ def diamond() -> Workflow:
     )
 
 
+def change(flow: Flow, path: str, **fields: object) -> Change:
+    row = flow.row(path)
+    return Change(row, row._replace(**fields))  # type: ignore[arg-type]
+
+
 def test_a_flow_goes_to_its_end(database: Database) -> None:
     flow = pushed(database, diamond())
     flow.go_on()
@@ -24,26 +41,220 @@ def test_a_flow_goes_to_its_end(database: Database) -> None:
     flow.end(flow.last("top"), result='"up"')
     flow.go_on()
     flow.end(flow.last("right"), result="[1, 2]")
-    (crawls,) = flow.start_crawls(flow.last("left")).crawls
-    run = flow.run(crawls)
-    flow.close(run)
-    assert flow.states["left"] == "completed"  # although the supervisor has not noted the end yet
+    (start,) = flow.start_crawls(flow.last("left")).crawls
+    flow.close(flow.run(start))
     flow.go_on()
-    claimed = flow.claim(flow.last("bottom"))
-    assert [step.path for step in claimed.mine] == ["bottom"]
-    inputs = flow.store.step_claims.inputs(flow.uid, claimed.mine[0].start.number)
-    results = flow.store.step_claims.results(flow.uid, [0, 1, 2])
-    assert inputs.sources == {"left": 1, "right": 2}
-    assert results[0] == "up"
-    assert results[2] == [1, 2]
-    receipt = results[1]
-    assert isinstance(receipt, dict)
-    assert (receipt["run_id"], receipt["status"]) == (run.run_id, RunStatus.COMPLETED)
-    flow.end(flow.last("bottom"))
+    (step,) = flow.claim(flow.last("bottom")).mine
+    assert step.path == "bottom"
+    flow.end(step.start)
     flow.go_on()
     (record,) = flow.store.flow_records.page(limit=9)
     assert (record.state, record.counts) == ("completed", {"completed": 4})
     assert record.started_at
     assert record.stopped_at
+    assert record.started_at <= record.stopped_at
     assert flow.events == ["pushed", "ended"]
     assert flow.go_on().is_empty
+
+
+def test_a_beginning_raises_the_epoch_once_for_an_execution(database: Database) -> None:
+    flow = pushed(database, diamond())
+    assert flow.begin("first", NOW).epoch == 1
+    assert flow.begin("first", NOW).epoch == 1
+    assert flow.begin("second", NOW + timedelta(minutes=1)).epoch == 2
+    with pytest.raises(Fenced, match="has a later supervisor already, execution second"):
+        flow.begin("late", NOW)
+    with pytest.raises(NotFound, match="no flow with the uid"):
+        flow.store.flow_ledger.begin("unknown", Execution("flow-unknown", "first"))
+    assert flow.events == ["pushed", "taken over"]
+
+
+def test_an_outdated_supervisor_is_refused(database: Database) -> None:
+    flow = pushed(database, diamond())
+    former = flow.begin("first")
+    ledger = flow.store.flow_ledger
+    flow.begin("second")
+    start = flow.start("top")
+    row = change(flow, "top", cause="start")
+    flow.ref = former
+    for act in (
+        flow.read,
+        lambda: flow.write(row, door=1),
+        lambda: flow.claim(start, door=1),
+        lambda: flow.start_crawls(flow.start("left"), door=1),
+        lambda: ledger.end_attempts(former, (), {}),
+        lambda: ledger.crawls_to_stop(former, [0]),
+        lambda: ledger.unlinked_crawls(former, NOW),
+        lambda: ledger.grow(GrowGroup(flow=former, group=1, expected=1)),
+    ):
+        with pytest.raises(Fenced, match="has another supervisor now"):
+            act()
+    with pytest.raises(NotFound):
+        ledger.read(ReadFlow(flow=FlowRef(uid="unknown", epoch=1)))
+
+
+def test_readings_have_the_news_since_a_door(database: Database) -> None:
+    flow = pushed(database, diamond())
+    assert paths(rows_of(flow.read())) == ["top", "left", "right", "bottom"]
+    assert rows_of(flow.read(since=1)) == []
+    flow.cancel("right")
+    flow.append("k", Workflow().add_many("many", [plain, plain]))
+    page = flow.read(since=1)
+    members, groups = page.rows.unpacked()
+    assert (page.door, page.has_more, paths(members)) == (3, False, ["right", "many/0", "many/1"])
+    assert [group.path for group in groups] == ["many"]
+    members, groups = flow.read(since=2).rows.unpacked()
+    assert (paths(members), [group.path for group in groups]) == (["many/0", "many/1"], ["many"])
+    assert paths(rows_of(flow.read(since=2, members="0-1,3"))) == ["top", "left", "bottom", "many/0", "many/1"]
+    assert paths(rows_of(flow.read(since=2, after_member=3, members="0-4"))) == ["many/0", "many/1"]
+
+
+def test_readings_are_as_on_record_and_sights_come_beside(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("shop", crawl("books")).add("step", plain))
+    flow.go_on()
+    flow.end(flow.last("step"), kind=FAILED, outcome="Oops", reason="no luck")
+    (start,) = flow.start_crawls(flow.last("shop")).crawls
+    assert (flow.read(look_at="0-1").runs, flow.read(look_at="0").ends) == ((), ())
+    run = flow.run(start, tasks=3)
+    assert flow.read(look_at="0").runs == ()  # an open run is no news
+    flow.close(run, RunStatus.FAILED, "main_job_failed")
+    page = flow.read(look_at="0-1")
+    assert [row.state for row in rows_of(page)] == ["executing", "discarded"]
+    (seen,) = page.runs
+    assert (seen.number, seen.attempt, seen.status, seen.end, seen.tasks) == (0, 1, RunStatus.FAILED, 1, 3)
+    assert (seen.reason, seen.outcome, seen.archived) == ("main_job_failed", "failed", False)
+    (end,) = page.ends
+    assert (end.number, end.attempt, end.kind, end.outcome, end.reason) == (1, 1, FAILED, "Oops", "no luck")
+    assert end.at.tzinfo is UTC
+
+
+def test_a_reopened_run_is_news_although_its_member_has_ended(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("shop", crawl("books")))
+    flow.go_on()
+    (start,) = flow.start_crawls(flow.last("shop")).crawls
+    run = flow.run(start)
+    flow.close(run, RunStatus.FAILED, "main_job_failed")
+    flow.go_on()
+    assert flow.ledger.flow.state is FlowState.DISCARDED
+    assert flow.read().runs == ()
+    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again"))
+    assert flow.states["shop"] == "executing"
+    (seen,) = flow.read().runs
+    assert (seen.status, seen.end) == (RunStatus.INITIALIZING, 2)
+    flow.go_on()
+    (record,) = flow.store.flow_records.page(limit=9)
+    assert (record.state, record.stopped_at) == (FlowState.EXECUTING, None)
+    assert flow.events[-1] == "reopened"
+    flow.close(run)
+    flow.go_on()
+    (record,) = flow.store.flow_records.page(limit=9)
+    assert (record.state, flow.events[-1]) == (FlowState.COMPLETED, "ended")
+
+
+def test_a_write_is_made_once_and_may_come_twice(database: Database) -> None:
+    flow = pushed(database, diamond())
+    changes = [change(flow, "top", cause="no_host"), change(flow, "left", state=MemberState.AVAILABLE, cause=None)]
+    assert flow.write(*changes)
+    assert (flow.row("top").cause, flow.row("left").state) == ("no_host", "available")
+    assert flow.write(*changes)
+    assert flow.row("left").state is MemberState.AVAILABLE
+
+
+def test_a_write_behind_a_door_is_stale(database: Database) -> None:
+    flow = pushed(database, diamond())
+    change_of_left = change(flow, "left", state=MemberState.AVAILABLE)
+    flow.cancel("top")
+    assert not flow.write(change_of_left, state=FlowState.COMPLETED, door=1)
+    assert flow.states["left"] == "suspended"
+    assert flow.ledger.flow.state is FlowState.EXECUTING
+
+
+def test_a_write_on_another_row_than_expected_writes_nothing(database: Database) -> None:
+    flow = pushed(database, diamond())
+    other = flow.row("left")._replace(state=MemberState.SCHEDULED)
+    wrong = Change(other, other._replace(state=MemberState.CANCELLED, reason="dependency:top"))
+    assert not flow.write(change(flow, "right", state=MemberState.AVAILABLE), wrong)
+    assert flow.states["right"] == "suspended"
+    gone = flow.row("left")._replace(number=99)
+    assert not flow.write(Change(gone, gone))
+
+
+def test_the_supervisors_own_start_overtakes_its_write(database: Database) -> None:
+    flow = pushed(database, diamond())
+    row = flow.row("top")
+    flow.claim(flow.start("top"))
+    assert flow.write(Change(row, row._replace(cause="no_host")), change(flow, "right", state=MemberState.AVAILABLE))
+    assert (flow.row("top").state, flow.row("top").cause) == ("executing", None)
+    assert flow.states["right"] == "available"
+
+
+def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
+    """The former attempt may end between the supervisor's reading and its write about the next generation."""
+    flow = pushed(database, Workflow(id="w").add("a", plain))
+    flow.claim(flow.start("a"))
+    flow.cancel("a")
+    flow.retry("a")
+    before = flow.row("a")
+    assert (before.in_flight, before.generation) == (True, 2)
+    flow.end(flow.last("a"))
+    assert flow.write(Change(before, before._replace(cause="settling")))
+    row = flow.row("a")
+    assert (row.in_flight, row.cause, row.state) == (False, "settling", "available")
+
+
+def test_a_flow_ends_once(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("a", plain))
+    assert flow.write(state=FlowState.CANCELLED)
+    (record,) = flow.store.flow_records.page(limit=9)
+    assert flow.write(state=FlowState.CANCELLED)
+    assert flow.store.flow_records.page(limit=9) == [record]
+    assert flow.events == ["pushed", "ended"]
+    assert flow.store.flow_records.unsupervised(datetime.now(UTC)) == []
+
+
+def test_a_silent_open_flow_is_found(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("a", plain))
+    records = flow.store.flow_records
+    assert records.unsupervised(datetime.now(UTC)) == [(flow.uid, "w")]
+    (record,) = records.page(limit=9)
+    assert records.unsupervised(record.updated_at) == []
+    before = datetime.now(UTC)
+    assert flow.write(change(flow, "a", cause="no_host"))
+    assert records.unsupervised(before) == []
+
+
+def test_a_group_grows_with_the_tasks_of_its_crawl(database: Database) -> None:
+    workflow = Workflow(id="w").add("shop", crawl("books")).add_cascade("parse", each_task("shop", item_and_context))
+    flow = pushed(database, workflow)
+    flow.go_on()
+    (start,) = flow.start_crawls(flow.last("shop")).crawls
+    assert start.request.flow is not None
+    assert start.request.flow.tells_tasks
+    run = flow.run(start, tasks=3)
+    (seen,) = flow.read(tasks_of="0").runs
+    assert seen.tasks == 3
+    step = GrowGroup(flow=flow.flow, group=1, expected=3)
+    flow.store.flow_ledger.grow(step)
+    page = flow.read(since=1)
+    members, groups = page.rows.unpacked()
+    assert (page.door, paths(members)) == (2, ["parse/0", "parse/1", "parse/2"])
+    assert [group.expected for group in groups] == [3]
+    flow.store.flow_ledger.grow(step)
+    flow.store.flow_ledger.grow(GrowGroup(flow=flow.flow, group=1, expected=2))
+    assert flow.read(since=2).door == 2
+    with pytest.raises(NotFound, match="no sub-workflow with the number 9"):
+        flow.store.flow_ledger.grow(GrowGroup(flow=flow.flow, group=9, expected=2))
+    assert flow.read(tasks_of="0").tasks == ()
+    flow.close(run)
+    (tasks,) = flow.read(tasks_of="0").tasks
+    assert (tasks.number, tasks.generation, tasks.ends) == (0, 1, {0: "STOPPED", 1: "STOPPED", 2: "STOPPED"})
+    assert flow.events == ["pushed", "grown"]
+
+
+def test_a_start_is_written_as_the_rules_say(database: Database) -> None:
+    flow = pushed(database, diamond())
+    row = flow.row("top")
+    flow.claim(flow.start("top"))
+    begun = flow.row("top")
+    assert begun.since is not None
+    assert begun == started(row, 1, begun.since)

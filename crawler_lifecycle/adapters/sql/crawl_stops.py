@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, Select, and_, or_, select, update
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, fence
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members
 from crawler_lifecycle.adapters.sql.flow_sights import IS_LAST_ATTEMPT
-from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, reading, transaction
 from crawler_lifecycle.domain.flows.messages import FlowRef
@@ -18,6 +18,10 @@ from crawler_lifecycle.ports.flows import CrawlToStop
 
 members, attempts, runs = flow_members.c, flow_attempts.c, histories.c
 KEY = [attempts.flow, attempts.member, attempts.attempt]
+
+ASK_STOPS = PagedStatement(
+    KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt).values(stop_asked=True)
+)
 
 
 class CrawlStops(OnFlows):
@@ -30,9 +34,7 @@ class CrawlStops(OnFlows):
         wanted = set(numbers)
         rows = [row for row in tx.execute(under_way) if row.number in wanted]
         for page in pages(rows):
-            new = rows_as_table(tx, KEY, [(head.id, row.number, row.attempt) for row in page]).c
-            same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
-            tx.execute(update(flow_attempts).where(*same).values(stop_asked=True))
+            ASK_STOPS(tx, [(head.id, row.number, row.attempt) for row in page])
         return [_to_stop(row) for row in rows if row.kind is MemberKind.CRAWL]
 
     @reading

@@ -1,9 +1,9 @@
 """Ledgers read from the database. Effective rows count the end of a run before the supervisor notes the end."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from crawler_lifecycle.adapters.sql.flow_rows import (
     GROUP_COLUMNS,
@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.sql.flow_rows import (
     members,
 )
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, run_sights
-from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.domain.flows.crawls import after_sight
 from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.states import effective
@@ -26,6 +26,11 @@ ALL_GROUPS = select(*GROUP_COLUMNS).where(groups.flow == bindparam("of_flow"))
 FEW = 100  # numbers in a statement that is built once
 FEW_MEMBERS = ALL_MEMBERS.where(members.number.in_(bindparam("numbers", expanding=True))).order_by(members.number)
 FEW_LOCKED = FEW_MEMBERS.with_for_update()
+KEY = [members.flow, members.number]
+MANY = select(*READ_MEMBER).order_by(members.number)
+MANY_MEMBERS = PagedStatement(KEY, lambda _: MANY, locks=False)
+MANY_LOCKED = PagedStatement(KEY, lambda _: MANY.with_for_update())
+LOCK_MEMBERS = PagedStatement(KEY, lambda _: select(members.number).order_by(members.number).with_for_update())
 IN_FLIGHT = select(members.number).where(OF_FLOW, members.in_flight).order_by(members.number)
 
 
@@ -38,8 +43,9 @@ def read_members(
         key = {"of_flow": flow, "numbers": sorted(numbers)}
         return _by_number(connection.execute(statement, key)) if numbers else {}
     rows: dict[int, MemberRow] = {}
-    for query in _by_pages(connection, flow, numbers, select(*READ_MEMBER)):
-        rows |= _by_number(connection.execute(query.with_for_update() if locked else query))
+    for page in pages(sorted(numbers)):
+        read = MANY_LOCKED if locked else MANY_MEMBERS
+        rows |= _by_number(read(connection, [(flow, number) for number in page]))
     return rows
 
 
@@ -52,8 +58,8 @@ def read_groups(connection: Connection, flow: int) -> dict[int, GroupRow]:
 def lock_in_flight(tx: Connection, flow: int) -> None:
     """Lock the members with an attempt under way. An end of a step then waits, so no door overwrites the end."""
     numbers = tx.scalars(IN_FLIGHT, {"of_flow": flow}).all()
-    for query in _by_pages(tx, flow, numbers, select(members.number)):
-        tx.execute(query.with_for_update()).all()
+    for page in pages(numbers):
+        LOCK_MEMBERS(tx, [(flow, number) for number in page]).all()
 
 
 def read_ledger(connection: Connection, head: Row[Any]) -> Ledger:
@@ -85,10 +91,3 @@ def effective_rows(
 
 def _by_number(rows: Any) -> dict[int, MemberRow]:
     return {values[0]: member_row(values) for values in rows}
-
-
-def _by_pages(connection: Connection, flow: int, numbers: Collection[int], query: Select[Any]) -> Iterator[Select[Any]]:
-    """Yield the query for each page of members, by number."""
-    for page in pages(sorted(numbers)):
-        keys = rows_as_table(connection, [members.flow, members.number], [(flow, number) for number in page])
-        yield query.where(members.flow == keys.c.flow, members.number == keys.c.number).order_by(members.number)

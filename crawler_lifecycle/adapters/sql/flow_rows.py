@@ -16,7 +16,7 @@ from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, MemberRow, Ne
 
 members, groups = flow_members.c, flow_groups.c
 NEEDS = TypeAdapter(tuple[NeedRow, ...])
-NO_NEEDS = "[]"
+NO_NEEDS = NO_OUTCOMES = "[]"
 # fields whose columns have other names
 MEMBER_NAMES = {"group": "group_number", "end": "end_number"}
 GROUP_NAMES = {"context": "context_fingerprint"}
@@ -42,11 +42,12 @@ def member_row(values: Iterable[Any]) -> MemberRow:
     fields = list(values)
     fields[AT_NEEDS] = _needs(fields[AT_NEEDS])
     fields[AT_RETRY] = _policy(fields[AT_RETRY])
-    fields[AT_OUTCOMES] = tuple((outcome, tries) for outcome, tries in json.loads(fields[AT_OUTCOMES]))
+    outcomes = fields[AT_OUTCOMES]
+    fields[AT_OUTCOMES] = () if outcomes == NO_OUTCOMES else tuple(map(tuple, json.loads(outcomes)))
     return MemberRow._make(fields)
 
 
-def group_row(values: Row[Any]) -> GroupRow:
+def group_row(values: Iterable[Any]) -> GroupRow:
     """Return the group's row from the values of GROUP_COLUMNS."""
     fields = dict(zip(FIELDS_OF_GROUP, values, strict=True))
     return GroupRow(**{**fields, "needs": _needs(fields["needs"])})
@@ -56,13 +57,15 @@ def member_values(row: MemberRow) -> list[Any]:
     """Return the values for MEMBER_COLUMNS."""
     fields: list[Any] = list(row)
     fields[AT_NEEDS] = needs_text(row.needs)
-    fields[AT_OUTCOMES] = json.dumps(row.tries_by_outcome)
+    fields[AT_OUTCOMES] = _outcomes_text(row)
     return fields
 
 
 def state_values(row: MemberRow) -> list[Any]:
     """Return the values for STATE_COLUMNS."""
-    return member_values(row)[-len(STATE_FIELDS) :]
+    fields: list[Any] = list(row)
+    fields[AT_OUTCOMES] = _outcomes_text(row)
+    return fields[-len(STATE_FIELDS) :]
 
 
 def group_values(row: GroupRow) -> Mapping[str, Any]:
@@ -78,6 +81,10 @@ def needs_text(needs: tuple[NeedRow, ...]) -> str:
 def path_uid(path: str) -> str:
     """Return a short text for the path, for a unique index."""
     return hashlib.blake2b(path.encode(), digest_size=16).hexdigest()
+
+
+def _outcomes_text(row: MemberRow) -> str:
+    return json.dumps(row.tries_by_outcome) if row.tries_by_outcome else NO_OUTCOMES
 
 
 def _needs(text: str) -> tuple[NeedRow, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Integer, case, delete, insert, update
+from sqlalchemy import Column, Connection, Integer, Update, case, delete, insert, update
 
 from crawler_lifecycle.adapters.sql.flow_locks import without_index
 from crawler_lifecycle.adapters.sql.flow_rows import (
@@ -18,7 +18,7 @@ from crawler_lifecycle.adapters.sql.flow_rows import (
     state_values,
 )
 from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_members
-from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow
@@ -30,10 +30,42 @@ WAS_COLUMNS = [
     Column("was_attempt", Integer),
     Column("was_state", members.state.type),
 ]
-FOLLOWS_DEFINITION = [column for column in MEMBER_COLUMNS if column not in (members.number, *STATE_COLUMNS)]
 DEFINED = [*MEMBER_COLUMNS, members.definition]
+DEFINED_GROUP = [*GROUP_COLUMNS, groups.context, groups.definition]
 Defined = tuple[MemberRow, MemberDefinition]
 DefinedGroup = tuple[GroupRow, GroupDefinition]
+
+
+def _values(new: Any, columns: Sequence[Column[Any]]) -> dict[str, Any]:
+    return {column.name: new[column.name] for column in columns if column.name != "number"}
+
+
+def _changes(new: Any) -> Update:
+    """Return the statement for the supervisor's changes.
+
+    A step's end settles its member without the supervisor, so the supervisor leaves a step's attempt as on record.
+    """
+    values = _values(new, STATE_COLUMNS)
+    for column in (members.in_flight, members.end_number):
+        values[column.name] = case((members.kind == MemberKind.STEP, column), else_=new[column.name])
+    is_unchanged = (
+        members.generation == new.was_generation,
+        members.attempt == new.was_attempt,
+        without_index(members.state) == new.was_state,
+    )
+    return update(flow_members).where(*is_unchanged).values(values)
+
+
+REPLACE_MEMBERS = PagedStatement(
+    [members.flow, *DEFINED], lambda new: update(flow_members).values(_values(new, DEFINED))
+)
+WRITE_STATES = PagedStatement(
+    [*KEY, *STATE_COLUMNS], lambda new: update(flow_members).values(_values(new, STATE_COLUMNS))
+)
+WRITE_CHANGES = PagedStatement([*KEY, *WAS_COLUMNS, *STATE_COLUMNS], _changes)
+REPLACE_GROUPS = PagedStatement(
+    [groups.flow, *DEFINED_GROUP], lambda new: update(flow_groups).values(_values(new, DEFINED_GROUP))
+)
 
 
 def insert_members(tx: Connection, flow: int, new: Sequence[Defined], door: int) -> None:
@@ -56,28 +88,18 @@ def replace_members(tx: Connection, flow: int, changed: Sequence[Defined], door:
     """Write members with another definition. Arguments from a retry belonged to the former definition."""
     for page in pages(changed):
         rows = [(flow, *member_values(row), definition.model_dump_json()) for row, definition in page]
-        new = rows_as_table(tx, [members.flow, *DEFINED], rows).c
-        values = {column.name: new[column.name] for column in DEFINED if column is not members.number}
-        same = (members.flow == new.flow, members.number == new.number)
-        tx.execute(update(flow_members).where(*same).values(**values, arguments=None, door=door))
+        REPLACE_MEMBERS(tx, rows, arguments=None, door=door)
 
 
 def write_states(tx: Connection, flow: int, changed: Sequence[MemberRow], door: int | None = None) -> None:
     """Write the members' states. The caller holds locks on the members, or on the flow. `door`: mark the rows."""
     mark = {} if door is None else {"door": door}
     for page in pages(sorted(changed)):
-        rows = [(flow, row.number, *state_values(row)) for row in page]
-        new = rows_as_table(tx, [*KEY, *STATE_COLUMNS], rows).c
-        values = {column.name: new[column.name] for column in STATE_COLUMNS}
-        same = (members.flow == new.flow, members.number == new.number)
-        tx.execute(update(flow_members).where(*same).values(**values, **mark))
+        WRITE_STATES(tx, [(flow, row.number, *state_values(row)) for row in page], **mark)
 
 
 def write_changes(tx: Connection, flow: int, changes: Sequence[Change]) -> int:
-    """Write the supervisor's changes of rows that are still as they were. Return the number of written rows.
-
-    A step's end settles its member without the supervisor, so the supervisor leaves a step's attempt as on record.
-    """
+    """Write the supervisor's changes of rows that are still as they were. Return the number of written rows."""
     written = 0
     for page in pages(changes):
         rows = [
@@ -87,18 +109,7 @@ def write_changes(tx: Connection, flow: int, changes: Sequence[Change]) -> int:
             )
             for change in page
         ]
-        new = rows_as_table(tx, [*KEY, *WAS_COLUMNS, *STATE_COLUMNS], rows).c
-        values: dict[str, Any] = {column.name: new[column.name] for column in STATE_COLUMNS}
-        for column in (members.in_flight, members.end_number):
-            values[column.name] = case((members.kind == MemberKind.STEP, column), else_=new[column.name])
-        is_same = (
-            members.flow == new.flow,
-            members.number == new.number,
-            members.generation == new.was_generation,
-            members.attempt == new.was_attempt,
-            without_index(members.state) == new.was_state,
-        )
-        written += tx.execute(update(flow_members).where(*is_same).values(**values)).rowcount
+        written += WRITE_CHANGES(tx, rows).rowcount
     return written
 
 
@@ -123,16 +134,12 @@ def insert_groups(tx: Connection, flow: int, new: Sequence[DefinedGroup], door: 
 
 
 def replace_groups(tx: Connection, flow: int, changed: Sequence[DefinedGroup], door: int) -> None:
-    columns = [*GROUP_COLUMNS, groups.context, groups.definition]
     for page in pages(changed):
         rows = [
             (flow, *group_values(row).values(), definition.context or None, definition.model_dump_json())
             for row, definition in page
         ]
-        new = rows_as_table(tx, [groups.flow, *columns], rows).c
-        values = {column.name: new[column.name] for column in columns[1:]}
-        same = (groups.flow == new.flow, groups.number == new.number)
-        tx.execute(update(flow_groups).where(*same).values(**values, door=door))
+        REPLACE_GROUPS(tx, rows, door=door)
 
 
 def delete_groups(tx: Connection, flow: int, numbers: Collection[int]) -> None:

@@ -5,16 +5,35 @@ the statement joins this table.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, FromClause, String, column, func, literal_column, select
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Dialect,
+    FromClause,
+    Select,
+    String,
+    Update,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    select,
+)
 from sqlalchemy.types import TypeDecorator
 
 T = TypeVar("T")
 ROWS_IN_A_PAGE = 1000
 TABLE_NAME = "page"
+# parameters of a statement that is built once
+PAYLOAD, OWNER, NUMBERS = "page_rows", "page_owner", "page_numbers"
+ChangeOrSelect = Update | Select[Any]
 
 
 def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -25,16 +44,67 @@ def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def rows_as_table(connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]) -> FromClause:
     """Return a table with these rows. The table's columns have the names and types of the given columns."""
+    return _table(connection, columns, payload_of(connection, columns, rows))
+
+
+class PagedStatement:
+    """A statement that locks or changes a page of rows, built once: a building takes longer than an execution.
+
+    The first two columns are the beginning of the rows' primary key, and the first column has a single value. MySQL
+    gets both also as lists: otherwise MySQL reads a small table as a whole, and waits for locks on further rows.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column[Any]], build: Callable[[Any], ChangeOrSelect], *, locks: bool = True
+    ) -> None:
+        """`build` returns the statement for a page with the columns. `locks`: whether the statement locks rows."""
+        self._columns = columns
+        self._build = build
+        self._locks = locks
+        self._built: dict[str, ChangeOrSelect] = {}  # by database
+
+    def __call__(
+        self, connection: Connection, rows: Sequence[Sequence[Any]], **values: Any
+    ) -> CursorResult[*tuple[Any, ...]]:
+        """Execute the statement for the rows. `values`: further parameters, or an UPDATE's values by column."""
+        database = connection.dialect.name
+        if database not in self._built:
+            self._built[database] = self._statement(connection)
+        values[PAYLOAD] = payload_of(connection, self._columns, rows)
+        if self._has_lists(connection):
+            values |= {OWNER: rows[0][0], NUMBERS: [row[1] for row in rows]}
+        return connection.execute(self._built[database], values)
+
+    def _has_lists(self, connection: Connection) -> bool:
+        return self._locks and connection.dialect.name == "mysql"
+
+    def _statement(self, connection: Connection) -> ChangeOrSelect:
+        page = _table(connection, self._columns, bindparam(PAYLOAD)).c
+        statement = self._build(page)
+        for key in self._columns[:2]:
+            statement = statement.where(key == page[key.name])
+        if self._has_lists(connection):
+            owner, number = self._columns[:2]
+            statement = statement.where(owner == bindparam(OWNER), number.in_(bindparam(NUMBERS, expanding=True)))
+        return statement
+
+
+def payload_of(connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]) -> str:
+    """Return the rows as JSON."""
+    encoders = [_encoder(column, connection.dialect) for column in columns]
     prepared_rows = [
-        [_as_json(value, field, connection) for value, field in zip(row, columns, strict=True)] for row in rows
+        [value if value is None else encode(value) for value, encode in zip(row, encoders, strict=True)] for row in rows
     ]
-    payload = json.dumps(prepared_rows, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(prepared_rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def _table(connection: Connection, columns: Sequence[Column[Any]], payload: Any) -> FromClause:
     if connection.dialect.name == "sqlite":
         return _sqlite_rows(columns, payload)
     return _mysql_rows(connection, columns, payload)
 
 
-def _sqlite_rows(columns: Sequence[Column[Any]], payload: str) -> FromClause:
+def _sqlite_rows(columns: Sequence[Column[Any]], payload: Any) -> FromClause:
     json_rows = func.json_each(payload).table_valued("value", name="each_row")
     fields = [
         func.json_extract(json_rows.c.value, f"$[{index}]", type_=field.type).label(field.name)
@@ -43,7 +113,7 @@ def _sqlite_rows(columns: Sequence[Column[Any]], payload: str) -> FromClause:
     return select(*fields).subquery(TABLE_NAME)
 
 
-def _mysql_rows(connection: Connection, columns: Sequence[Column[Any]], payload: str) -> FromClause:
+def _mysql_rows(connection: Connection, columns: Sequence[Column[Any]], payload: Any) -> FromClause:
     fields = ", ".join(
         f"{field.name} {_type_name(connection, field)} PATH '$[{index}]'" for index, field in enumerate(columns)
     )
@@ -58,10 +128,18 @@ def _type_name(connection: Connection, field: Column[Any]) -> str:
     return f"{name} COLLATE utf8mb4_bin" if isinstance(plain_type, String) else name
 
 
-def _as_json(value: Any, field: Column[Any], connection: Connection) -> Any:
-    """Return the value as JSON can hold it: as the column stores the value, and a time as text."""
-    if isinstance(field.type, TypeDecorator):
-        value = field.type.process_bind_param(value, connection.dialect)
-    if isinstance(value, bool):  # the databases disagree about `true` in JSON
-        return int(value)
-    return value.isoformat(" ", "microseconds") if isinstance(value, datetime) else value
+def _encoder(field: Column[Any], dialect: Dialect) -> Callable[[Any], Any]:
+    """Return the function from a value to its form in JSON: as the column stores the value, and a time as text."""
+    if not isinstance(field.type, TypeDecorator):
+        return int if isinstance(field.type, Boolean) else _unchanged  # the databases disagree about `true` in JSON
+    as_stored = field.type.process_bind_param
+
+    def encode(value: Any) -> Any:
+        stored = as_stored(value, dialect)
+        return stored.isoformat(" ", "microseconds") if isinstance(stored, datetime) else stored
+
+    return encode
+
+
+def _unchanged(value: Any) -> Any:
+    return value

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -21,7 +22,7 @@ from crawler_lifecycle.adapters.sql.flow_starts import (
     read_work,
 )
 from crawler_lifecycle.adapters.sql.flow_tasks import with_items
-from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
@@ -42,11 +43,13 @@ TAKE = update(flow_attempts).where(
     attempts.member == bindparam("of_member"),
     attempts.attempt == bindparam("of_attempt"),
 )
-WITH_TOKEN = select(*KEY, attempts.stop_asked).where(attempts.claim_token == bindparam("of_token")).order_by(*KEY)
-STOPS = select(flows.c.uid, attempts.member, attempts.attempt, attempts.stop_asked).join_from(
-    flow_attempts, flows, flows.c.id == attempts.flow
+WRITE_CLAIMS = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
+WITH_TOKEN = (
+    select(flows.c.uid, *KEY, attempts.stop_asked)
+    .join_from(flow_attempts, flows, flows.c.id == attempts.flow)
+    .where(attempts.claim_token == bindparam("of_token"))
+    .order_by(*KEY)
 )
-STOPS_WITH_TOKEN = STOPS.where(attempts.claim_token == bindparam("of_token"))
 GRAFTERS = select(groups.grower).where(
     groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
 )
@@ -110,13 +113,12 @@ class StepRights(OnFlows):
     @transaction
     def renew(self, tx: Connection, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
         _write_claims(tx, token, {"claim_expires_at": self._db.clock() + lasts})
-        rows = tx.execute(STOPS_WITH_TOKEN, {"of_token": token})
+        rows = tx.execute(WITH_TOKEN, {"of_token": token})
         return {(row.uid, row.member, row.attempt): row.stop_asked for row in rows}
 
     @transaction
     def release(self, tx: Connection, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
-        chosen = None if attempts is None else {(self.number(tx, uid), *attempt) for uid, *attempt in attempts}
-        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, chosen)
+        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, None if attempts is None else set(attempts))
 
     @transaction
     def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
@@ -148,14 +150,14 @@ def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime
 
 
 def _write_claims(
-    tx: Connection, token: str, values: Mapping[str, Any], chosen: Collection[tuple[int, ...]] | None = None
+    tx: Connection, token: str, values: Mapping[str, Any], chosen: Collection[AttemptKey] | None = None
 ) -> None:
     """Write the values into the attempts with the token, by their primary keys. `chosen`: default: all attempts."""
-    keys = [(row.flow, row.member, row.attempt) for row in tx.execute(WITH_TOKEN, {"of_token": token})]
-    for page in pages([key for key in keys if chosen is None or key in chosen]):
-        new = rows_as_table(tx, KEY, page).c
-        same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
-        tx.execute(update(flow_attempts).where(*same, HAS_TOKEN).values(values), {"of_token": token})
+    rows = tx.execute(WITH_TOKEN, {"of_token": token}).all()
+    keys = [row[1:4] for row in rows if chosen is None or (row.uid, row.member, row.attempt) in chosen]
+    for _, of_flow in groupby(keys, key=lambda key: key[0]):
+        for page in pages(list(of_flow)):
+            WRITE_CLAIMS(tx, page, of_token=token, **values)
 
 
 def _rows(works: Mapping[int, Work]) -> dict[int, MemberRow]:

@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_resul
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
 from crawler_lifecycle.adapters.sql.flow_starts import read_attempts
 from crawler_lifecycle.adapters.sql.flow_writing import write_states
-from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
@@ -30,6 +30,14 @@ END_COLUMNS: list[Column[Any]] = [
     attempts.error,
 ]
 NO_CLAIM = {"claim_token": None, "claim_expires_at": None}
+WRITE_ENDS = PagedStatement(
+    [*KEY, *END_COLUMNS],
+    lambda new: (
+        update(flow_attempts)
+        .where(attempts.attempt == new.attempt)
+        .values(**{column.name: new[column.name] for column in END_COLUMNS}, **NO_CLAIM)
+    ),
+)
 
 
 class StepEnds(OnFlows):
@@ -100,10 +108,7 @@ def _write_attempts(tx: Connection, flow: int, ends: Sequence[StepEnd]) -> None:
             (flow, end.start.number, end.start.attempt, end.at, end.kind, end.outcome, end.reason, end.error)
             for end in page
         ]
-        new = rows_as_table(tx, [*KEY, *END_COLUMNS], rows).c
-        same = (attempts.flow == new.flow, attempts.member == new.member, attempts.attempt == new.attempt)
-        values = {column.name: new[column.name] for column in END_COLUMNS}
-        tx.execute(update(flow_attempts).where(*same).values(**values, **NO_CLAIM))
+        WRITE_ENDS(tx, rows)
 
 
 def _key(end: StepEnd) -> AttemptKey:

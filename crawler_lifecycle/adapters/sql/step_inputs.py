@@ -25,8 +25,8 @@ from crawler_lifecycle.ports.flows import StepInputs
 
 NUMBERS: Any = bindparam("numbers", expanding=True)
 OF_FLOW = groups.flow == bindparam("of_flow")
-GROUP = select(*GROUP_COLUMNS).where(OF_FLOW, groups.number == bindparam("of_group"))
-CONTEXTS = select(groups.number, groups.context).where(OF_FLOW, groups.number.in_(NUMBERS))
+GROUP = select(*GROUP_COLUMNS, groups.context).where(OF_FLOW, groups.number == bindparam("of_group"))
+TOP_CONTEXT = select(flows.c.context).where(flows.c.id == bindparam("of_flow"))
 INSIDE = ALL_MEMBERS.where(members.group_number.in_(NUMBERS))
 BY_PATH = select(members.number).where(members.flow == bindparam("of_flow"), members.path_uid == bindparam("of_path"))
 
@@ -36,13 +36,12 @@ class StepContexts(OnFlows):
 
     @snapshot
     def inputs(self, connection: Connection, flow_uid: str, number: int) -> StepInputs:
-        head = self.head(connection, flow_uid)
-        row = read_members(connection, head.id, [number]).get(number)
+        flow = self.number(connection, flow_uid)
+        row = read_members(connection, flow, [number]).get(number)
         if row is None:
-            raise NotFound(f"flow {head.flow_id!r} has no member with the number {number}")
-        ledger = _ledger_around(connection, head.id, row)
-        around = list(ancestors(ledger.groups, row.group))
-        contexts = _contexts(connection, head.id, around)
+            raise NotFound(f"flow {flow_uid} has no member with the number {number}")
+        groups_around, contexts = _around(connection, flow, row.group)
+        ledger = _ledger_around(connection, flow, row, groups_around)
         return StepInputs(merged_context(contexts, ledger, row.group), sources(ledger, row))
 
     @snapshot
@@ -65,10 +64,10 @@ class StepContexts(OnFlows):
         return number
 
 
-def _ledger_around(connection: Connection, flow: int, row: MemberRow) -> Ledger:
+def _ledger_around(connection: Connection, flow: int, row: MemberRow, groups_around: list[GroupRow]) -> Ledger:
     """Return the part of the ledger that the member's sources come from."""
     ledger = Ledger(FlowRow(""))
-    ledger.put([row], _groups_around(connection, flow, row.group))
+    ledger.put([row], groups_around)
     around = list(ancestors(ledger.groups, row.group))
     needs = [*row.needs, *(need for number in around for need in ledger.groups[number].needs)]
     targets = [target for need in needs for target in need.on]
@@ -81,14 +80,16 @@ def _ledger_around(connection: Connection, flow: int, row: MemberRow) -> Ledger:
     return ledger
 
 
-def _groups_around(connection: Connection, flow: int, number: int) -> list[GroupRow]:
-    """Return the group and the groups around the group, without the top level."""
+def _around(connection: Connection, flow: int, number: int) -> tuple[list[GroupRow], dict[int, dict[str, Any]]]:
+    """Return the group and the groups around the group without the top level, and all their encoded contexts."""
     around: list[GroupRow] = []
+    contexts: dict[int, dict[str, Any]] = {TOP: connection.scalar(TOP_CONTEXT, {"of_flow": flow}) or {}}
     while number != TOP:
-        row = group_row(connection.execute(GROUP, {"of_flow": flow, "of_group": number}).one())
-        around.append(row)
-        number = row.parent or TOP
-    return around
+        *values, context = connection.execute(GROUP, {"of_flow": flow, "of_group": number}).one()
+        around.append(group_row(values))
+        contexts[number] = context or {}
+        number = around[-1].parent or TOP
+    return around, contexts
 
 
 def _members_inside(
@@ -100,10 +101,3 @@ def _members_inside(
     if not inside:
         return []
     return [member_row(values) for values in connection.execute(INSIDE, {"of_flow": flow, "numbers": inside})]
-
-
-def _contexts(connection: Connection, flow: int, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return the encoded contexts of the groups, by number."""
-    top = connection.scalar(select(flows.c.context).where(flows.c.id == flow))
-    rows = connection.execute(CONTEXTS, {"of_flow": flow, "numbers": list(numbers)})
-    return {TOP: top or {}, **{number: context or {} for number, context in rows}}
