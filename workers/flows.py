@@ -25,6 +25,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import steps_queue
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services import health, process
+from crawler_lifecycle.services.flows.files import with_files
 from crawler_lifecycle.services.flows.host import StepHost
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.slots import SlotGate
@@ -52,7 +53,8 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
     engine = Engine(os.environ, settings.worker.task_queue)
     client = await engine.client()
     name = f"{os.getpid()}@{socket.gethostname()}"
-    host = StepHost(parts.store.step_claims, parts.store.flow_doors, modules, settings.flows, name)
+    claims = with_files(parts.store.step_claims, settings.files_folder)
+    host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name)
     needs = health.needs_of(parts, temporal=engine.ping, slots=host.slots.check)
     task_queues = [
         steps_queue(settings.worker.task_queue, f"{queue}|{module}|") for queue in queues for module in modules.names

@@ -6,6 +6,7 @@ stack.
 """
 
 from crawler_lifecycle.testing.exploring import Explored, Outcome, Surprise, explore
+from crawler_lifecycle.testing.flows import MemoryFlows
 from crawler_lifecycle.testing.inline import Result, run_inline
 from crawler_lifecycle.testing.outcomes import (
     Answer,
@@ -26,6 +27,7 @@ __all__ = [
     "Answer",
     "CrawlOutcome",
     "Explored",
+    "MemoryFlows",
     "Outcome",
     "Play",
     "Result",

@@ -1,12 +1,35 @@
-"""Caller: calls steps' functions, async functions on one loop for the whole play."""
+"""Calls: finds and calls steps' functions, async functions on one loop for the whole play."""
 
 import asyncio
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from importlib import import_module
+from pathlib import PurePath
+from types import ModuleType
 from typing import Any
 
-from crawler_lifecycle.flows.calling import Call
+from crawler_lifecycle.errors import NotFound
+
+
+def loaded(function: str) -> Callable[..., Any]:
+    """Return the function or class for `module:qualname`; raise NotFound if the module has no such function."""
+    module, _, name = function.partition(":")
+    try:
+        target: Any = getattr(_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise NotFound(f"no function {function}: {error}") from error
+    if not callable(target):
+        raise NotFound(f"no function {function}: the module has {target!r}"[:300])
+    return target  # type: ignore[no-any-return]
+
+
+def _module(name: str) -> ModuleType:
+    """Return the module. The main program has the name of its file, and is not imported a second time."""
+    main = sys.modules["__main__"]
+    is_main = name not in sys.modules and PurePath(getattr(main, "__file__", None) or "").stem == name
+    return main if is_main else import_module(name)
 
 
 class Caller:
@@ -19,7 +42,7 @@ class Caller:
         self._runner: asyncio.Runner | None = None
         self._thread: ThreadPoolExecutor | None = None
 
-    def __call__(self, call: Call) -> Any:
+    def __call__(self, call: Callable[[], Any]) -> Any:
         result = call()
         return self._awaited(result) if asyncio.iscoroutine(result) else result
 

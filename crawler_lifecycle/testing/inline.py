@@ -81,9 +81,10 @@ class Result:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Reasons for ends without success."""
+        """Reasons for ends without success; without a reason, the words for the ends."""
         rows = self.play.ledger.members.values()
-        return {row.path: row.reason or "" for row in rows if row.state.is_final and not _is_completed(row.state)}
+        failed = [row for row in rows if row.state.is_final and row.state is not MemberState.COMPLETED]
+        return {row.path: row.reason or row.outcome or "" for row in failed}
 
     @property
     def open(self) -> list[str]:
@@ -128,7 +129,7 @@ class Result:
     def requests(self) -> dict[str, list[dict[str, Any]]]:
         """Requests for the crawls' runs, in order: crawler, arguments and further parameters."""
         return {
-            path: [run.request.model_dump(mode="json", exclude_defaults=True) for run in runs]
+            path: [run.request.model_dump(mode="json", exclude_defaults=True, exclude={"flow"}) for run in runs]
             for path, runs in self.play.played_runs.items()
         }
 
@@ -150,10 +151,7 @@ class Result:
         lines = [f"the flow is {self.state}"]
         for path, state in self.states.items():
             if state != MemberState.COMPLETED:
-                why = self.why(path)
-                lines.append(f"  {path}: {state}" + (f", {why.cause}" if why.cause else ""))
+                error, cause = self.errors.get(path), self.why(path).cause or self.reasons.get(path)
+                text = f"{type(error).__name__}: {error}" if error is not None else cause
+                lines.append(f"  {path}: {state}" + (f", {text}" if text else ""))
         return "\n".join(lines)
-
-
-def _is_completed(state: MemberState) -> bool:
-    return state is MemberState.COMPLETED

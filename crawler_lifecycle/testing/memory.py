@@ -1,20 +1,26 @@
 """Memory: a flow's ledger, definitions and results without a database, with the service's planner and doors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import JsonValue
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
 from crawler_lifecycle.contract.flows.names import joined
-from crawler_lifecycle.contract.flows.records import FlowStatus, Why
-from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
+from crawler_lifecycle.contract.flows.records import Decision, FlowStatus, Why
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    GraftMembers,
+    RetryMembers,
+)
 from crawler_lifecycle.contract.flows.states import FlowIntent, GroupGrowth, MemberState
-from crawler_lifecycle.contract.flows.values import decode, from_text, to_text
+from crawler_lifecycle.contract.flows.values import from_text, to_text
 from crawler_lifecycle.domain.flows import contexts, merging
 from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
@@ -25,10 +31,11 @@ from crawler_lifecycle.domain.flows.merging import Merged
 from crawler_lifecycle.domain.flows.plan import Plan
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
+from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import TOP, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.flows.summary import status
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows.running import Context, RunningJob
 from crawler_lifecycle.flows.workflow import Workflow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,6 +45,8 @@ class MemoryFlow:
     """A flow in memory. `advance` plans, and the doors change the rows as the service's doors do."""
 
     def __init__(self, definition: FlowDefinition, now: datetime = NOW) -> None:
+        self.id, self.family = definition.id, definition.family
+        self.uid = str(uuid5(NAMESPACE_URL, f"flow:{definition.id}"))
         self.now = now
         self.created_at = self.updated_at = now
         self.definitions: dict[int, MemberDefinition] = {}
@@ -45,7 +54,8 @@ class MemoryFlow:
         self.group_definitions: dict[int, GroupDefinition] = {}
         self.group_contexts: dict[int, dict[str, JsonValue]] = {TOP: definition.context or {}}
         self.has_context = definition.context is not None
-        self.arguments: dict[int, Mapping[str, JsonValue]] = {}  # from retries, by member's number
+        self.arguments: dict[int, JsonValue] = {}  # from retries, by member's number
+        self.run_ids: dict[int, int] = {}  # of crawls' last attempts, by member's number
         self._results: dict[tuple[int, int], str] = {}  # by member's number and generation
         self.ledger = merging.new_ledger(definition)
         self._keep(merging.push(self.ledger, definition, now))
@@ -78,21 +88,33 @@ class MemoryFlow:
 
     def cancel(self, *names: str, terminate: bool = True) -> int:
         """Cancel all open members, or the named members; return their number."""
-        request = CancelMembers(paths=names or None, terminate=terminate)
+        return self.ask_cancel(CancelMembers(paths=names or None, terminate=terminate))
+
+    def ask_cancel(self, request: CancelMembers) -> int:
         return self._apply(cancel(self.ledger, request.paths, self.now, terminate=request.terminate))
 
     def retry(self, *names: str, **options: Any) -> int:
         """Retry all failed members, or the named members; return their number. Options: as in RetryMembers."""
-        request = RetryMembers(paths=names or None, **options)
+        return self.ask_retry(RetryMembers(paths=names or None, **options))
+
+    def ask_retry(self, request: RetryMembers) -> int:
         effect = retry(self.ledger, request, self.now)
         if request.arguments is not None:
-            for row in effect.members:
-                self.arguments[row.number] = {**self.arguments.get(row.number, {}), **request.arguments}
+            named = {row.number for row in selected(self.ledger, request.paths)}
+            changed = {row.number: self._changed(row, request) for row in effect.members if row.number in named}
+            self.arguments |= changed
         return self._apply(effect)
 
-    def approve(self, name: str, *, approved: bool = True) -> int:
-        """Decide about an approval."""
-        return self._apply(approve(self.ledger, name, approved=approved))
+    def approve(self, name: str, *, approved: bool = True, **record: Any) -> int:
+        """Decide about an approval. `record`: an actor and a note."""
+        return self.ask_approve(ApproveMember(path=name, approved=approved, **record))
+
+    def ask_approve(self, request: ApproveMember) -> int:
+        count = self._apply(approve(self.ledger, request.path, approved=request.approved))
+        if count:
+            decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=self.now)
+            self.keep_result(self.row(request.path), decision)
+        return count
 
     def hold(self, intent: FlowIntent) -> int:
         """Pause or drain the flow, or let the flow go on."""
@@ -157,39 +179,23 @@ class MemoryFlow:
 
     def results(self) -> dict[int, Any]:
         """Return the present generation's results by member's number."""
-        return {
-            number: from_text(text)
-            for (number, generation), text in self._results.items()
-            if self._is_present(number, generation)
-        }
+        return {number: from_text(text) for number, text in self.result_texts().items()}
 
-    def result(self, number: int) -> Any:
-        """Return a completed member's result, as its dependents read the result; None without a result."""
-        text = self._results.get((number, self.ledger.members[number].generation))
-        return None if text is None or not self._is_completed(number) else from_text(text)
+    def result_texts(self) -> dict[int, str]:
+        """Return the present generation's results as JSON text."""
+        return {
+            number: text for (number, generation), text in self._results.items() if self._is_present(number, generation)
+        }
 
     def recorded(self, path: str) -> Any:
         """Return the result for a member, or a nested dict for a sub-workflow; None without a result."""
         return contexts.recorded(self.ledger, self.results(), [path]).get(path)
 
-    def context_of(self, row: MemberRow, job: RunningJob) -> Context:
-        """Return the context for a member's function."""
-        shared = contexts.merged_context(self.group_contexts, self.ledger, row.group)
-        sources = contexts.sources(self.ledger, row)
-        names = {name: partial(decode, value) for name, value in shared.items()}
-        return Context({**names, **{name: partial(self._filled, name, sources) for name in sources}}, job, self._known)
-
     # inside
 
-    def _filled(self, name: str, sources: Mapping[str, contexts.Source]) -> Any:
-        return contexts.filled({name: sources[name]}, self.result)[name]
-
-    def _known(self, path: str) -> Any:
-        recorded = contexts.recorded(self.ledger, self.results(), [path])
-        return recorded[path]
-
-    def _is_completed(self, number: int) -> bool:
-        return self.ledger.members[number].state is MemberState.COMPLETED
+    def _changed(self, row: MemberRow, request: RetryMembers) -> JsonValue:
+        work, former = self.definitions[row.number].work, self.arguments.get(row.number)
+        return changed_arguments(row.path, work, former, request.arguments or {})
 
     def _is_present(self, number: int, generation: int) -> bool:
         row = self.ledger.members.get(number)

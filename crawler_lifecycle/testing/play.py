@@ -6,32 +6,43 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
-from crawler_lifecycle.contract.flows.records import Decision
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.contract.flows.work import CrawlWork
+from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import TasksSeen
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.plan import Plan, Start
+from crawler_lifecycle.domain.flows.requesting import run_request
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
-from crawler_lifecycle.domain.flows.words import START_REFUSED
+from crawler_lifecycle.domain.flows.words import START_REFUSED, TIMEOUT
 from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.testing.client import MemoryClient
 from crawler_lifecycle.testing.memory import NOW
 from crawler_lifecycle.testing.outcomes import Answer, Refusal, stopped
-from crawler_lifecycle.testing.requests import request_of
+from crawler_lifecycle.testing.records import MemoryLedger
 from crawler_lifecycle.testing.runs import PlayedRun, PlayedRuns
 from crawler_lifecycle.testing.scenario import NO_SCENARIO, Scenario
 from crawler_lifecycle.testing.steps import SteppedFlow
 
 Event = Callable[[], None]
-TIMED_OUT = "timed_out"
 
 
 class Play(SteppedFlow):
     """A flow in virtual time. Acts by people, such as `cancel` and `retry`, come between two calls."""
 
-    def __init__(self, workflow: Workflow, scenario: Scenario = NO_SCENARIO, *, now: datetime = NOW) -> None:
-        super().__init__(workflow.definition(), scenario, now)
+    def __init__(
+        self,
+        workflow: Workflow | FlowDefinition,
+        scenario: Scenario = NO_SCENARIO,
+        *,
+        now: datetime = NOW,
+        client: MemoryClient | None = None,
+    ) -> None:
+        super().__init__(workflow.definition() if isinstance(workflow, Workflow) else workflow, scenario, now)
+        self.client = client or _client_of(self)
+        self.surroundings = self.client.surrounding
         self.order: list[str] = []  # paths in the order of the attempts' starts
         self.choices: list[str] = []  # paths in the order of the scenario's choices
         self.stops: list[str] = []  # paths for attempts with a request to end
@@ -54,6 +65,7 @@ class Play(SteppedFlow):
             self.now = until
         if not self._events:
             self.caller.close()
+            self.client.end_thread()
         return self.ledger.flow.state
 
     def change(self, scenario: Scenario) -> None:
@@ -110,19 +122,18 @@ class Play(SteppedFlow):
             return
         takes, limit = self.scenario.duration(row.path), self.limit(row)
         if limit is not None and limit < takes:
-            reason = f"no end after {limit.total_seconds():g} s"
-            end = partial(self._end_at_once, row, EndKind.FAILED, reason, TIMED_OUT)
+            end = partial(self._end_at_once, row, EndKind.FAILED, None, TIMEOUT)
             self._at(self.now + limit, row, end)
         else:
-            self._at(self.now + takes, row, partial(self._call, row, start))
+            self._at(self.now + takes, row, partial(self._step_ends, row, start))
 
-    def _call(self, row: MemberRow, start: Start) -> None:
+    def _step_ends(self, row: MemberRow, start: Start) -> None:
         self.settle(*self.end_of(self.ledger.members[row.number], start))
 
     def _end_at_once(
         self, row: MemberRow, kind: EndKind, reason: str | None = None, outcome: str | None = None
     ) -> None:
-        self.settle(*self._end(row, kind, reason, outcome))
+        self.settle(self.as_end(row, kind, reason, outcome))
 
     def _stop(self, row: MemberRow) -> None:
         """End an attempt after a cancel."""
@@ -150,8 +161,8 @@ class Play(SteppedFlow):
         if isinstance(outcome, Refusal):
             self._at(self.now, row, partial(self._end_at_once, row, EndKind.FAILED, START_REFUSED))
             return
-        request = request_of(work.request, self.arguments.get(row.number), start.rule)
-        run = self._new_runs.new(request, outcome)
+        run = self._new_runs.new(run_request(work, self.arguments_for(row, start), self._link(row)), outcome)
+        self.run_ids[row.number] = run.run_id
         self.played_runs.setdefault(row.path, []).append(run)
         self._at(self.now, row, partial(self._see_run, row, run, RunStatus.PROCESSING))
         for task, end in outcome.task_ends(run.tasks).items():
@@ -161,6 +172,16 @@ class Play(SteppedFlow):
         if outcome.archived_after:
             self._at(ended_at, row, partial(self._see_run, row, run, outcome.status, archived=False))
         self._at(ended_at + outcome.archived_after, row, partial(self._see_run, row, run, outcome.status))
+
+    def _link(self, row: MemberRow) -> FlowLink:
+        return FlowLink(
+            flow_uid=self.uid,
+            flow_id=self.id,
+            member=row.number,
+            path=row.path,
+            generation=row.generation,
+            attempt=row.attempt,
+        )
 
     def _see_run(self, row: MemberRow, run: PlayedRun, status: RunStatus, *, archived: bool = True) -> None:
         if status is RunStatus.COMPLETED:
@@ -180,14 +201,11 @@ class Play(SteppedFlow):
                 self._at(self.now + answer.after, row, partial(self._answer, row, answer))
 
     def _answer(self, row: MemberRow, answer: Answer) -> None:
-        decision = Decision(approved=answer.is_approved, actor=answer.actor, note=answer.note, at=self.now)
-        self.keep_result(row, decision)
-        self.approve(row.path, approved=answer.is_approved)
+        self.approve(row.path, approved=answer.is_approved, actor=answer.actor, note=answer.note)
 
-    def approve(self, name: str, *, approved: bool = True) -> int:
-        """Decide about an approval."""
-        changed = super().approve(name, approved=approved)
-        row = self.row(name)
-        if changed and (row.number, row.generation) not in self._results:
-            self.keep_result(row, Decision(approved=approved, at=self.now))
-        return changed
+
+def _client_of(play: Play) -> MemoryClient:
+    """Return a client for a single flow."""
+    ledger = MemoryLedger()
+    ledger.flows[play.id] = play
+    return MemoryClient(ledger)

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from crawler_lifecycle.contract.flows.records import CrawlReceipt, TaskReceipt
-from crawler_lifecycle.contract.requests import RunParameters
+from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.rows import MemberRow
@@ -25,7 +25,7 @@ class PlayedRun:
 
     run_id: int
     run_uid: str
-    request: RunParameters
+    request: RunRequest
     outcome: CrawlOutcome
     tasks: int
     files: str | None
@@ -75,7 +75,7 @@ class PlayedRuns:
         self._count = 0
         self._folder: Path | None = None
 
-    def new(self, request: RunParameters, outcome: CrawlOutcome) -> PlayedRun:
+    def new(self, request: RunRequest, outcome: CrawlOutcome) -> PlayedRun:
         self._count += 1
         run_uid = str(uuid5(NAMESPACE_URL, f"run:{self._count}"))
         files = None if outcome.files is None else self._folder_with(outcome.files, run_uid)

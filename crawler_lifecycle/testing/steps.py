@@ -1,31 +1,38 @@
-"""Steps: calls functions in memory, and turns results and exceptions into the attempts' ends."""
+"""Steps: calls functions in memory by the host's rules, and ends attempts as a scenario says."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
+from pydantic import JsonValue
+
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
-from crawler_lifecycle.contract.flows.values import TooLarge, encode, to_text
+from crawler_lifecycle.contract.flows.values import encode
 from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.domain.flows.plan import Start
+from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.calling import call_of, meaning, outcome_of, reason_of
-from crawler_lifecycle.flows.running import Cancel, Context, RunningJob
-from crawler_lifecycle.flows.workflow import Graft
-from crawler_lifecycle.testing.calls import Caller
+from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
+from crawler_lifecycle.flows.running import Context, RunningJob, StepLink
+from crawler_lifecycle.ports import ClaimedStep
+from crawler_lifecycle.services.flows.calling import job_of, prepared
+from crawler_lifecycle.services.flows.contexts import context_of
+from crawler_lifecycle.services.flows.outcomes import Ended, failure, result_end
+from crawler_lifecycle.testing.calls import Caller, loaded
+from crawler_lifecycle.testing.inputs import MemoryInputs
 from crawler_lifecycle.testing.memory import MemoryFlow
-from crawler_lifecycle.testing.requests import arguments_of
 from crawler_lifecycle.testing.runs import PlayedRun
 from crawler_lifecycle.testing.scenario import Failure, Scenario, chosen_for
 
-MOST_DEATHS = 3  # processes that die with an attempt before the attempt fails
 CAUGHT = (Exception, SystemExit, asyncio.CancelledError)
+CHOSEN = "chosen by the test"  # reason for a failure
 Called = tuple[AttemptEnd, str | None]  # an attempt's end, and the result as text
 
 
@@ -35,6 +42,7 @@ class SteppedFlow(MemoryFlow):
     def __init__(self, definition: FlowDefinition, scenario: Scenario, now: datetime) -> None:
         super().__init__(definition, now)
         self.scenario = scenario
+        self.surroundings: Callable[[], AbstractContextManager[object]] = nullcontext  # entered around calls
         self.played_runs: dict[str, list[PlayedRun]] = {}  # crawls' runs by path
         self.errors: dict[str, BaseException] = {}  # last exceptions by path
         self.seen: dict[str, Context] = {}  # last contexts by path
@@ -51,57 +59,86 @@ class SteppedFlow(MemoryFlow):
         seconds = self._work(row).timeout_seconds
         return None if seconds is None else timedelta(seconds=seconds)
 
+    def arguments_for(self, row: MemberRow, start: Start) -> JsonValue:
+        """Return the arguments for an attempt; None for the definition's arguments. A retry rule may change them."""
+        former = self.arguments.get(row.number)
+        if start.rule is not None and start.rule.arguments:
+            work = self.definitions[row.number].work
+            former = self.arguments[row.number] = changed_arguments(row.path, work, former, start.rule.arguments)
+        return former
+
     def end_of(self, row: MemberRow, start: Start) -> Called:
         """Return an attempt's end and result."""
-        fails, failure = self.scenario.failure(row.path, self.count_attempt(row.path))
-        if fails:
-            return self._failed(row, failure)
-        try:
-            value = self._value(row, start)
-            if isinstance(value, Cancel):
-                return self._end(row, EndKind.CANCELLED, value.reason or None)
-            if isinstance(value, Graft):
-                self.graft(value.request)
-                value = None
-            return self._completed(row, value)
-        except Cancel as cancel:
-            return self._end(row, EndKind.CANCELLED, cancel.reason or None)
-        except CAUGHT as error:
-            return self._failed(row, error)
+        fails, chosen = self.scenario.failure(row.path, self.count_attempt(row.path))
+        ended = self._chosen_failure(row, chosen) if fails else self._ended(row, start)
+        if ended.graft is not None:
+            try:
+                self.graft(ended.graft)
+            except Exception as error:  # noqa: BLE001 - the flow refuses the sub-workflow
+                ended = self._failure(row, error)
+        return self.as_end(row, ended.kind, ended.reason, ended.outcome), ended.result
 
-    def context_for(self, row: MemberRow) -> Context:
-        """Return the present context for the member's function."""
-        return self.context_of(row, self._job(row))
+    def as_end(
+        self, row: MemberRow, kind: EndKind, reason: str | None = None, outcome: str | None = None
+    ) -> AttemptEnd:
+        return AttemptEnd(row.number, row.attempt, kind, self.now, outcome, reason)
 
-    def _value(self, row: MemberRow, start: Start) -> Any:
-        """Return the chosen result, or the function's result."""
-        self.seen[row.path] = self.context_for(row)
-        if self._is_chosen(row.path):
-            return chosen_for(self.scenario.results, row.path)
-        if not self.scenario.calls:
-            return None
-        deaths = chosen_for(self.scenario.deaths, row.path) or 0
-        for _ in range(min(deaths, MOST_DEATHS)):
-            self._called(row, start)
-        if deaths >= MOST_DEATHS:
-            raise ProcessDied(f"the process died {MOST_DEATHS} times")
-        return self._called(row, start)
+    def context_of(self, row: MemberRow, job: RunningJob) -> Context:
+        """Return the context for a member's function, as a host makes the context."""
+        return context_of(job, row.number, MemoryInputs(self), StepLink())
 
-    def _is_chosen(self, path: str) -> bool:
+    def _ended(self, row: MemberRow, start: Start) -> Ended:
+        """Return the end by the chosen result, or by the function's result."""
+        step = self._claimed(row, start)
+        job = job_of(step)
+        self.seen[row.path] = context = self.context_of(row, job)
         missing = object()
-        return chosen_for(self.scenario.results, path, default=missing) is not missing
+        value = chosen_for(self.scenario.results, row.path, default=missing)
+        if value is not missing or not self.scenario.calls:
+            return result_end(None if value is missing else value, job, LARGEST_RESULT)
+        deaths = chosen_for(self.scenario.deaths, row.path) or 0
+        try:
+            for _ in range(min(deaths, MOST_DEATHS)):
+                self._call(step, context)
+            if deaths >= MOST_DEATHS:
+                return Ended(EndKind.FAILED, reason=PROCESS_DIED)
+            value = self._call(step, context)
+        except CAUGHT as error:
+            return self._failure(row, error)
+        ended = result_end(value, job, LARGEST_RESULT)
+        if ended.kind is EndKind.FAILED:
+            self.errors[row.path] = AssertionError(ended.error)
+        return ended
 
-    def _called(self, row: MemberRow, start: Start) -> Any:
-        work, job = self._work(row), self._job(row)
-        arguments = arguments_of(row.path, self._item(row, work), self.arguments.get(row.number), start.rule)
-        return meaning(self.caller(call_of(work, arguments, job, self.seen[row.path])), job)
+    def _call(self, step: ClaimedStep, context: Context) -> Any:
+        function = loaded(self._work(self.ledger.members[step.start.number]).function)
+        with self.surroundings():
+            return self.caller(prepared(function, step, context))
 
-    def _item(self, row: MemberRow, work: StepWork) -> Any:
-        """Return the definition's encoded arguments; for a crawl's task, the task's receipt."""
+    def _claimed(self, row: MemberRow, start: Start) -> ClaimedStep:
+        """Return the step as a host claims the step."""
+        changed = self.arguments_for(row, start)
+        return ClaimedStep(
+            start=AttemptRef(number=row.number, generation=row.generation, attempt=row.attempt),
+            path=row.path,
+            definition=self.definitions[row.number],
+            arguments=self._arguments(row, self._work(row).arguments if changed is None else changed),
+            flow_id=self.id,
+            flow_name=self.ledger.flow.name,
+            flow_uid=self.uid,
+            is_grafter=self.is_grafter(row),
+            deaths=0,
+        )
+
+    def _arguments(self, row: MemberRow, arguments: JsonValue) -> JsonValue:
+        """Return the arguments; for a crawl's task, together with the task's receipt."""
         task = self.task_of(row)
         if task is None:
-            return work.arguments
-        return encode("task", self._run_of(*task).task(task[0].path, task[1]))
+            return arguments
+        receipt = encode("task", self._run_of(*task).task(task[0].path, task[1]))
+        assert isinstance(arguments, dict)
+        assert isinstance(receipt, dict)
+        return {**arguments, **receipt}
 
     def _run_of(self, crawl: MemberRow, task: int) -> PlayedRun:
         """Return the last run in which the task succeeded; without such a run, the last run."""
@@ -110,47 +147,18 @@ class SteppedFlow(MemoryFlow):
         succeeded = [run for run, end in zip(runs, ends, strict=True) if end is TaskStatus.SUCCEEDED]
         return (succeeded or runs)[-1]
 
-    def _job(self, row: MemberRow) -> RunningJob:
-        flow = self.ledger.flow
-        return RunningJob(
-            flow.id,
-            row.path,
-            attempt=row.attempt,
-            generation=row.generation,
-            flow_name=flow.name,
-            is_grafter=self.is_grafter(row),
-        )
-
     def _work(self, row: MemberRow) -> StepWork:
         work = self.definitions[row.number].work
         assert isinstance(work, StepWork), row.path
         return work
 
-    def _completed(self, row: MemberRow, value: Any) -> Called:
-        if value is None:
-            return self._end(row, EndKind.COMPLETED)
-        try:
-            text = to_text(f"result of {row.path!r}", value, LARGEST_RESULT)
-        except TooLarge as error:
-            return self._unusable(row, words.RESULT_TOO_LARGE, error)
-        except BadInput as error:
-            return self._unusable(row, words.RESULT_UNUSABLE, error)
-        return self._end(row, EndKind.COMPLETED)[0], text
+    def _chosen_failure(self, row: MemberRow, chosen: Failure) -> Ended:
+        if isinstance(chosen, BaseException):
+            return self._failure(row, chosen)
+        return Ended(EndKind.FAILED, reason=CHOSEN, outcome=chosen)
 
-    def _unusable(self, row: MemberRow, reason: str, error: Exception) -> Called:
-        self.errors[row.path] = error
-        return self._end(row, EndKind.FAILED, reason)
-
-    def _failed(self, row: MemberRow, failure: Failure) -> Called:
-        if failure is None or isinstance(failure, str):
-            return self._end(row, EndKind.FAILED, "chosen by the test", failure)
-        self.errors[row.path] = failure
-        reason = words.PROCESS_DIED if isinstance(failure, ProcessDied) else reason_of(failure)
-        return self._end(row, EndKind.FAILED, reason, outcome_of(failure))
-
-    def _end(self, row: MemberRow, kind: EndKind, reason: str | None = None, outcome: str | None = None) -> Called:
-        return AttemptEnd(row.number, row.attempt, kind, self.now, outcome, reason), None
-
-
-class ProcessDied(Exception):
-    """The processes with a step's attempt died too often."""
+    def _failure(self, row: MemberRow, error: BaseException) -> Ended:
+        ended = failure(error)
+        if ended.kind is EndKind.FAILED:
+            self.errors[row.path] = error
+        return ended

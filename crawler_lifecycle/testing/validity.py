@@ -5,8 +5,8 @@ from pathlib import Path
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.flows.calling import loaded
 from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.testing.calls import loaded
 
 
 def assert_valid(workflow: Workflow, *, catalogue: Path | str | None = None) -> None:

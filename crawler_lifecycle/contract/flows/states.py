@@ -3,7 +3,14 @@
 from enum import StrEnum
 
 
-class MemberState(StrEnum):
+class Word(StrEnum):
+    """A state as its word, also where a dict or a model with the state is printed."""
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class MemberState(Word):
     SUSPENDED = "suspended"  # a dependency is not satisfied yet
     AVAILABLE = "available"  # the graph allows the start
     SCHEDULED = "scheduled"  # the dependencies are satisfied, and the member waits for its time
@@ -29,7 +36,7 @@ FAILED = frozenset({MemberState.CANCELLED, MemberState.DISCARDED})
 UNSTARTED = frozenset({MemberState.SUSPENDED, MemberState.AVAILABLE, MemberState.SCHEDULED})
 
 
-class FlowState(StrEnum):
+class FlowState(Word):
     EXECUTING = "executing"  # a member is open, or an attempt is not settled
     PAUSED = "paused"  # a person holds new starts back
     COMPLETED = "completed"  # all members are completed

@@ -1,34 +1,26 @@
-"""The examples of the two reference pages, as far as they need no client: order, states, results and pictures."""
+"""The examples of the two reference pages run in memory, and print or return what their pages say."""
 
+import inspect
 import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.flows import Sequence, Workflow, generate_dot
-from tests.unit.flows import work
-from tests.unit.flows.plays import FAILED, Play
-from tests.unit.flows.work import (
-    FinishWorker,
-    NotifyWorker,
-    ProcessWorker,
-    SetupWorker,
-    UserNotifier,
-    bottom,
-    extract,
-    fetch_from_source,
-    lefts,
-    load,
-    merge_results,
-    process_user,
-    right,
-    summarize,
-    top,
-    transform,
-)
+from crawler_lifecycle.client import WorkflowPlugin
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.flows import FlowStatus, Workflow, generate_dot
+from crawler_lifecycle.testing import MemoryFlows, Play, Result, Scenario, run_inline
+from tests.unit.flows import reference_chancy, reference_oban
+from tests.unit.flows.reference_oban import ENDED, SEEN
 
-Worker: Any = work.StepWorker
+chancy: Any = reference_chancy
+oban: Any = reference_oban
 DOT = r"""digraph "example" {
   rankdir=TB;
   node [shape=box, style="rounded,filled", fontname="Arial"];
@@ -45,314 +37,362 @@ DOT = r"""digraph "example" {
 }
 """
 MERMAID = """flowchart TD
-    setup["setup (SetupWorker)"]
-    process_a["process_a (ProcessWorker)"]
-    process_b["process_b (ProcessWorker)"]
-    finish["finish (FinishWorker)"]
+    setup["setup (Worker)"]
+    process_a["process_a (Worker)"]
+    process_b["process_b (Worker)"]
+    finish["finish (Worker)"]
     setup --> process_a
     setup --> process_b
     process_a --> finish
-    process_b --> finish"""
+    process_b --> finish
+"""
+EXAMPLES = {*(f"a{number}" for number in range(1, 6)), *(f"b{number}" for number in range(1, 25))}
 
 
 @pytest.fixture(autouse=True)
-def _no_lines() -> None:
-    work.LINES.clear()
+def _clean() -> Iterator[None]:
+    ENDED.clear()
+    SEEN.clear()
+    yield
+    ENDED.clear()
 
 
-def diamond() -> Workflow:
-    return (
-        Workflow("example")
-        .add(top, "top")
-        .add(lefts, "left", ["top"])
-        .add(right, "right", ["top"])
-        .add(bottom, "bottom", ["left", "right"])
-    )
+async def played(example: Any) -> Result:
+    """Run an example that pushes its workflow with the open client."""
+    async with MemoryFlows.open() as flows:
+        workflow = await example()
+    return Result(flows.plays[workflow.id]).assert_completed()
 
 
-def test_a1_the_diamond_prints_in_order_and_is_drawn_exactly() -> None:
-    output = io.StringIO()
-    generate_dot(diamond(), output)
-    assert output.getvalue() == DOT
-    assert Play(diamond()).run(call=True) is FlowState.COMPLETED
-    assert work.LINES == ["Top", "Left", "Right", "Bottom"]
+def test_each_example_has_a_test() -> None:
+    tests = re.findall(r"^(?:async )?def test_([ab]\d+)_", Path(__file__).read_text(), re.M)
+    assert set(tests) == EXAMPLES
+
+
+# Chancy
+
+
+async def test_a1_the_diamond_prints_in_order_and_is_drawn_exactly(capsys: pytest.CaptureFixture[str]) -> None:
+    workflow = await chancy.a1_main()
+    assert capsys.readouterr().out.split() == ["Top", "Left", "Right", "Bottom"]
+    for draw in (generate_dot, WorkflowPlugin.generate_dot):
+        output = io.StringIO()
+        draw(workflow, output)
+        assert output.getvalue() == DOT
+
+
+async def test_a2_a_wait_returns_the_completed_workflow() -> None:
+    async with MemoryFlows.open() as flows:
+        completed = await chancy.a2_wait(flows)
+    assert completed.state is Workflow.State.COMPLETED
+    assert [step.state for _, step in completed] == ["succeeded", "succeeded"]
 
 
 def test_a3_steps_and_groups_are_added() -> None:
     workflow = Workflow("my_workflow")
-    workflow.add("step_0", top)
-    workflow.add("setup", lefts, ["step_0"])
-    workflow.add_group([("step_1", top), ("step_2", lefts), ("step_3", right)], ["setup"])
-    assert [step.dependencies for _, step in workflow][2:] == [["setup"]] * 3
-    assert Play(workflow).run() is FlowState.COMPLETED
+    chancy.a3_add(workflow, chancy.top)
+    assert workflow["step_2"].dependencies == ["step_1"]
+    assert run_inline(workflow).order == ["step_1", "step_2"]
+    group = chancy.a3_add_group()
+    assert [step.dependencies for _, step in group] == [[], ["setup"], ["setup"], ["setup"]]
+    assert run_inline(group).state is FlowState.COMPLETED
 
 
-def test_a4_a_sequence_runs_in_order() -> None:
-    workflow = Sequence("example_workflow", [top, lefts, right]).workflow()
-    play = Play(workflow)
-    assert play.run(call=True) is FlowState.COMPLETED
-    assert work.LINES == ["Top", "Left", "Right"]
-    assert play.order == ["step_0", "step_1", "step_2"]
+async def test_a4_a_sequence_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await chancy.a4_main()
+    assert capsys.readouterr().out.split() == ["First", "Second", "Third"]
 
 
-def test_a5_a_sequence_is_chained() -> None:
-    sequence = Sequence("example_sequence").add(top).add(lefts).add(right)
-    assert Play(sequence.workflow()).run(call=True) is FlowState.COMPLETED
-    assert work.LINES == ["Top", "Left", "Right"]
+def test_a5_a_sequence_is_chained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_inline(chancy.a5_chain().workflow()).order == ["step_0", "step_1", "step_2"]
+    assert capsys.readouterr().out.split() == ["First", "Second", "Third"]
 
 
-def test_b1_the_basic_workflow_prints_in_order() -> None:
-    workflow = (
-        Workflow()
-        .add("a", Worker.new({}))
-        .add("b", Worker.new({}), deps="a")
-        .add("c", Worker.new({}), deps="b")
-        .add("d", Worker.new({}), deps="b")
-        .add("e", Worker.new({}), deps=["c", "d"])
-    )
-    assert Play(workflow).run(call=True) is FlowState.COMPLETED
-    assert [f"Executing: {name}" for name in "abcde"] == work.LINES
+# Oban
+
+
+async def test_b1_the_basic_workflow_prints_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    await played(oban.b1_basic_usage)
+    assert capsys.readouterr().out.splitlines() == [f"Executing: {name}" for name in "abcde"]
 
 
 def test_b2_sequential() -> None:
-    workflow = (
-        Workflow()
-        .add("first", Worker.new({}))
-        .add("second", Worker.new({}), deps="first")
-        .add("third", Worker.new({}), deps="second")
-    )
-    play = Play(workflow)
-    assert play.run() is FlowState.COMPLETED
-    assert play.order == ["first", "second", "third"]
+    assert run_inline(oban.b2_sequential()).order == ENDED == ["first", "second", "third"]
 
 
 def test_b3_fan_out() -> None:
-    workflow = Workflow().add("parent", Worker.new({}))
-    for number in (1, 2, 3):
-        workflow.add(f"child_{number}", Worker.new({}), deps="parent")
-    play = Play(workflow)
-    assert [start.number for start in play.advance().starts] == [0]
-    play.end("parent")
-    assert len(play.advance().starts) == 3
+    result = run_inline(oban.b3_fan_out(), takes={"child_*": 60})
+    assert result.order == ["parent", "child_1", "child_2", "child_3"]
+    assert len({result.started[f"child_{number}"] for number in (1, 2, 3)}) == 1  # all three at once
 
 
 def test_b4_fan_in() -> None:
-    workflow = (
-        Workflow()
-        .add("step_1", Worker.new({}))
-        .add("step_2", Worker.new({}))
-        .add("step_3", Worker.new({}))
-        .add("final", Worker.new({}), deps=["step_1", "step_2", "step_3"])
-    )
-    play = Play(workflow)
-    play.advance()
-    for path in ("step_3", "step_1"):
-        play.end(path)
-        assert not play.advance().starts
-    play.end("step_2")
-    assert len(play.advance().starts) == 1
+    result = run_inline(oban.b4_fan_in(), takes={"step_1": 30, "step_2": 10})
+    assert result.order[-1] == "final"
+    assert result.started["final"] == result.ended["step_1"]
 
 
 def test_b5_a_diamond_whose_last_job_has_the_name_end() -> None:
-    workflow = (
-        Workflow()
-        .add("start", Worker.new({}))
-        .add("left", Worker.new({}), deps="start")
-        .add("right", Worker.new({}), deps="start")
-        .add("end", Worker.new({}), deps=["left", "right"])
-    )
-    assert Play(workflow).run() is FlowState.COMPLETED
-    assert 'n0["end (StepWorker)"]' in workflow.to_mermaid()  # a node with the id `end` would close a subgraph
+    workflow = oban.b5_diamond()
+    assert run_inline(workflow).order == ["start", "left", "right", "end"]
+    assert 'n0["end (Worker)"]' in workflow.to_mermaid()  # a node with the id `end` would close a subgraph
 
 
-def test_b6_sub_workflows_are_composed() -> None:
-    extract_flow = (
-        Workflow()
-        .add("extract", Worker.new({"source": "database"}))
-        .add("transform", Worker.new({"type": "normalize"}), deps="extract")
-    )
-    notify_flow = (
-        Workflow()
-        .add("prepare", Worker.new({"template": "report"}))
-        .add("send", Worker.new({"method": "email"}), deps="prepare")
-    )
-    workflow = (
-        Workflow()
-        .add("setup", Worker.new({"mode": "initialize"}))
-        .add_workflow("extract", extract_flow, deps="setup")
-        .add_workflow("notify", notify_flow, deps="extract")
-        .add("finalize", Worker.new({"mode": "cleanup"}), deps="notify")
-    )
-    play = Play(workflow)
-    assert play.run() is FlowState.COMPLETED
-    assert play.order == ["setup", "extract/extract", "extract/transform", "notify/prepare", "notify/send", "finalize"]
+async def test_b6_sub_workflows_are_composed() -> None:
+    result = await played(oban.b6_sub_workflows)
+    assert result.order == [
+        "setup",
+        "extract/extract",
+        "extract/transform",
+        "notify/prepare",
+        "notify/send",
+        "finalize",
+    ]
+    assert result.results["extract/extract"] == {"source": "database"}
 
 
 @pytest.mark.parametrize("items", [[], [3], list(range(20))])
 def test_b7_a_collection_by_numbers(items: list[int]) -> None:
-    workflow = (
-        Workflow()
-        .add("setup", SetupWorker.new({}))
-        .add_many("process", [ProcessWorker.new({"item": item}) for item in items], deps="setup")
-        .add("finish", FinishWorker.new({}), deps="process")
-    )
-    play = Play(workflow)
-    assert play.run(call=True) is FlowState.COMPLETED
-    assert ["setup", *(str(number) for number in range(len(items))), "finish"] == work.LINES
+    result = run_inline(oban.b7_numbered(items)).assert_completed()
+    assert ["setup", *(str(number) for number in range(len(items))), "finish"] == ENDED
+    assert result.recorded("process") == {str(number): {"item": item} for number, item in enumerate(items)}
 
 
 def test_b8_a_collection_by_names() -> None:
-    workflow = (
-        Workflow()
-        .add_many("fetch", {"users": Worker.new({"table": "users"}), "orders": Worker.new({"table": "orders"})})
-        .add("merge", Worker.new({}), deps="fetch")
-    )
-    play = Play(workflow)
-    assert play.run() is FlowState.COMPLETED
-    assert play.order == ["fetch/users", "fetch/orders", "merge"]
+    result = run_inline(oban.b8_named())
+    assert result.order == ["fetch/users", "fetch/orders", "merge"]
+    assert result.recorded("fetch") == {"users": {"table": "users"}, "orders": {"table": "orders"}}
 
 
-def test_b9_the_cascade_keeps_a_time_and_counts_the_records() -> None:
-    workflow = (
-        Workflow()
-        .add_context({"source": "api", "batch_id": 123})
-        .add_cascade("extract", extract)
-        .add_cascade("transform", transform, deps="extract")
-        .add_cascade("load", load, deps="transform")
-    )
-    play = Play(workflow)
-    assert play.run(call=True) is FlowState.COMPLETED
-    assert play.recorded("load") == {"loaded": 3}
-    assert play.recorded("extract")["extracted_at"] == work.MOMENT
+async def test_b9_the_cascade_keeps_a_time_and_counts_the_records() -> None:
+    result = await played(oban.b9_cascade)
+    assert result.recorded("load") == {"loaded": 3}
+    assert isinstance(result.recorded("extract")["extracted_at"], datetime)
+    assert SEEN["saved"] == [10, 20, 30]
 
 
 def test_b10_all_cascades_see_the_context() -> None:
-    context = {"user_id": 123, "batch_size": 100, "environment": "production"}
-    workflow = (
-        Workflow()
-        .add_context(context)
-        .add_cascade("step_1", work.with_context)
-        .add_cascade("step_2", work.with_context, deps="step_1")
-    )
-    play = Play(workflow)
-    play.run(call=True)
-    assert play.recorded("step_1") == sorted(context)
-    assert play.recorded("step_2") == sorted([*context, "step_1"])
+    result = run_inline(oban.b10_context())
+    assert result.recorded("step_1") == ["batch_size", "environment", "user_id"]
+    assert result.recorded("step_2") == ["batch_size", "environment", "step_1", "user_id"]
 
 
 def test_b11_a_fan_out_over_five_users() -> None:
-    workflow = (
-        Workflow()
-        .add_context({"batch_id": 456})
-        .add_cascade("process", ([1, 2, 3, 4, 5], process_user))
-        .add_cascade("summarize", summarize, deps="process")
-    )
-    play = Play(workflow)
-    assert play.run(call=True) is FlowState.COMPLETED
-    assert play.recorded("summarize") == 5
-    assert play.recorded("process/3") == {"user_id": 4, "batch_id": 456, "processed": True}
+    result = run_inline(oban.b11_fan_out_cascade())
+    assert (result.recorded("summarize"), SEEN["batch_id"]) == (5, 456)
+    assert result.recorded("process/3") == {"user_id": 4, "processed": True}
 
 
 def test_b12_a_fan_out_over_a_dict() -> None:
-    sources = {"wiki": "https://wiki", "docs": "https://docs"}
-    workflow = (
-        Workflow().add_cascade("fetch", (sources, fetch_from_source)).add_cascade("merge", merge_results, deps="fetch")
-    )
-    play = Play(workflow)
-    play.run(call=True)
-    assert play.recorded("merge") == ["read https://wiki", "read https://docs"]
+    assert run_inline(oban.b12_fan_out_over_a_dict()).recorded("merge") == ["read https://...", "read https://..."]
 
 
-def test_b13_a_graft_runs_before_its_dependents() -> None:
-    workflow = (
-        Workflow()
-        .add("setup", SetupWorker.new({}))
-        .add_graft("notify", UserNotifier.new({"account_id": 3}), deps="setup")
-        .add("summary", FinishWorker.new({}), deps="notify")
-    )
-    play = Play(workflow)
-    assert play.run(call=True) is FlowState.COMPLETED
-    assert play.order == ["setup", "notify", "notify/0", "notify/1", "notify/2", "summary"]
-    assert [play.recorded(f"notify/{user}") for user in range(3)] == [0, 1, 2]
+async def test_b13_a_graft_runs_before_its_dependents() -> None:
+    result = await played(oban.b13_graft)
+    assert result.order == ["setup", "notify", "notify/123", "notify/124", "summary"]
+    assert result.recorded("notify") == {"123": {"user_id": 123}, "124": {"user_id": 124}}
 
 
 def test_b14_custom_ids_and_names() -> None:
-    assert Workflow(id="custom-unique-id").id == "custom-unique-id"
-    assert Workflow(name="nightly-etl").name == "nightly-etl"
+    with_id, with_name = oban.b14_id_and_name()
+    assert (with_id.id, with_id.name, with_name.name) == ("custom-unique-id", None, "nightly-etl")
+    assert len(with_name.id) == 36
+    defaults = inspect.signature(oban.constructor)
+    mine = inspect.signature(Workflow.__init__)
+    for name, parameter in defaults.parameters.items():
+        assert mine.parameters[name].default == parameter.default
+    assert oban.constructor(id="x", name="y").id == "x"
 
 
 def test_b15_flags_of_a_workflow() -> None:
-    workflow = Workflow(ignore_cancelled=True, ignore_discarded=True)
-    workflow.add("step_1", Worker.new({})).add("step_2", Worker.new({}), deps="step_1")
-    play = Play(workflow)
-    play.advance()
-    play.end("step_1", FAILED)
-    assert play.run() is FlowState.DISCARDED
-    assert play.states == {"step_1": "discarded", "step_2": "completed"}
+    workflow = oban.b15_flags_of_a_workflow()
+    workflow.add("step_1", oban.Worker.new({})).add("step_2", oban.Worker.new({}), deps="step_1")
+    result = run_inline(workflow, fails={"step_1": 1})
+    assert result.states == {"step_1": "discarded", "step_2": "completed"}
 
 
 def test_b16_flags_of_jobs() -> None:
-    workflow = (
-        Workflow()
-        .add("step_1", Worker.new({}))
-        .add("step_2", Worker.new({}), deps="step_1", ignore_cancelled=True)
-        .add("step_3", Worker.new({}), deps="step_2", ignore_discarded=True)
-    )
-    play = Play(workflow)
+    play = Play(oban.b16_flags_of_jobs(), Scenario(fails={"step_2": 1}))
     assert play.cancel("step_1") == 1
-    play.advance()
-    play.end("step_2", FAILED)
     assert play.run() is FlowState.DISCARDED
     assert play.states == {"step_1": "cancelled", "step_2": "discarded", "step_3": "completed"}
 
 
-def test_b21_the_mermaid_text_is_exact() -> None:
-    workflow = (
-        Workflow()
-        .add("setup", SetupWorker.new({}))
-        .add("process_a", ProcessWorker.new({}), deps="setup")
-        .add("process_b", ProcessWorker.new({}), deps="setup")
-        .add("finish", FinishWorker.new({}), deps=["process_a", "process_b"])
+def test_b17_a_handle_for_the_workflow_of_a_running_job() -> None:
+    workflow = Workflow("w").add("first", oban.Worker.new({})).add("mine", oban.MyWorker.new({}), deps="first")
+    run_inline(workflow).assert_completed()
+    status: FlowStatus = SEEN["status"]
+    assert (status.id, status.state, status.counts) == (workflow.id, "executing", {"executing": 1, "completed": 1})
+    assert [(job.name, job.state) for job in SEEN["all_jobs"]] == [("first", "completed"), ("mine", "executing")]
+
+
+async def test_b18_a_handle_by_its_id() -> None:
+    async with MemoryFlows.open() as flows:
+        assert (await oban.b18_handle()).state == "unknown"
+        await flows.push(Workflow(id="known-workflow-id").add("a", oban.Worker.new({})))
+        assert (await oban.b18_handle()).state == "executing"
+        await flows.wait("known-workflow-id")
+        assert (await oban.b18_handle()).state == "completed"
+
+
+def test_b19_jobs_are_fetched() -> None:
+    workflow = Workflow().add("extract", oban.Worker.new({"x": 1})).add("transform", oban.Worker.new({}))
+    workflow.add("mine", oban.FetchingJobs.new({}), deps="transform")
+    run_inline(workflow).assert_completed()
+    extract_job, all_jobs, some_jobs, dep_jobs = SEEN["jobs"]
+    assert (extract_job.name, extract_job.args, extract_job.meta["workflow_id"]) == ("extract", {"x": 1}, workflow.id)
+    assert [job.name for job in all_jobs] == ["extract", "transform", "mine"]
+    assert [job.name for job in some_jobs] == ["extract", "transform"]
+    assert [job.name for job in dep_jobs] == ["transform"]
+
+
+def test_b20_a_status_has_all_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    sub = Workflow().add("x", oban.Worker.new({}))
+    workflow = Workflow().add_workflow("sub", sub).add("mine", oban.CheckingStatus.new({}), deps="sub")
+    result = run_inline(workflow).assert_completed()
+    state, total, counts, duration, started_at, stopped_at, subs = capsys.readouterr().out.splitlines()
+    assert (state, total, duration, stopped_at) == ("executing", "2", "None", "None")
+    assert counts == "{'executing': 1, 'completed': 1}"
+    assert started_at == str(result.started["sub/x"])
+    assert "'sub': FlowStatus(" in subs
+    assert result.counts[MemberState.COMPLETED] == 2
+
+
+def test_b21_the_mermaid_text_is_exact(capsys: pytest.CaptureFixture[str]) -> None:
+    oban.b21_mermaid()
+    assert capsys.readouterr().out == MERMAID
+
+
+def test_b22_the_command_lines_print_what_the_programs_read(tmp_path: Path) -> None:
+    (tmp_path / "myapp.py").write_text(
+        "from tests.unit.flows.reference_oban import b2_sequential as b2\nworkflow = b2()\n"
     )
-    assert workflow.to_mermaid() == MERMAID
+    path = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"}
+    printed = {}
+    for verb in ("to_mermaid", "to_dot"):
+        code = f"from myapp import workflow; print(workflow.{verb}())"
+        done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True)
+        printed[verb] = done.stdout
+    assert printed["to_mermaid"] == f"{oban.b2_sequential().to_mermaid()}\n"
+    assert '"second" -> "third"' in [statement.strip() for statement in read_dot(printed["to_dot"]).split(";\n")]
+
+
+def read_dot(text: str) -> str:
+    """Return the statements of a graph whose brackets and quotes are closed."""
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+    assert '"' not in outside
+    assert outside.count("{") == outside.count("}")
+    assert outside.count("[") == outside.count("]")
+    match = re.fullmatch(r'digraph "[^"]+" \{\n(.*)\}\n', text, re.S)
+    assert match is not None
+    return match[1]
+
+
+def step_flow(job: Any, *, waits: bool = True) -> Workflow:
+    """A workflow in which a job cancels others that have not started."""
+    workflow = Workflow().add("mine", job)
+    for number in (1, 2, 3):
+        workflow.add(f"step_{number}", oban.Worker.new({}), deps="mine" if waits else ())
+    return workflow
 
 
 def test_b23_cancel_all_and_cancel_two() -> None:
-    def flow() -> Play:
-        workflow = Workflow()
-        for number in range(5):
-            workflow.add(f"step_{number}", NotifyWorker.new({"user_id": number}))
-        return Play(workflow)
-
-    everything, two = flow(), flow()
-    assert everything.cancel() == 5
-    assert two.cancel("step_2", "step_3") == 2
-    assert two.run() is FlowState.CANCELLED
+    result = run_inline(step_flow(oban.CancellingTwo.new({})))
+    assert (SEEN["count"], result.state) == (2, "cancelled")
+    assert result.states == {"mine": "completed", "step_1": "completed", "step_2": "cancelled", "step_3": "cancelled"}
+    result = run_inline(step_flow(oban.CancellingAll.new({})))
+    assert (SEEN["count"], result.state) == (4, "cancelled")  # the calling job is executing, so it is cancelled, too
+    assert set(result.states.values()) == {"cancelled"}
 
 
-def test_b24_retry_all_and_retry_a_named_job() -> None:
-    workflow = Workflow().add("failed_step", Worker.new({})).add("other", Worker.new({})).add("fine", Worker.new({}))
-    play = Play(workflow)
-    assert play.run(fails={"failed_step": [None], "other": [None]}) is FlowState.DISCARDED
-    assert play.retry("failed_step") == 1
-    assert play.run() is FlowState.DISCARDED
-    assert play.retry() == 1
-    assert play.run() is FlowState.COMPLETED
+async def test_b24_retry_all_and_retry_a_named_job() -> None:
+    workflow = Workflow(id="w")
+    for name in ("failed_step", "other", "fine"):
+        workflow.add(name, oban.Worker.new({}))
+    async with MemoryFlows.open(Scenario(fails={"failed_step": 1, "other": 1})) as flows:
+        await flows.push(workflow)
+        assert (await flows.wait("w")).state is Workflow.State.FAILED
+        job: Any = await workflow.get_job("failed_step")
+        handle = type("Job", (), {"flow_id": "w", "flow_name": None, "path": job.path})
+        assert await oban.b24_retry_one(handle) == 1
+        assert (await flows.wait("w")).state is Workflow.State.FAILED
+        assert await oban.b24_retry_all(handle) == 1
+        assert (await flows.wait("w")).state is Workflow.State.COMPLETED
 
 
 # the workflow tests of Chancy, in its words
 
 
-def test_chancy_a_failure_leaves_its_dependents_without_a_start() -> None:
-    workflow = Workflow("failing").add("step1", top).add("step2", lefts, ["step1"]).add("step3", right, ["step2"])
-    play = Play(workflow)
-    assert play.run(fails={"step2": [None]}) is FlowState.DISCARDED
-    assert play.states == {"step1": "completed", "step2": "discarded", "step3": "cancelled"}
-    assert play.order == ["step1", "step2"]
+def test_chancy_parallel() -> None:
+    group = chancy.a3_add_group().add("finish", chancy.right, ["step_1", "step_2", "step_3"])
+    result = run_inline(group).assert_completed()
+    assert (result.order[0], result.order[-1], result.counts) == ("setup", "finish", {"completed": 5})
+
+
+async def test_chancy_a_failure_leaves_its_dependents_without_a_start() -> None:
+    workflow = Workflow("failing").add("step1", chancy.top).add("step2", chancy.left, ["step1"])
+    workflow.add("step3", chancy.right, ["step2"])
+    async with MemoryFlows.open(Scenario(fails={"step2": 1})) as flows:
+        ended = await flows.wait(await flows.push(workflow))
+    assert ended.state is Workflow.State.FAILED
+    assert [step.state for _, step in ended] == ["succeeded", "failed", "failed"]
+    assert ended["step3"].job_id is None  # it was never started
+    assert flows.plays[workflow.id].order == ["step1", "step2"]
+
+
+async def test_059_a_wait_times_out_and_the_flow_goes_on() -> None:
+    async with MemoryFlows.open(Scenario(takes={"a": 5})) as flows:
+        flow = await flows.push(Workflow().add("a", chancy.top))
+        with pytest.raises(TimeoutError):
+            await WorkflowPlugin.wait_for_workflow(flows, flow, interval=1, timeout=0.1)
+        assert (await flows.wait(flow)).state is Workflow.State.COMPLETED
+
+
+async def test_059_a_wait_for_an_unknown_workflow_is_a_key_error() -> None:
+    async with MemoryFlows.open() as flows:
+        with pytest.raises(KeyError):
+            await WorkflowPlugin.wait_for_workflow(flows, "00000000-0000-0000-0000-000000000000")
+
+
+async def test_058_workflows_are_fetched_by_states_and_ids() -> None:
+    async with MemoryFlows.open(Scenario(fails={"failing": 1})) as flows:
+        names = ("fine", "failing", "later")
+        ids = [await flows.push(Workflow(name).add(name, chancy.top)) for name in names]
+        for flow in ids[:2]:
+            await flows.wait(flow)
+        every = await WorkflowPlugin.fetch_workflows(flows)
+        assert [workflow.name for workflow in every] == ["later", "failing", "fine"]  # newest first
+        fetched = await WorkflowPlugin.fetch_workflows(flows, states=["failed"], ids=ids)
+        assert [workflow.name for workflow in fetched] == ["failing"]
+        assert await WorkflowPlugin.fetch_workflows(flows, ids=[]) == []
+        assert len(await flows.fetch(states=["executing", "completed"], limit=1)) == 1
+        fetched_again = await WorkflowPlugin.fetch_workflow(flows, ids[0])
+        assert fetched_again is not None
+        assert (fetched_again.id, fetched_again.name) == (ids[0], "fine")
+        assert await WorkflowPlugin.fetch_workflow(flows, "nowhere") is None
+        assert await WorkflowPlugin.fetch_workflow(flows, "x" * 1000) is None
+
+
+def test_080_the_numbers_of_the_plugin_are_accepted() -> None:
+    plugin = WorkflowPlugin(
+        polling_interval=30, max_workflows_per_run=100, pruning_rule=WorkflowPlugin.Rules.Age() > 60
+    )
+    assert (plugin.polling_interval, plugin.max_workflows_per_run) == (30, 100)
+
+
+async def test_084_a_cleanup_counts_or_returns_none() -> None:
+    async with MemoryFlows.open() as flows:
+        flow = await flows.push(Workflow().add("a", chancy.top))
+        plugin = WorkflowPlugin(pruning_rule=WorkflowPlugin.Rules.Age() > 60)
+        await flows.wait(flow)
+        assert await plugin.cleanup(flows) is None
+        flows.plays[flow].later(hours=1)
+        assert await plugin.cleanup(flows) == 1
+        assert await flows.fetch_one(flow) is None
 
 
 def test_chancy_modified_jobs_keep_their_modifications() -> None:
-    changed = top.job.with_queue("high_priority").with_priority(10).with_max_attempts(3)
+    changed = chancy.top.job.with_queue("high_priority").with_priority(10).with_max_attempts(3)
     definition = Workflow("modified").add("step", changed).definition()
     (member,) = definition.members
     assert member.work.kind == "step"

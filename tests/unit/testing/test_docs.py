@@ -6,12 +6,19 @@ A block names its file in its first line. Blocks with the same name are parts of
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crawler_lifecycle.client import WorkflowPlugin
+from crawler_lifecycle.testing import MemoryFlows, run_inline
+
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = ["tutorial/first-graph.md", "howto/test-flows.md"]
+PORTS = DOCS / "howto" / "flows-from-chancy-and-oban.md"
+INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_package", "api_plugin", "run"]
 
 
 def files_of(page: Path) -> dict[str, str]:
@@ -41,3 +48,20 @@ def test_the_pictures_text_is_the_graphs(tmp_path: Path) -> None:
     code = "from my_graph import workflow; print(workflow().to_mermaid())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout in page.read_text()
+
+
+def test_083_the_inside_of_chancys_plugin_has_no_counterpart() -> None:
+    (line,) = [line for line in PORTS.read_text().splitlines() if "process_workflow" in line]
+    assert [name for name in INSIDE_OF_CHANCY if f"`{name}`" not in line] == []
+    assert [name for name in INSIDE_OF_CHANCY if hasattr(WorkflowPlugin, name)] == []
+
+
+async def test_the_ports_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("crawler_lifecycle.client.Flows", MemoryFlows)
+    for name, code in files_of(PORTS).items():
+        (tmp_path / name).write_text(code)
+    await import_module("ported").main()
+    assert capsys.readouterr().out.split() == ["Top", "Bottom"]
+    result = run_inline(import_module("ported_too").workflow()).assert_completed()
+    assert result.recorded("notify") == {"users": {"0": 1, "1": 2}}

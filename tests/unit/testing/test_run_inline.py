@@ -74,7 +74,7 @@ def test_time_is_virtual() -> None:
 def test_a_step_beyond_its_timeout_fails() -> None:
     workflow = Workflow().add("a", note, timeout=30)
     result = run_inline(workflow, takes={"a": 31}, now=START)
-    assert (result.state, result.reasons["a"], steps.CALLS) == ("discarded", "no end after 30 s", [])
+    assert (result.state, result.reasons["a"], steps.CALLS) == ("discarded", "timeout", [])
     assert result.duration == timedelta(seconds=30)
     assert run_inline(workflow, takes={"a": 29}).state == "completed"
 

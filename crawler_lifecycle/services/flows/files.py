@@ -1,0 +1,48 @@
+"""Files: tells steps where the files of crawls' runs are, on a machine with the folder for runs' files."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.adapters.regular_files import files_of
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
+from crawler_lifecycle.ports import Claimed, StepClaims
+
+RECEIPT = {"run_id", "run_uid", "files"}  # fields of a crawl's and of a task's receipt
+
+
+def with_files(claims: StepClaims, folder: Path) -> StepClaims:
+    """Return the claims, whose receipts name the folders of their runs below this folder."""
+    return cast(StepClaims, _ClaimsWithFiles(claims, folder))
+
+
+class _ClaimsWithFiles:
+    """The methods that return receipts. All other methods are those of the claims."""
+
+    def __init__(self, claims: StepClaims, folder: Path) -> None:
+        self._claims = claims
+        self._folder = folder
+
+    def claim(
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta
+    ) -> Claimed:
+        claimed = self._claims.claim(flow, door, starts, token, host, lasts)
+        mine = [replace(step, arguments=self._with_folder(step.arguments)) for step in claimed.mine]
+        return replace(claimed, mine=mine)
+
+    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        results = self._claims.results(flow_uid, numbers)
+        return {number: self._with_folder(value) for number, value in results.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._claims, name)
+
+    def _with_folder(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict) or not value.keys() >= RECEIPT or value["files"] is not None:
+            return value
+        folder = files_of(self._folder, str(value["run_uid"]))
+        return value if folder is None else {**value, "files": str(folder)}

@@ -1,0 +1,79 @@
+"""Client on flows in memory: the service's own client, in front of a ledger in memory."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+from crawler_lifecycle.client.blocking import LoopThread
+from crawler_lifecycle.client.workflows import WorkflowClient
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.flows import opened
+from crawler_lifecycle.testing.records import MemoryLedger
+
+T = TypeVar("T")
+
+
+class MemoryClient(WorkflowClient):
+    """The client for a step's function, a program or a test. Nothing runs by a request alone."""
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self.ledger = ledger
+        self.actor = "test"
+        self.control = cast(Control, _MemoryControl(ledger))
+        self._thread = ExitStack()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:  # type: ignore[override]
+        """Loop for `blocking`, in a thread of its own."""
+        if self._loop is None:
+            thread = self._thread.enter_context(LoopThread())
+            self._loop = thread.run(_running_loop())
+        return self._loop
+
+    @contextmanager
+    def surrounding(self) -> Iterator[None]:
+        """Be the innermost open client during a call."""
+        with opened(self):
+            yield
+
+    def end_thread(self) -> None:
+        self._loop = None
+        self._thread.close()
+
+
+class _MemoryControl:
+    """The parts of `Control` that the client uses."""
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self.context = _MemoryContext(ledger)
+        self.flows = _MemoryCommands(cast(Context, self.context), cast(Any, _NoEngine()))
+
+
+class _MemoryContext:
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self.store = SimpleNamespace(flow_doors=ledger, flow_records=ledger)
+
+    async def database(self, call: Callable[[Any], T]) -> T:
+        return call(self.store)
+
+    def close(self) -> None:
+        """Close no connection."""
+
+
+class _NoEngine:
+    """An engine for flows without supervisors: nobody has to be told about a request."""
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None: ...
+
+
+class _MemoryCommands(FlowCommands):
+    """The commands of the service."""
+
+
+async def _running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()

@@ -1,0 +1,155 @@
+"""Records: flows in memory behind the ports for doors and readers, so that the service's own client works on them."""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    GraftMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+)
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
+from crawler_lifecycle.domain.flows.rows import FlowRow
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.ports import AttemptRecord, DoorAnswer, FlowLine, FlowRecord, KeptFlow
+from crawler_lifecycle.testing.memory import MemoryFlow
+
+Make = Callable[[FlowDefinition], MemoryFlow]
+
+
+class MemoryLedger:
+    """Flows by id, in the order of their pushes. The class implements `ports.FlowDoors` and `ports.FlowRecords`."""
+
+    def __init__(self, make: Make = MemoryFlow) -> None:
+        self.flows: dict[str, MemoryFlow] = {}
+        self._make = make
+
+    def flow(self, flow: str) -> MemoryFlow:
+        """Return the flow with the id or uid."""
+        for known in self.flows.values():
+            if flow in (known.id, known.uid):
+                return known
+        raise NotFound(f"there is no flow {flow!r}")
+
+    # doors
+
+    def push(self, request: PushFlow) -> DoorAnswer:
+        definition = request.definition
+        known = self.flows.get(definition.id)
+        if known is not None:
+            merged = known.push_definition(definition)
+            return _answer(known, len(merged.members), changed=not merged.is_empty)
+        flow = self.flows[definition.id] = self._make(definition)
+        return _answer(flow, len(definition.members), created=True)
+
+    def append(self, flow: str, request: AppendMembers) -> DoorAnswer:
+        merged = self.flow(flow).append(request)
+        return _answer(self.flow(flow), len(merged.members), changed=not merged.is_empty)
+
+    def graft(self, flow_uid: str, request: GraftMembers) -> DoorAnswer:
+        merged = self.flow(flow_uid).graft(request)
+        return _answer(self.flow(flow_uid), len(merged.members))
+
+    def cancel(self, flow: str, request: CancelMembers) -> DoorAnswer:
+        return _answer(self.flow(flow), self.flow(flow).ask_cancel(request))
+
+    def retry(self, flow: str, request: RetryMembers) -> DoorAnswer:
+        return _answer(self.flow(flow), self.flow(flow).ask_retry(request))
+
+    def approve(self, flow: str, request: ApproveMember) -> DoorAnswer:
+        return _answer(self.flow(flow), self.flow(flow).ask_approve(request))
+
+    def hold(self, flow: str, request: HoldFlow) -> DoorAnswer:
+        return _answer(self.flow(flow), self.flow(flow).hold(FlowIntent(request.hold)))
+
+    def prune(self, flow_uids: Collection[str]) -> int:
+        ended = [known for known in self.flows.values() if known.uid in flow_uids and known.status.state.is_final]
+        for known in ended:
+            del self.flows[known.id]
+        return len(ended)
+
+    # records
+
+    def uid_of(self, flow: str) -> str:
+        return self.flow(flow).uid
+
+    def page(
+        self,
+        *,
+        limit: int,
+        before: str | None = None,
+        states: Collection[FlowState] | None = None,
+        ids: Collection[str] | None = None,
+        family: str | None = None,
+    ) -> list[FlowRecord]:
+        newest = list(reversed(self.flows.values()))
+        uids = [known.uid for known in newest]
+        records = [_record(known) for known in (newest if before is None else newest[uids.index(before) + 1 :])]
+        return [
+            record
+            for record in records
+            if (states is None or record.state in states)
+            and (ids is None or record.id in ids)
+            and family in (None, record.family)
+        ][:limit]
+
+    def row(self, flow: str) -> tuple[str, FlowRow]:
+        known = self.flow(flow)
+        return known.uid, known.ledger.flow
+
+    def kept(self, flow: str) -> KeptFlow:
+        known = self.flow(flow)
+        return KeptFlow(
+            uid=known.uid,
+            ledger=known.ledger,
+            created_at=known.created_at,
+            updated_at=known.updated_at,
+            context=known.group_contexts[0] if known.has_context else None,
+            definitions=known.definitions,
+            groups=known.group_definitions,
+            attempts=known.run_ids,
+        )
+
+    def results(self, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        texts = self.flow(flow).result_texts()
+        return {number: json.loads(texts[number]) for number in numbers if number in texts}
+
+    def attempts(self, flow: str, number: int) -> list[AttemptRecord]:
+        raise NotFound(f"a flow in memory keeps no records of attempts: {flow}, {number}")
+
+    def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]:
+        raise NotFound(f"a flow in memory keeps no timeline: {flow}, {after}, {limit}")
+
+    def unsupervised(self, silent_since: datetime) -> list[tuple[str, str]]:
+        del silent_since
+        return []
+
+
+def _answer(flow: MemoryFlow, count: int, *, created: bool = False, changed: bool = True) -> DoorAnswer:
+    return DoorAnswer(flow.uid, flow.id, count, created, changed)
+
+
+def _record(flow: MemoryFlow) -> FlowRecord:
+    status = flow.status
+    return FlowRecord(
+        uid=flow.uid,
+        id=flow.id,
+        name=flow.ledger.flow.name,
+        family=flow.family,
+        state=status.state,
+        intent=flow.ledger.flow.intent,
+        counts=status.counts,
+        created_at=flow.created_at,
+        updated_at=flow.updated_at,
+        started_at=status.started_at,
+        stopped_at=status.stopped_at,
+        created_by=None,
+    )

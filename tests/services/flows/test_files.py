@@ -1,0 +1,51 @@
+"""Receipts name the folder with the run's files, if the machine has the folder."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
+from crawler_lifecycle.ports import Claimed, ClaimedStep, StepClaims
+from crawler_lifecycle.services.flows.files import with_files
+
+UID = "0f6e7a52-3a3c-4a35-8d2f-4b1f64c1f0c9"
+RECEIPT = {"run_id": 7, "run_uid": UID, "files": None}
+
+
+class Claims:
+    """The two methods that return receipts, and another one."""
+
+    def claim(self, *_: Any) -> Claimed:
+        start = AttemptRef(number=0, generation=1, attempt=1)
+        step: Any = {"start": start, "path": "a", "definition": None, "arguments": RECEIPT, "flow_id": "f"}
+        return Claimed(mine=[ClaimedStep(**step, flow_name=None, flow_uid="u", is_grafter=False, deaths=0)])
+
+    def results(self, flow_uid: str, numbers: Any) -> Any:
+        return {0: RECEIPT, 1: {**RECEIPT, "files": "/kept"}, 2: {"run_uid": UID}, 3: [RECEIPT], 4: None}
+
+    def source(self, flow_uid: str, path: str) -> int:
+        return 3
+
+
+def claims_in(folder: Path) -> StepClaims:
+    return with_files(cast(StepClaims, Claims()), folder)
+
+
+def test_receipts_name_the_folder_of_their_run(tmp_path: Path) -> None:
+    (tmp_path / UID).mkdir()
+    claims = claims_in(tmp_path)
+    results = claims.results("u", [0, 1, 2, 3, 4])
+    assert results[0] == {**RECEIPT, "files": str(tmp_path / UID)}
+    assert [results[number] for number in (1, 2, 3, 4)] == [
+        {**RECEIPT, "files": "/kept"},
+        {"run_uid": UID},
+        [RECEIPT],
+        None,
+    ]
+    claimed = claims.claim(FlowRef(uid="u", epoch=1), 1, [], "token", "host", timedelta(seconds=1))
+    assert claimed.mine[0].arguments == {**RECEIPT, "files": str(tmp_path / UID)}
+    assert claims.source("u", "a") == 3
+
+
+def test_a_machine_without_the_folder_tells_none(tmp_path: Path) -> None:
+    assert claims_in(tmp_path).results("u", [0])[0] == RECEIPT
