@@ -25,6 +25,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import steps_queue
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services import health, process
+from crawler_lifecycle.services.flows.clients import StepClients
 from crawler_lifecycle.services.flows.files import with_files
 from crawler_lifecycle.services.flows.host import StepHost
 from crawler_lifecycle.services.flows.modules import Modules, load
@@ -54,7 +55,7 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
     client = await engine.client()
     name = f"{os.getpid()}@{socket.gethostname()}"
     claims = with_files(parts.store.step_claims, settings.files_folder)
-    host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name)
+    host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name, StepClients().around)
     needs = health.needs_of(parts, temporal=engine.ping, slots=host.slots.check)
     task_queues = [
         steps_queue(settings.worker.task_queue, f"{queue}|{module}|") for queue in queues for module in modules.names

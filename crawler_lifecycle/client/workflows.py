@@ -8,8 +8,9 @@ from crawler_lifecycle.client.ledger import LedgerClient
 from crawler_lifecycle.client.states import Wanted
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
-from crawler_lifecycle.errors import BadInput, NotFound
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
+from crawler_lifecycle.flows.running import running_job
 
 PAGE = 100  # flows in a query
 
@@ -42,10 +43,13 @@ class WorkflowClient(LedgerClient):
     ) -> Workflow:
         """Return the workflow at its end, in success or not.
 
-        TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. `interval` has no
-        effect: the end is not polled.
+        TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. Conflict in a step of
+        the workflow itself. `interval` has no effect: the end is not polled.
         """
         del interval
+        step = running_job()
+        if step is not None and step.flow_id == id:
+            raise Conflict(f"{step.path!r} cannot wait for the end of its own workflow, which waits for the step's end")
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         try:
             async with asyncio.timeout(limit):

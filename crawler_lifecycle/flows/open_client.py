@@ -1,9 +1,10 @@
 """The client for a workflow's verbs: the innermost open client, or the host's client inside a step."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from crawler_lifecycle.contract.flows.answers import MemberRecord
@@ -46,7 +47,7 @@ class FlowClient(Protocol):
     async def context(self, flow: str, path: str) -> Mapping[str, Any] | None: ...
 
 
-_open: ContextVar[FlowClient] = ContextVar("open_client")
+_open: ContextVar[Callable[[], FlowClient]] = ContextVar("open_client")
 
 
 def open_client() -> FlowClient:
@@ -54,13 +55,20 @@ def open_client() -> FlowClient:
     client = _open.get(None)
     if client is None:
         raise NotReady("no client for flows is open here: use `async with Flows.open():` around the call")
-    return client
+    return client()
 
 
 @contextmanager
 def opened(client: FlowClient) -> Iterator[None]:
     """Make the client the innermost open client during the block."""
-    token = _open.set(client)
+    with opened_by(lambda: client):
+        yield
+
+
+@contextmanager
+def opened_by(make: Callable[[], FlowClient]) -> Iterator[None]:
+    """Make the client from `make` the innermost open client during the block. The first use makes the client."""
+    token = _open.set(cache(make))
     try:
         yield
     finally:

@@ -5,6 +5,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +49,24 @@ class RunningJob:
     def meta(self) -> dict[str, Any]:
         """The job's place in its workflow, under the names for users from Oban."""
         return {"name": self.name, "workflow_id": self.flow_id, "workflow_name": self.flow_name, "path": self.path}
+
+
+_running: ContextVar[RunningJob] = ContextVar("running_job")
+
+
+def running_job() -> RunningJob | None:
+    """Return the step that runs here; None outside a step's function."""
+    return _running.get(None)
+
+
+@contextmanager
+def running(job: RunningJob) -> Iterator[None]:
+    """Note the step as running here during the block."""
+    token = _running.set(job)
+    try:
+        yield
+    finally:
+        _running.reset(token)
 
 
 class StepLink:

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from crawler_lifecycle import logs
-from crawler_lifecycle.flows.running import StepLink
+from crawler_lifecycle.flows.running import RunningJob, StepLink, running
 from crawler_lifecycle.ports import ClaimedStep
 from crawler_lifecycle.services.flows.calling import Function, is_async, job_of, work_of
 from crawler_lifecycle.services.flows.contexts import Inputs, context_of
@@ -16,7 +16,7 @@ from crawler_lifecycle.services.flows.loops import AuthorsLoops
 from crawler_lifecycle.services.flows.modules import Modules
 from crawler_lifecycle.services.flows.runners import InThread, OnLoop, Running, StepCall
 
-Surroundings = Callable[[], AbstractContextManager[object]]
+Surroundings = Callable[[RunningJob], AbstractContextManager[object]]
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Functions:
     inputs: Inputs
     threads: Executor  # for the host's own work before and after a call
     largest_result: int
-    surroundings: Surroundings = nullcontext
+    surroundings: Surroundings = running
     loops: AuthorsLoops = field(default_factory=AuthorsLoops)
 
     def start(self, step: ClaimedStep, function: Function, link: StepLink) -> Running:
@@ -47,11 +47,12 @@ class Functions:
         return StepProcess(self.modules, self.inputs)
 
     def _call(self, step: ClaimedStep, function: Function, link: StepLink) -> StepCall:
-        context = context_of(job_of(step), step.start.number, self.inputs, link)
+        job = job_of(step)
+        context = context_of(job, step.start.number, self.inputs, link)
 
         @contextmanager
         def around() -> Iterator[None]:
-            with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), self.surroundings():
+            with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), self.surroundings(job):
                 yield
 
         return StepCall(step, function, context, link, around, self.largest_result)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -18,6 +18,7 @@ from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsE
 from crawler_lifecycle.domain.flows.words import UNKNOWN_STEP
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.flows.running import running
 from crawler_lifecycle.ports import AttemptKey, Claimed, FlowDoors, StepClaims
 from crawler_lifecycle.services.flows.attempts import Attempts, Suspects
 from crawler_lifecycle.services.flows.calling import Function
@@ -50,7 +51,7 @@ class StepHost:
         modules: Modules,
         settings: FlowSettings,
         name: str,
-        surroundings: Surroundings = nullcontext,
+        surroundings: Surroundings = running,
     ) -> None:
         self.slots = Slots(settings.slots)
         self._claims = claims

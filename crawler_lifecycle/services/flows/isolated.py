@@ -4,7 +4,6 @@ The process ends with its host: the process kills itself as soon as the connecti
 """
 
 import asyncio
-import contextvars
 import ctypes
 import logging
 import os
@@ -27,12 +26,14 @@ from crawler_lifecycle.flows.running import StepLink
 from crawler_lifecycle.ports import ClaimedStep, StepInputs
 from crawler_lifecycle.services.flows.calling import is_async, job_of, prepared, work_of
 from crawler_lifecycle.services.flows.channel import Channel
+from crawler_lifecycle.services.flows.clients import StepClients
 from crawler_lifecycle.services.flows.contexts import context_of
 from crawler_lifecycle.services.flows.isolation import ENDED, STEP
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.outcomes import Ended, end_of
 
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+CLIENTS = StepClients()
 logger = logging.getLogger("crawler_lifecycle.steps")
 
 
@@ -127,8 +128,8 @@ def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_byte
             return called()
         return asyncio.run(_awaited(called()))
 
-    with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt):
-        return contextvars.copy_context().run(end_of, call, job, most_bytes)
+    with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), CLIENTS.around(job):
+        return end_of(call, job, most_bytes)
 
 
 async def _awaited(value: Any) -> Any:
