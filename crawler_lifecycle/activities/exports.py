@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 ARCHIVE = "archive"  # key of the finished archive in the heartbeat's details
 BEAT = 1.0  # seconds; a heartbeat costs more than a small file
+FIGURES = ("files", "bytes", "size", "sha256", "left_out")  # fields of an archive and of its event
 NO_FILES = Archive(location=None, files=0, bytes=0)  # result for a run without files
 
 
@@ -92,14 +93,18 @@ class ExportActivities:
         archive = _archive_of_earlier_try()
         if archive is None:
             event = export.event
-            archive = self.archiver.archive(event.run_uid, event.end, event.at, Heartbeats()) or NO_FILES
+            is_first = export.location is None  # a folder that became unreadable must not replace its first archive
+            archive = (
+                self.archiver.archive(event.run_uid, event.end, event.at, Heartbeats(), may_lack_files=is_first)
+                or NO_FILES
+            )
             activity.heartbeat({"files": archive.files, "bytes": archive.bytes, ARCHIVE: asdict(archive)})
         self._note_missing_files(step, archive)
         if archive.location is None and export.location is not None:  # files removed since: the first archive counts
             export.event = export.event.model_copy(update={"supporting_files": export.location})
             return
         export.location = archive.location
-        figures = {"files": archive.files, "bytes": archive.bytes, "size": archive.size, "sha256": archive.sha256}
+        figures = {name: getattr(archive, name) for name in FIGURES}
         export.event = export.event.model_copy(update=figures)
 
     def _note_missing_files(self, step: RunEnd, archive: Archive) -> None:
@@ -125,7 +130,7 @@ class ExportActivities:
         if new_id in recorded:
             return recorded[new_id].model_copy(update=own_fields)
         for other_event in recorded.values():
-            no_figures = dict.fromkeys(("files", "bytes", "size", "sha256"))
+            no_figures = dict.fromkeys(FIGURES)
             return other_event.model_copy(update=own_fields | no_figures)
         run = self.runs.current(step.run)
         return ExportEvent(

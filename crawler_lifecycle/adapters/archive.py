@@ -51,6 +51,9 @@ REASONS_LEFT_OUT = {
 }
 
 
+ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+
 @contextmanager
 def archive_writer(
     sink: Sink, ended_at: datetime, progress: Progress, limits: ArchiveLimits = DEFAULT_LIMITS
@@ -95,10 +98,9 @@ class ArchiveWriter:
         self.files = 0
         self.bytes = 0
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the folder has no files. An archive whose limits leave out every file tells so in its manifest."""
-        return not self.files and not self._room.is_exceeded
+    def is_worth_keeping(self, *, may_lack_files: bool) -> bool:
+        """Return whether the archive has a file, or, if files may be lacking, whether its manifest names an entry."""
+        return self.files > 0 or (may_lack_files and self._manifest.left_out > 0)
 
     def written_to(self, location: str) -> Archive:
         """Return the figures for the finished archive at this location."""
@@ -116,13 +118,15 @@ class ArchiveWriter:
     def add_folder(self, folder: Path) -> None:
         """Add the folder, sorted, so that the same folder gives the same archive.
 
-        A folder that is absent or not readable adds nothing.
+        A folder that is absent adds nothing. A folder that is not readable is left out under the name `.`.
         """
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             if error.errno not in REASONS_LEFT_OUT:
                 raise
+            if error.errno not in ABSENT:
+                self._manifest.add_left_out(".", REASONS_LEFT_OUT[error.errno])
             return
         self._add_content("", descriptor)
 

@@ -34,13 +34,11 @@ class Room:
         self._files = limits.files
         self._bytes = limits.bytes
         self._holes = limits.bytes
-        self.is_exceeded = False  # whether a file did not fit
 
     def refusal_of_one_more(self) -> str | None:
         """Return why no further file fits; None if a file may fit."""
         if self._files:
             return None
-        self.is_exceeded = True
         return f"beyond the limit of {self._limits.files:,} files"
 
     def take(self, status: os.stat_result) -> str | None:
@@ -48,7 +46,6 @@ class Room:
         allocated = min(status.st_size, status.st_blocks * BLOCK)
         holes = status.st_size - allocated
         if allocated > self._bytes or holes > self._holes:
-            self.is_exceeded = True
             subject = "its holes are " if allocated <= self._bytes else ""
             return f"{subject}beyond the limit of {self._limits.bytes / GIB:.3g} GiB"
         self._files -= 1

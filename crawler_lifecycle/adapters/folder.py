@@ -36,7 +36,9 @@ class FolderExporter:
     def destination(self, run_uid: str, end: int) -> str:
         return str(self._exports / archive_name(checked_uid(run_uid), end))
 
-    def archive(self, run_uid: str, end: int, ended_at: datetime, progress: Progress) -> Archive | None:
+    def archive(
+        self, run_uid: str, end: int, ended_at: datetime, progress: Progress, *, may_lack_files: bool = True
+    ) -> Archive | None:
         """Write the archive, under its name only when complete. Return its figures; None if the run left no files."""
         destination = Path(self.destination(run_uid, end))
         folder = files_of(self._files, run_uid)
@@ -50,7 +52,7 @@ class FolderExporter:
                         archive.add_folder(folder)
                     file.flush()
                     os.fsync(file.fileno())
-                if archive.is_empty:
+                if not archive.is_worth_keeping(may_lack_files=may_lack_files):
                     return None
                 draft.rename(destination)
         except OSError as error:

@@ -71,8 +71,11 @@ class ExportEvent(Message):
     stats: Stats | None = Field(default=None, description="sums of the numbers in the tasks' crawl results")
     result: JsonValue = Field(default=None, description="the main task's own result")
     supporting_files: str = Field(description="(future) place of the archive: `s3://bucket/key`, or a path")
-    files: int | None = Field(default=None, description="number of files; 0: no archive. Only with `files_ready`")
+    files: int | None = Field(default=None, description="number of files in the archive. Only with `files_ready`")
     bytes: int | None = Field(default=None, description="size of these files before compression")
-    size: int | None = Field(default=None, description="size of the archive in bytes")
+    size: int | None = Field(default=None, description="size of the archive in bytes; 0: there is no archive")
     sha256: str | None = Field(default=None, description="checksum of the archive, in hexadecimal digits")
+    left_out: int | None = Field(
+        default=None, description="number of entries that the archive leaves out, such as files that cannot be read"
+    )
     at: datetime = Field(description="time of the end")

@@ -122,9 +122,13 @@ class Archiver(Protocol):
     def destination(self, run_uid: str, end: int) -> str:
         """Return the place where `archive` stores the archive."""
 
-    def archive(self, run_uid: str, end: int, ended_at: datetime, progress: "Progress") -> Archive | None:
+    def archive(
+        self, run_uid: str, end: int, ended_at: datetime, progress: "Progress", *, may_lack_files: bool = True
+    ) -> Archive | None:
         """Archive the run's files at the destination. Return the archive; None if the run has no files.
 
+        `may_lack_files`: if every entry is left out, write an archive of the manifest alone, which names the entries.
+        Otherwise return None, so that an earlier archive with files stays.
         `ended_at`, the time of the end, is the manifest's time, so that a repeated archive has the same bytes.
         """
 

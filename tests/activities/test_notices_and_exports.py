@@ -1,12 +1,15 @@
 """Telling the outside: notices with ids that never change, the end of the run, the archive of its files."""
 
+import errno
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.adapters.pushers.fan_out import FanOut
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
+from crawler_lifecycle.cli.details_lines import details_lines
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.notices import WebhookNotice
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
@@ -240,7 +244,7 @@ def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
 ) -> None:
     plan = house.started("sleepy")
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise TemporaryError("the disk is full")
 
     with monkeypatch.context() as patched:
@@ -322,6 +326,55 @@ def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
     assert (exported.location, exported.files) == (None, 0)
     (record,) = house.details(plan).exports
     assert (record.state, record.location) == (ExportState.DONE, None)
+
+
+def test_a_run_whose_only_file_cannot_be_read_says_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The export was done, with no files, and neither event nor timeline told of the file."""
+    plan = house.begin()
+    house.tasks.cancel_queued(plan.run, "stopped")
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    folder = house.folder / "files" / plan.run.run_uid
+    folder.mkdir(parents=True)
+    (folder / "items.jsonl").write_text("1")
+    before = os.open
+
+    def refusing(path: Any, *more: Any, **named: Any) -> int:
+        if path == "items.jsonl":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return before(path, *more, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refusing)
+        exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    (event,) = lines(house.folder / "exports" / "events.jsonl")
+    assert (event["files"], event["left_out"], event["supporting_files"]) == (0, 1, exported.location)
+    assert event["size"] == Path(str(exported.location)).stat().st_size
+    details = house.details(plan)
+    (line,) = [line for line in details.log if line.event == "left_out"]
+    assert line.message.startswith("1 file left out of the archive: items.jsonl (not readable);")
+    assert [(export.state, export.location) for export in details.exports] == [(ExportState.DONE, exported.location)]
+    assert line.message in "\n".join(details_lines(details, datetime.now(UTC)))
+
+
+def test_a_folder_that_cannot_be_read_any_more_keeps_its_archive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = house.begin()
+    folder = house.folder / "files" / plan.run.run_uid
+    folder.mkdir(parents=True)
+    (folder / "items.jsonl").write_text("1")
+    first = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    before = os.open
+
+    def refusing(path: Any, *more: Any, **named: Any) -> int:
+        if path == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return before(path, *more, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refusing)
+        again = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    assert again == first
+    with zipfile.ZipFile(str(again.location)) as archive:
+        assert "files/items.jsonl" in archive.namelist()
 
 
 def test_what_is_left_out_of_an_archive_is_told_with_the_run(house: House) -> None:

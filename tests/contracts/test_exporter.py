@@ -1,5 +1,6 @@
 """What every exporter does with a run's files, wherever it puts them."""
 
+import errno
 import hashlib
 import io
 import json
@@ -118,7 +119,7 @@ def test_an_archive_that_is_not_there_is_not_found(bench: Bench) -> None:
             bench.exporter.stored(run_uid, end)
 
 
-@pytest.mark.parametrize("empty", ["no folder", "empty folder", "only folders", "only a link", "a file"])
+@pytest.mark.parametrize("empty", ["no folder", "empty folder", "only folders", "a file"])
 def test_a_run_that_left_no_file_has_no_archive(bench: Bench, empty: str) -> None:
     if empty == "a file":
         bench.files.mkdir()
@@ -127,11 +128,69 @@ def test_a_run_that_left_no_file_has_no_archive(bench: Bench, empty: str) -> Non
         bench.run.mkdir(parents=True)
     if empty == "only folders":
         (bench.run / "a" / "b").mkdir(parents=True)
-    if empty == "only a link":
-        (bench.run / "link").symlink_to("/etc/passwd")
     assert bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress) is None
     assert bench.store.content(bench.run_uid) is None
     assert bench.store.unfinished() == []
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Root may read everything, so the calls are refused."""
+    before = os.open
+
+    def refusing(path: Any, *more: Any, **named: Any) -> int:
+        if Path(os.fsdecode(path)).name in names:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return before(path, *more, **named)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "run's folder", "link"])
+def test_an_archive_without_files_names_what_was_left_out(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A crawl's only file was of another user, and its export was done with no file and no word about it."""
+    (bench.run / "folder").mkdir(parents=True)
+    if kind == "link":
+        (bench.run / "link").symlink_to("/etc/passwd")
+    else:
+        bench.write("folder/items.jsonl")
+        refuse(monkeypatch, {"file": "items.jsonl", "folder": "folder"}.get(kind, bench.run_uid))
+    archive = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
+    again = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
+    monkeypatch.undo()
+    name, reason = {
+        "file": ("folder/items.jsonl", "not readable"),
+        "folder": ("folder", "not readable"),
+        "run's folder": (".", "not readable"),
+        "link": ("link", "link"),
+    }[kind]
+    assert archive
+    assert archive == again
+    assert (archive.files, archive.bytes, archive.left_out) == (0, 0, 1)
+    assert archive.first_left_out == (f"{name} ({reason})",)
+    assert (archive.size, archive.sha256) == (len(bench.content()), hashlib.sha256(bench.content()).hexdigest())
+    assert bench.archived()[0] == {}
+    assert bench.left_out() == {name: reason}
+    assert bench.exporter.stored(bench.run_uid, 1).size == archive.size
+    assert bench.store.unfinished() == []
+
+
+def test_an_archive_without_files_need_not_replace_one_with_files(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("items.jsonl")
+    bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress)
+    before = bench.content()
+    refuse(monkeypatch, bench.run_uid)
+    again = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress, may_lack_files=False)
+    monkeypatch.undo()
+    assert again is None
+    assert bench.content() == before
+    assert bench.store.unfinished() == []
+    again = bench.exporter.archive(bench.run_uid, 1, ENDED_AT, bench.progress, may_lack_files=False)
+    assert again
+    assert again.files == 1
 
 
 def test_a_second_archive_is_the_same(bench: Bench) -> None:

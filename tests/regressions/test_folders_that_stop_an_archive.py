@@ -96,7 +96,7 @@ def test_an_export_that_failed_unexpectedly_is_on_record(
 ) -> None:
     plan = house.started("sleepy")
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RecursionError("too deep")
 
     monkeypatch.setattr(type(house.exports.archiver), "archive", broken)

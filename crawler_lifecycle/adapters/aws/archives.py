@@ -43,7 +43,9 @@ class S3Archiver:
     def destination(self, run_uid: str, end: int) -> str:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"
 
-    def archive(self, run_uid: str, end: int, ended_at: datetime, progress: Progress) -> Archive | None:
+    def archive(
+        self, run_uid: str, end: int, ended_at: datetime, progress: Progress, *, may_lack_files: bool = True
+    ) -> Archive | None:
         """Upload the archive, and return its figures; `bytes` counts the files before compression.
 
         Return None without an upload if the run left no files.
@@ -57,7 +59,7 @@ class S3Archiver:
             with Upload(self._client, target, self._options, self._first_part_bytes, repeated.report_again) as upload:
                 with archive_writer(upload, ended_at, repeated, self._limits) as archive:
                     archive.add_folder(folder)
-                if archive.is_empty:
+                if not archive.is_worth_keeping(may_lack_files=may_lack_files):
                     return None  # an upload without `complete` leaves no object
                 upload.complete()
         except OSError as error:
