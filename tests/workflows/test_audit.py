@@ -36,7 +36,14 @@ def paged(step: AuditStep) -> AuditPage:
 async def test_every_part_in_its_turn(skipping: WorkflowEnvironment) -> None:
     script = Script(audited=paged)
     report = await audit(skipping, script, {"repair": True})
-    assert script.names == ["begin_audit", *["audit_runs"] * 200, "audit_jobs", "audit_handovers", "audit_flows", "finish_audit"]
+    assert script.names == [
+        "begin_audit",
+        *["audit_runs"] * 200,
+        "audit_jobs",
+        "audit_handovers",
+        "audit_flows",
+        "finish_audit",
+    ]
     assert [step.after for step in script.inputs("audit_runs")][:3] == [None, "1", "2"]
     assert all(step.audit.repair for step in script.inputs("audit_runs"))
     runs = report.parts[AuditPart.RUNS]
@@ -49,7 +56,14 @@ async def test_every_part_in_its_turn(skipping: WorkflowEnvironment) -> None:
 async def test_a_long_one_continues_where_it_is(short_histories: WorkflowEnvironment) -> None:
     script = Script(audited=paged)
     report = await audit(short_histories, script, {})
-    assert script.names == ["begin_audit", *["audit_runs"] * 200, "audit_jobs", "audit_handovers", "audit_flows", "finish_audit"]
+    assert script.names == [
+        "begin_audit",
+        *["audit_runs"] * 200,
+        "audit_jobs",
+        "audit_handovers",
+        "audit_flows",
+        "finish_audit",
+    ]
     assert report.parts[AuditPart.RUNS].examined == 200_000
     assert not report.audit.repair
 
