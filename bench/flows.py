@@ -77,7 +77,9 @@ async def _measure(stack: Stack, database: str, scale: Scale) -> list[Row]:
         floor(stack.plan.environment, part_of(stack.plan.state, "temporal")) as bare,
     ):
         await _seconds(control, _diamond())  # loads modules and connections for all later graphs
-        rows = [await _compared(stack, control, bare, shape, database, scale.rounds_of_flows) for shape in shapes(scale)]
+        rows = [
+            await _compared(stack, control, bare, shape, database, scale.rounds_of_flows) for shape in shapes(scale)
+        ]
         rows.append(await _large(stack, control, database, scale.large_fan))
         rows.append(await _idle(stack, control, database, scale.idle_flows))
     return rows

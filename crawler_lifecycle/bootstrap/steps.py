@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
+from crawler_lifecycle.activities.audit_flows import FlowAudit
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
@@ -65,6 +66,7 @@ def _audit_activities(parts: Parts, supervisors: Supervisors) -> Sequence[object
         RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience),
         HandoverAudit(records, findings, supervisors, patience),
+        FlowAudit(store.flow_records, findings, supervisors, patience),
     )
 
 

@@ -94,7 +94,7 @@ async def test_no_part_keeps_the_others_waiting_for_long(skipping: WorkflowEnvir
         for each in scheduled
         if each.activity_type.name in ("audit_runs", "audit_jobs", "audit_handovers", "audit_flows")
     }
-    assert len(limits) == 3
+    assert len(limits) == 4
     assert set(limits.values()) == {timedelta(minutes=30)}
 
 
