@@ -127,7 +127,7 @@ async def _seconds(control: Control, workflow: Workflow) -> tuple[float, int]:
 
 async def _push(control: Control, workflow: Workflow) -> str:
     answer = await control.flows.push(PushFlow(definition=workflow.definition(), actor="bench"))
-    assert answer.told, answer.problem
+    assert answer.nudged, answer.problem
     return answer.flow_uid
 
 

@@ -58,7 +58,7 @@ def by_queue(steps: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]
     ]
 
 
-def _audit_activities(parts: Parts, supervisors: Supervisors) -> Sequence[object]:
+def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[object]:
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
     records, findings, tasks = store.records, store.findings, store.tasks
     return (
