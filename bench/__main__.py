@@ -15,6 +15,7 @@ from bench import (
     auditing,
     command,
     flow_planning,
+    flows,
     kubernetes_delay,
     kubernetes_deployments,
     kubernetes_look,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "audit": auditing.measure,
     "permits": permits.measure,
     "flow-planning": flow_planning.measure,
+    "flows": flows.measure,
 }
 
 

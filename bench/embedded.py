@@ -20,7 +20,7 @@ from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import make_plan
+from crawler_lifecycle.services.embedded.plan import StepModules, make_plan
 from crawler_lifecycle.services.embedded.stack import Stack, owned
 
 PARTIES = ("server", "worker", "others", "jobs")
@@ -55,13 +55,13 @@ def median_round(rounds: Sequence[Round]) -> Round:
 
 
 @contextmanager
-def planned_stack(catalogue: str, environment: Mapping[str, str]) -> Iterator[Stack]:
+def planned_stack(catalogue: str, environment: Mapping[str, str], steps: StepModules | None = None) -> Iterator[Stack]:
     """Yield a stack, not yet running, on a temporary folder with this catalogue and these further settings."""
     with TemporaryDirectory(prefix="bench-stack-", ignore_cleanup_errors=True) as folder:
         state, file = Path(folder).resolve() / "state", Path(folder) / "catalogue.toml"
         file.write_text(catalogue)
         with owned(state):
-            plan = make_plan(state, Ports.free(), file)
+            plan = make_plan(state, Ports.free(), file, steps)
             plan.environment.update(environment)
             yield Stack(plan, refuse_trouble, temporary=True)
 

@@ -29,6 +29,11 @@ class Scale:
     audited: tuple[int, ...] = (1_000, 100_000)  # open runs
     big_run: int = 10_000  # tasks of a run beside a small run
     two_level_runs: int = 300
+    chain: int = 50  # steps of a flow, one after the other
+    fan: int = 1_000  # steps of a flow, side by side
+    large_fan: int = 10_000
+    idle_flows: int = 1_000  # flows that wait for a person
+    rounds_of_flows: int = 9  # graphs and their floors, in turn
     limit: int = 200  # for tasks in the cluster, beside so many two-level runs
 
 
@@ -53,6 +58,11 @@ QUICK = Scale(
     audited=(20,),
     big_run=200,
     two_level_runs=12,
+    chain=5,
+    fan=20,
+    large_fan=100,
+    idle_flows=5,
+    rounds_of_flows=2,
     limit=8,
 )
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from crawler_lifecycle.activities.audit_flows import FlowAudit
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
@@ -167,6 +168,8 @@ class House:
         self.run_audit = RunAudit(records, self.findings, self.supervisors, tasks, cluster, AT_ONCE)
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)
         self.handover_audit = HandoverAudit(records, self.findings, self.supervisors, AT_ONCE)
+        self.flow_records, self.flow_doors = store.flow_records, store.flow_doors
+        self.flow_audit = FlowAudit(self.flow_records, self.findings, self.supervisors, AT_ONCE)
 
     @overload
     def do(self, activity: Callable[[A], Coroutine[Any, Any, R]], step: A) -> R: ...

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
+from crawler_lifecycle.activities.audit_flows import FlowAudit
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
@@ -57,7 +58,7 @@ def by_queue(steps: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]
     ]
 
 
-def _audit_activities(parts: Parts, supervisors: Supervisors) -> Sequence[object]:
+def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[object]:
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
     records, findings, tasks = store.records, store.findings, store.tasks
     return (
@@ -65,6 +66,7 @@ def _audit_activities(parts: Parts, supervisors: Supervisors) -> Sequence[object
         RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience),
         HandoverAudit(records, findings, supervisors, patience),
+        FlowAudit(store.flow_records, findings, supervisors, patience),
     )
 
 

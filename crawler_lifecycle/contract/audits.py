@@ -20,6 +20,7 @@ class FindingKind(StrEnum):
     CLAIM_EXPIRED = "claim_expired"  # a claim expired long ago, and its task is still DEPLOYING
     WORKFLOW_FAILING = "workflow_failing"  # an open workflow fails the same workflow task again and again
     LOOK_OVERDUE = "look_overdue"  # an open workflow has not looked at its run's jobs for too long
+    FLOW_UNSUPERVISED = "flow_unsupervised"  # a flow is open and has no open workflow
 
 
 class AuditPart(StrEnum):
@@ -28,6 +29,7 @@ class AuditPart(StrEnum):
     RUNS = "runs"  # open runs and their workflows
     JOBS = "jobs"  # jobs in the cluster without an open run
     HANDOVERS = "handovers"  # owed exports and closing notices, after a run's end
+    FLOWS = "flows"  # open flows and their workflows
 
     @property
     def kinds(self) -> tuple[FindingKind, ...]:
@@ -44,6 +46,7 @@ KINDS = {
     ),
     AuditPart.JOBS: (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB),
     AuditPart.HANDOVERS: (FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED, FindingKind.UNDELIVERED),
+    AuditPart.FLOWS: (FindingKind.FLOW_UNSUPERVISED,),
 }
 
 
@@ -69,7 +72,7 @@ class Finding(Message):
     """A disagreement. A kind and a subject together have at most a single open finding."""
 
     kind: FindingKind
-    subject: str = Field(description="run_uid, or the job's name where the job does not name its run")
+    subject: str = Field(description="run_uid, the job's name where the job does not name its run, or the flow's uid")
     message: str
     run_id: int | None = None
     run_uid: str | None = None
@@ -92,7 +95,7 @@ class AuditStep(Message):
 class PartReport(Message):
     """Result for a part: counts over all its pages."""
 
-    examined: int = Field(default=0, description="number of compared runs or jobs")
+    examined: int = Field(default=0, description="number of compared runs, jobs or flows")
     found: dict[FindingKind, int] = Field(default={}, description="number of findings by kind")
     acted: int = Field(default=0, description="number of findings with a repair")
     unknown: int = Field(default=0, description="number of runs whose jobs could not be observed")

@@ -35,6 +35,7 @@ from crawler_lifecycle.ports.flows import (
     FlowRecord,
     FlowRecords,
     KeptFlow,
+    SilentFlow,
     StepClaims,
     StepEnd,
     StepInputs,

@@ -294,6 +294,15 @@ class KeptFlow:
     arguments: Mapping[int, JsonValue] = field(default_factory=dict)  # encoded; in place of the definitions' arguments
 
 
+@dataclass(frozen=True, slots=True)
+class SilentFlow:
+    """An open flow without a recent write."""
+
+    uid: str
+    id: str
+    state: FlowState
+
+
 class FlowRecords(Protocol):
     """Read access to flows, for people and doors."""
 
@@ -325,5 +334,8 @@ class FlowRecords(Protocol):
     def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]:
         """Return lines of the timeline, oldest first. `after`: number of the last line on the previous page."""
 
-    def unsupervised(self, silent_since: datetime) -> list[tuple[str, str]]:
-        """Return the uids and ids of open flows whose row has not changed since the time, for the audit."""
+    def silent(self, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
+        """Return a page with open flows whose row has not changed since the time, by uid, for the audit.
+
+        `after`: the last uid on the previous page.
+        """

@@ -1,6 +1,6 @@
 """The workflow of the audit: compare database, Temporal and cluster, and repair disagreements.
 
-The audit goes through three parts, page by page. The audit stands outside of every run, so it
+The audit goes through its parts, page by page. The audit stands outside of every run, so it
 also finds runs without a workflow.
 """
 
@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from crawler_lifecycle.activities.audit_flows import FlowAudit
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
@@ -34,6 +35,7 @@ PAGE_ACTIVITIES: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]
     AuditPart.RUNS: RunAudit.audit_runs,
     AuditPart.JOBS: JobAudit.audit_jobs,
     AuditPart.HANDOVERS: HandoverAudit.audit_handovers,
+    AuditPart.FLOWS: FlowAudit.audit_flows,
 }
 
 

@@ -52,6 +52,7 @@ def audit(
         AuditPart.RUNS: house.run_audit.audit_runs,
         AuditPart.JOBS: house.job_audit.audit_jobs,
         AuditPart.HANDOVERS: house.handover_audit.audit_handovers,
+        AuditPart.FLOWS: house.flow_audit.audit_flows,
     }
     return asyncio.run(house.environment.run(activities[part], step))
 
@@ -151,6 +152,7 @@ def test_a_dry_run_changes_nothing(house: House) -> None:
         AuditPart.RUNS: {FindingKind.UNSUPERVISED: 1},
         AuditPart.JOBS: {FindingKind.LEFTOVER_JOB: 1, FindingKind.UNKNOWN_JOB: 1},
         AuditPart.HANDOVERS: {FindingKind.EXPORT_PENDING: 1},
+        AuditPart.FLOWS: {},
     }
     ref = house.do(house.audits.begin_audit, AuditRequest())
     house.do(house.audits.finish_audit, AuditReport(audit=ref, parts={part: PartReport() for part in AuditPart}))
@@ -708,7 +710,12 @@ def whole(house: House) -> AuditReport:
     house.environment.info = replace(house.environment.info, workflow_run_id=str(uuid4()))
     ref = house.do(house.audits.begin_audit, AuditRequest(repair=True))
     report = AuditReport(audit=ref)
-    activities = (house.run_audit.audit_runs, house.job_audit.audit_jobs, house.handover_audit.audit_handovers)
+    activities = (
+        house.run_audit.audit_runs,
+        house.job_audit.audit_jobs,
+        house.handover_audit.audit_handovers,
+        house.flow_audit.audit_flows,
+    )
     for part, activity in zip(AuditPart, activities, strict=True):
         page = asyncio.run(house.environment.run(activity, AuditStep(audit=ref, part=part)))
         report = report.model_copy(update={"parts": {**report.parts, part: PartReport().with_page(page)}})

@@ -12,7 +12,7 @@ from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.standing import started
 from crawler_lifecycle.errors import Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl, each_task
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import Execution, SilentFlow
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.unit.flows.work import item_and_context, plain, with_context
 
@@ -209,18 +209,19 @@ def test_a_flow_ends_once(database: Database) -> None:
     assert flow.write(state=FlowState.CANCELLED)
     assert flow.store.flow_records.page(limit=9) == [record]
     assert flow.events == ["pushed", "ended"]
-    assert flow.store.flow_records.unsupervised(datetime.now(UTC)) == []
+    assert flow.store.flow_records.silent(datetime.now(UTC), limit=9) == []
 
 
 def test_a_silent_open_flow_is_found(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("a", plain))
     records = flow.store.flow_records
-    assert records.unsupervised(datetime.now(UTC)) == [(flow.uid, "w")]
+    assert records.silent(datetime.now(UTC), limit=9) == [SilentFlow(flow.uid, "w", FlowState.EXECUTING)]
+    assert records.silent(datetime.now(UTC), after=flow.uid, limit=9) == []
     (record,) = records.page(limit=9)
-    assert records.unsupervised(record.updated_at) == []
+    assert records.silent(record.updated_at, limit=9) == []
     before = datetime.now(UTC)
     assert flow.write(change(flow, "a", cause="no_host"))
-    assert records.unsupervised(before) == []
+    assert records.silent(before, limit=9) == []
 
 
 def test_a_group_grows_with_the_tasks_of_its_crawl(database: Database) -> None:

@@ -356,7 +356,7 @@ def _of_runs(*steps: str) -> frozenset[str]:
 
 
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
-AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "finish_audit"))
+AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "audit_flows", "finish_audit"))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}, steps=_of_runs("signal stop")),

@@ -22,6 +22,7 @@ from tests.pod_shapes import SHAPED
 
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
 API = Folder(KUBERNETES / "components" / "api")
+FLOWS = Folder(KUBERNETES / "components" / "flows")
 PARTS = {"worker": "actor", "dispatcher": "actor", "watcher": "observer", "scheduler": "actor"}
 MYSQL_TAKES = 151  # its default of max_connections
 ACTS = {"create", "delete"}
@@ -238,6 +239,22 @@ def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
     assert documents["PodDisruptionBudget", "api"]["spec"]["selector"]["matchLabels"] == {
         "app.kubernetes.io/name": "api"
     }
+
+
+def test_a_host_of_steps_has_no_account_of_ours() -> None:
+    documents = {(each["kind"], each["metadata"]["name"]): each for each in FLOWS.manifests}
+    assert {each["metadata"]["namespace"] for each in FLOWS.manifests} == {HOME.kustomization["namespace"]}
+    pod = documents["Deployment", "flows"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["python", "-m", "workers.flows"]
+    assert pod["automountServiceAccountToken"] is False
+    secrets = {
+        each["valueFrom"]["secretKeyRef"]["name"] for each in container["env"] if "secretKeyRef" in str(each)
+    } | {each["secretRef"]["name"] for each in container["envFrom"]}
+    assert secrets == {"flows-credentials", "temporal"}, "our own credentials are not for authors' code"
+    (rule,) = documents["NetworkPolicy", "flows"]["spec"]["egress"]
+    assert [each["port"] for each in rule["ports"]] == [3306, 7233], "neither the API server nor the scheduler service"
+    assert pod["terminationGracePeriodSeconds"] > Settings().worker.drain_seconds
 
 
 def of_an_overlay(folder: Path, resource: str, component: str) -> list[Document]:

@@ -364,6 +364,11 @@ class Script:
         return self.audited(step)
 
     @activity.defn
+    async def audit_flows(self, step: AuditStep) -> AuditPage:
+        await self._noted("audit_flows", step)
+        return self.audited(step)
+
+    @activity.defn
     async def finish_audit(self, report: AuditReport) -> Counted:
         await self._noted("finish_audit", report)
         return Counted(count=0)

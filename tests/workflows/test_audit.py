@@ -36,7 +36,14 @@ def paged(step: AuditStep) -> AuditPage:
 async def test_every_part_in_its_turn(skipping: WorkflowEnvironment) -> None:
     script = Script(audited=paged)
     report = await audit(skipping, script, {"repair": True})
-    assert script.names == ["begin_audit", *["audit_runs"] * 200, "audit_jobs", "audit_handovers", "finish_audit"]
+    assert script.names == [
+        "begin_audit",
+        *["audit_runs"] * 200,
+        "audit_jobs",
+        "audit_handovers",
+        "audit_flows",
+        "finish_audit",
+    ]
     assert [step.after for step in script.inputs("audit_runs")][:3] == [None, "1", "2"]
     assert all(step.audit.repair for step in script.inputs("audit_runs"))
     runs = report.parts[AuditPart.RUNS]
@@ -49,7 +56,14 @@ async def test_every_part_in_its_turn(skipping: WorkflowEnvironment) -> None:
 async def test_a_long_one_continues_where_it_is(short_histories: WorkflowEnvironment) -> None:
     script = Script(audited=paged)
     report = await audit(short_histories, script, {})
-    assert script.names == ["begin_audit", *["audit_runs"] * 200, "audit_jobs", "audit_handovers", "finish_audit"]
+    assert script.names == [
+        "begin_audit",
+        *["audit_runs"] * 200,
+        "audit_jobs",
+        "audit_handovers",
+        "audit_flows",
+        "finish_audit",
+    ]
     assert report.parts[AuditPart.RUNS].examined == 200_000
     assert not report.audit.repair
 
@@ -58,7 +72,7 @@ async def test_an_outage_of_one_part_is_told_and_the_others_go_on(skipping: Work
     script = Script(failures={"audit_runs": 3, "audit_jobs": 1000})
     report = await audit(skipping, script, {"repair": True})
     assert script.names.count("audit_runs") == 4
-    assert script.names[-2:] == ["audit_handovers", "finish_audit"]
+    assert script.names[-2:] == ["audit_flows", "finish_audit"]
     assert not report.is_complete
     problems = {part: each.problem for part, each in report.parts.items() if each.problem}
     assert list(problems) == [AuditPart.JOBS]
@@ -78,9 +92,9 @@ async def test_no_part_keeps_the_others_waiting_for_long(skipping: WorkflowEnvir
     limits = {
         each.activity_type.name: each.schedule_to_close_timeout.ToTimedelta()
         for each in scheduled
-        if each.activity_type.name in ("audit_runs", "audit_jobs", "audit_handovers")
+        if each.activity_type.name in ("audit_runs", "audit_jobs", "audit_handovers", "audit_flows")
     }
-    assert len(limits) == 3
+    assert len(limits) == 4
     assert set(limits.values()) == {timedelta(minutes=30)}
 
 

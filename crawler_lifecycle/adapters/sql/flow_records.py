@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.rows import FlowRow
-from crawler_lifecycle.ports.flows import AttemptRecord, FlowLine, FlowRecord, KeptFlow
+from crawler_lifecycle.ports.flows import AttemptRecord, FlowLine, FlowRecord, KeptFlow, SilentFlow
 
 OPEN_STATES = [state for state in FlowState if not state.is_final]
 LAST_RUNS = (
@@ -110,10 +110,10 @@ class SqlFlowRecords(OnFlows):
         ]
 
     @reading
-    def unsupervised(self, connection: Connection, silent_since: datetime) -> list[tuple[str, str]]:
-        is_silent = (flows.c.state.in_(OPEN_STATES), flows.c.changed_at < silent_since)
-        query = select(flows.c.uid, flows.c.flow_id).where(*is_silent).order_by(flows.c.id)
-        return [(uid, flow_id) for uid, flow_id in connection.execute(query)]
+    def silent(self, connection: Connection, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
+        is_silent = (flows.c.state.in_(OPEN_STATES), flows.c.changed_at < since, flows.c.uid > after)
+        query = select(flows.c.uid, flows.c.flow_id, flows.c.state).where(*is_silent).order_by(flows.c.uid)
+        return [SilentFlow(*row) for row in connection.execute(query.limit(limit))]
 
     def _head(self, connection: Connection, flow: str) -> Row[Any]:
         return self.head(connection, uid_of(connection, flow))

@@ -133,7 +133,7 @@ def storable(text: str) -> str:
 
 def stored_enum(enum: type[EnumClass]) -> Enum:
     """Return the type for a column with the enum's values as text: a new member needs no migration."""
-    return Enum(enum, native_enum=False, length=16, values_callable=lambda members: [item.value for item in members])
+    return Enum(enum, native_enum=False, length=32, values_callable=lambda members: [item.value for item in members])
 
 
 def growing(name: str, clock: Callable[[], datetime]) -> Column[datetime]:

@@ -1,0 +1,168 @@
+"""Graphs of steps that do nothing, on the embedded stack, from the push until the end is known.
+
+The floor is a bare workflow with as many no-op activities in the graph's shape, on the same server, in turn with the
+graphs. Further rows have a graph of ten thousand steps, and a thousand graphs that wait for a person.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from bench import flow_steps
+from bench.databases import AS_INSTALLED
+from bench.embedded import part_of, planned_stack
+from bench.floor.bare import Step
+from bench.floor.rounds import Floor, floor
+from bench.measuring import cpu_seconds
+from bench.table import Scale, Table
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.domain.naming import flow_workflow_id
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.services.embedded.plan import StepModules
+from crawler_lifecycle.services.embedded.stack import Stack
+from tests.databases import create_database, mariadb_is_installed, running_mariadb
+
+CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'
+PATIENCE = 900.0
+IDLE_SECONDS = 60.0
+MIB = 1024 * 1024
+COLUMNS = ("database", "graph", "steps", "s", "s at most", "floor, s", "times the floor", "events", "worker, MiB")
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A graph, and the bare workflow in its shape."""
+
+    name: str
+    make: Callable[[], Workflow]
+    bare: tuple[Step, ...]
+
+    @property
+    def steps(self) -> int:
+        return sum(step.activities for step in self.bare)
+
+
+def measure(scale: Scale) -> Table:
+    rows = _rows("SQLite", {}, scale)
+    if mariadb_is_installed():
+        with running_mariadb(*AS_INSTALLED) as port:
+            rows += _rows("MariaDB", {"CRAWLER_DATABASE__URL": create_database(port, "bench")}, scale)
+    return Table(COLUMNS, rows)
+
+
+def shapes(scale: Scale) -> list[Shape]:
+    return [
+        Shape("diamond", _diamond, (Step(1), Step(2), Step(1))),
+        Shape("chain", lambda: _chain(scale.chain), (Step(1),) * scale.chain),
+        Shape("fan-out and fan-in", lambda: _fan(scale.fan), (Step(1), Step(scale.fan), Step(1))),
+    ]
+
+
+def _rows(database: str, settings: Mapping[str, str], scale: Scale) -> list[Row]:
+    with planned_stack(CATALOGUE, settings, StepModules((flow_steps.__name__,))) as stack:
+        return asyncio.run(_measure(stack, database, scale))
+
+
+async def _measure(stack: Stack, database: str, scale: Scale) -> list[Row]:
+    async with (
+        stack.running() as control,
+        asyncio.timeout(PATIENCE),
+        floor(stack.plan.environment, part_of(stack.plan.state, "temporal")) as bare,
+    ):
+        await _seconds(control, _diamond())  # loads modules and connections for all later graphs
+        rows = [
+            await _compared(stack, control, bare, shape, database, scale.rounds_of_flows) for shape in shapes(scale)
+        ]
+        rows.append(await _large(stack, control, database, scale.large_fan))
+        rows.append(await _idle(stack, control, database, scale.idle_flows))
+    return rows
+
+
+async def _compared(stack: Stack, control: Control, bare: Floor, shape: Shape, database: str, rounds: int) -> Row:
+    """Measure graph and floor in turn, so that a busy moment affects both."""
+    ours, floors = [], []
+    events = 0
+    for _ in range(rounds):
+        seconds, events = await _seconds(control, shape.make())
+        ours.append(seconds)
+        floors.append((await bare.round(shape.bare, 1)).seconds)
+    median, lowest = statistics.median(ours), statistics.median(floors)
+    figures = median, max(ours), lowest, median / lowest, events, _worker_mib(stack)
+    return (database, shape.name, shape.steps, *figures)
+
+
+async def _large(stack: Stack, control: Control, database: str, fan: int) -> Row:
+    seconds, events = await _seconds(control, _fan(fan))
+    return (database, "fan-out and fan-in", fan + 2, seconds, seconds, "-", "-", events, _worker_mib(stack))
+
+
+async def _idle(stack: Stack, control: Control, database: str, flows: int) -> Row:
+    """Push graphs that wait for a person, and measure the CPU of all processes meanwhile."""
+    for _ in range(flows):
+        await _push(control, Workflow().add_approval("release").add("end", flow_steps.nothing, deps="release"))
+    await asyncio.sleep(IDLE_SECONDS / 4)  # until the last of them wait
+    before, began = _cpu(stack), time.monotonic()
+    await asyncio.sleep(IDLE_SECONDS)
+    cores = (_cpu(stack) - before) / (time.monotonic() - began)
+    return (database, f"waiting for a person: {cores:.3g} cores", flows, "-", "-", "-", "-", "-", _worker_mib(stack))
+
+
+async def _seconds(control: Control, workflow: Workflow) -> tuple[float, int]:
+    """Return the seconds from the push until the end is known, and the events of the last execution."""
+    began = time.monotonic()
+    uid = await _push(control, workflow)
+    row = await control.flows.wait(workflow.id)
+    seconds = time.monotonic() - began
+    assert row.state is FlowState.COMPLETED, row
+    description = await (await control.engine.client()).get_workflow_handle(flow_workflow_id(uid)).describe()
+    return seconds, description.history_length or 0
+
+
+async def _push(control: Control, workflow: Workflow) -> str:
+    answer = await control.flows.push(PushFlow(definition=workflow.definition(), actor="bench"))
+    assert answer.nudged, answer.problem
+    return answer.flow_uid
+
+
+def _diamond() -> Workflow:
+    step = flow_steps.nothing
+    return (
+        Workflow()
+        .add("start", step)
+        .add("left", step, deps="start")
+        .add("right", step, deps="start")
+        .add("end", step, deps=["left", "right"])
+    )
+
+
+def _chain(length: int) -> Workflow:
+    workflow = Workflow()
+    for number in range(length):
+        workflow.add(f"step_{number}", flow_steps.nothing, deps=f"step_{number - 1}" if number else None)
+    return workflow
+
+
+def _fan(items: int) -> Workflow:
+    return (
+        Workflow()
+        .add("start", flow_steps.nothing)
+        .add_cascade("fan", (list(range(items)), flow_steps.nothing_with), deps="start")
+        .add("end", flow_steps.nothing, deps="fan")
+    )
+
+
+def _worker_mib(stack: Stack) -> float:
+    return part_of(stack.plan.state, "lifecycle").memory_info().rss / MIB
+
+
+def _cpu(stack: Stack) -> float:
+    """Return the CPU seconds of the worker, the host and Temporal."""
+    parts = (part_of(stack.plan.state, name) for name in ("temporal", "lifecycle", "flows", "dispatcher", "watcher"))
+    return sum(cpu_seconds(psutil.Process(part.pid)) for part in parts)

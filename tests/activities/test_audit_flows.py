@@ -1,0 +1,64 @@
+"""The audit of flows: an open flow without a workflow gets one, and every other flow is left alone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crawler_lifecycle.activities import audit_flows
+from crawler_lifecycle.contract.audits import AuditPart, FindingKind
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
+from crawler_lifecycle.domain.naming import flow_workflow_id
+from crawler_lifecycle.flows import Workflow, crawl
+from tests.activities.test_audits import audit, findings
+from tests.house import House
+
+AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
+OPEN = WorkflowInfo(is_open=True)
+
+
+def pushed(house: House, name: str) -> str:
+    definition = Workflow(id=name).add("books", crawl("books")).definition()
+    return house.flow_doors.push(PushFlow(definition=definition)).flow_uid
+
+
+def test_a_flow_without_a_workflow_gets_one(house: House) -> None:
+    uid = pushed(house, "lost")
+    page = audit(house, AuditPart.FLOWS)
+    assert (page.examined, page.found, page.acted) == (1, {FindingKind.FLOW_UNSUPERVISED: 1}, 1)
+    assert house.supervisors.nudged_flows == [(uid, "lost")]
+    (finding,) = findings(house)
+    assert (finding.subject, finding.message) == (uid, "flow lost is executing, and its workflow is not there")
+    assert finding.action == "its workflow was started again"
+
+
+def test_a_flow_with_an_open_workflow_is_left_alone(house: House) -> None:
+    house.supervisors.described[flow_workflow_id(pushed(house, "supervised"))] = OPEN
+    assert audit(house, AuditPart.FLOWS).found == {}
+    assert house.supervisors.nudged_flows == []
+
+
+def test_a_terminated_workflow_is_told_with_its_time(house: House) -> None:
+    uid = pushed(house, "ended")
+    house.supervisors.described[flow_workflow_id(uid)] = WorkflowInfo(False, "terminated", AN_HOUR_AGO)
+    audit(house, AuditPart.FLOWS)
+    assert f"its workflow has terminated at {AN_HOUR_AGO:%Y-%m-%dT%H:%M:%SZ}" in findings(house)[0].message
+
+
+def test_a_dry_run_tells_and_starts_nothing(house: House) -> None:
+    pushed(house, "lost")
+    assert audit(house, AuditPart.FLOWS, repair=False).found == {FindingKind.FLOW_UNSUPERVISED: 1}
+    assert house.supervisors.nudged_flows == []
+    assert findings(house) == []
+
+
+def test_pages_go_through_all_flows(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    uids = sorted(pushed(house, f"flow-{number}") for number in range(5))
+    monkeypatch.setattr(audit_flows, "FLOWS_IN_A_PAGE", 2)
+    page = audit(house, AuditPart.FLOWS)
+    examined = page.examined
+    while page.rest is not None:
+        page = audit(house, AuditPart.FLOWS, after=page.rest)
+        examined += page.examined
+    assert examined == 5
+    assert sorted(uid for uid, _ in house.supervisors.nudged_flows) == uids
