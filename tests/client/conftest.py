@@ -64,4 +64,3 @@ async def flows(installed: Path) -> AsyncIterator[Flows]:
 def hand(database: Database) -> GetHand:
     store = SqlStore(database)
     return lambda flow: Hand(store, flow, store.flow_records.uid_of(flow))
-
