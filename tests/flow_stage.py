@@ -176,6 +176,28 @@ class Catalogue:
         return Crawler(name=name, command=["true"])
 
 
+class Watched:
+    """A port with the test's hooks. `before` and `after`: by the method's name, once, with the call's inputs."""
+
+    def __init__(self, port: Any) -> None:
+        self._port = port
+        self.before: dict[str, Callable[..., Any]] = {}
+        self.after: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._port, name)
+
+        def call(*inputs: Any) -> Any:
+            if name in self.before:
+                self.before.pop(name)(*inputs)
+            answer = method(*inputs)
+            if name in self.after:
+                self.after.pop(name)(*inputs)
+            return answer
+
+        return call
+
+
 @dataclass
 class FlowStage:
     client: Client
@@ -184,6 +206,7 @@ class FlowStage:
     engine: Engine
     host: Host
     crawls: Crawls
+    ledger: Watched
 
     def push(self, workflow: Workflow) -> Flow:
         answer = self.store.flow_doors.push(PushFlow(definition=workflow.definition()))
@@ -220,11 +243,12 @@ async def flow_stage(client: Client, database: Database, *, hosted: bool = True)
     store, queue = SqlStore(database), f"queue-{uuid4()}"
     address = client.service_client.config.target_host
     engine = Engine({"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": client.namespace}, queue)
-    stage = FlowStage(client, queue, store, engine, Host(store), Crawls(store, engine))
+    stage = FlowStage(client, queue, store, engine, Host(store), Crawls(store, engine), Watched(store.flow_ledger))
     catalogue: Any = Catalogue()
+    ledger: Any = stage.ledger
     steps = activities_of(
-        FlowActivities(store.flow_ledger, store.flow_doors, search_attributes=True),
-        FlowCrawlActivities(store.flow_ledger, store.runs, stage.crawls, catalogue, RunLimits()),
+        FlowActivities(ledger, store.flow_doors, search_attributes=True),
+        FlowCrawlActivities(ledger, store.runs, stage.crawls, catalogue, RunLimits()),
     )
     with ThreadPoolExecutor(8) as threads:
         async with Worker(client, task_queue=queue, activities=steps, activity_executor=threads):
@@ -233,6 +257,28 @@ async def flow_stage(client: Client, database: Database, *, hosted: bool = True)
                     yield stage
             else:
                 yield stage
+
+
+@pytest_asyncio.fixture
+async def skipping_flows(
+    skipping: WorkflowEnvironment, sqlite_template: Path, tmp_path: Path
+) -> AsyncIterator[FlowStage]:
+    """The same, and a supervisor's pauses take no time."""
+    database = Database(copy_of(sqlite_template, tmp_path))
+    async with flow_stage(skipping.client, database) as stage:
+        yield stage
+    database.close()
+
+
+@pytest_asyncio.fixture
+async def long_flows(
+    short_histories: WorkflowEnvironment, sqlite_template: Path, tmp_path: Path
+) -> AsyncIterator[FlowStage]:
+    """The same, and the server asks for continue-as-new after a few steps."""
+    database = Database(copy_of(sqlite_template, tmp_path))
+    async with flow_stage(short_histories.client, database) as stage:
+        yield stage
+    database.close()
 
 
 @pytest_asyncio.fixture
