@@ -97,7 +97,7 @@ class Play(SteppedFlow):
         while True:
             plan = self.advance()
             self._ask()
-            if plan.is_empty:
+            if plan.is_empty and not self._see_last_tasks():
                 self._wake_at = plan.wake_at
                 return
             self._do(plan)
@@ -138,7 +138,7 @@ class Play(SteppedFlow):
     def _stop(self, row: MemberRow) -> None:
         """End an attempt after a cancel."""
         if row.kind is MemberKind.CRAWL and self.played_runs.get(row.path):
-            run = self.played_runs[row.path][-1].ended_as(stopped())
+            run = self.played_runs[row.path][-1] = self.played_runs[row.path][-1].ended_as(stopped())
             self.observe(run.seen(row, RunStatus.FAILED, self.now))
         else:
             self._end_at_once(row, EndKind.CANCELLED)
@@ -187,6 +187,15 @@ class Play(SteppedFlow):
         if status is RunStatus.COMPLETED:
             self.keep_result(row, run.receipt())
         self.observe(run.seen(row, status, self.now, archived=archived))
+
+    def _see_last_tasks(self) -> bool:
+        """Look at the tasks of runs that have ended, as a supervisor does; return whether there are such runs."""
+        numbers = self.planner.crawls_to_ask
+        for number in numbers:
+            row = self.ledger.members[number]
+            run = self.played_runs[row.path][-1] if row.path in self.played_runs else None
+            self.observe(TasksSeen(number, row.generation, run.outcome.task_ends(run.tasks) if run else {}))
+        return bool(numbers)
 
     # approvals
 

@@ -104,7 +104,7 @@ class News:
             since=course.door,
             members=to_ranges({*self._refused, *course.unconfirmed.numbers}),
             look_at=to_ranges(crawls),
-            tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls),
+            tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls | planner.crawls_to_ask),
         )
 
     def take(self, course: Course) -> bool:

@@ -101,6 +101,8 @@ class Supervision:
         now, course = workflow.now(), self._course
         course.writes.add(self._steps.unclaimed(course, now))
         plan = course.planner.advance(now, self._steps.room)
+        if course.planner.crawls_to_ask and not self.news.is_under_way:
+            self.news.want()  # the tasks' last ends
         self._wake_at = plan.wake_at
         if plan.is_empty:
             return

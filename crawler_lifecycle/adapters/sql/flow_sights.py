@@ -56,6 +56,9 @@ TASK_ENDS = (
     )
     .order_by(runs.flow_member, runs.flow_attempt, tasks.task)
 )
+GENERATIONS = select(members.number, members.generation).where(
+    members.flow == bindparam("of_flow"), members.number.in_(bindparam("numbers", expanding=True))
+)
 OF_ATTEMPTS = attempts.member.in_(bindparam("numbers", expanding=True))
 OF_RUNS = runs.flow_member.in_(bindparam("numbers", expanding=True))
 FEW_ENDS, FEW_RUNS = ENDS.where(OF_ATTEMPTS), RUNS.where(OF_RUNS)
@@ -83,15 +86,18 @@ def news_of_runs(connection: Connection, flow: int, flow_uid: str) -> list[RunSe
 
 
 def task_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[TasksSeen]:
-    """Return the ended tasks of the members' attempts in their present generation. A success in any attempt counts."""
-    ends: dict[int, dict[int, TaskStatus]] = {}
-    generations: dict[int, int] = {}
+    """Return the ended tasks of the members' attempts in their present generation. A success in any attempt counts.
+
+    A member without ended tasks has an empty sight: so the supervisor learns that no task has succeeded.
+    """
+    if not numbers:
+        return []
     key = {"of_flow": flow, "of_uid": flow_uid, "numbers": sorted(numbers)}
-    for member, generation, task, status in connection.execute(TASK_ENDS, key) if numbers else ():
-        generations[member] = generation
-        known = ends.setdefault(member, {})
-        if known.get(task) is not TaskStatus.SUCCEEDED:
-            known[task] = status
+    generations: dict[int, int] = dict(iter(connection.execute(GENERATIONS, key)))
+    ends: dict[int, dict[int, TaskStatus]] = {member: {} for member in generations}
+    for member, _, task, status in connection.execute(TASK_ENDS, key):
+        if ends[member].get(task) is not TaskStatus.SUCCEEDED:
+            ends[member][task] = status
     return [TasksSeen(member, generations[member], known) for member, known in ends.items()]
 
 

@@ -144,6 +144,11 @@ class Planner:
     def is_crawl(self, number: int) -> bool:
         return self.rows[number].kind is MemberKind.CRAWL
 
+    @property
+    def crawls_to_ask(self) -> frozenset[int]:
+        """Crawls whose run has ended, and whose tasks' last ends are needed: the next sight of their tasks has them."""
+        return self.wiring.crawls_to_ask
+
     def node(self, number: int) -> Node:
         return self.wiring.member(number)
 
@@ -165,6 +170,8 @@ class Planner:
             self._counts[old.state] -= 1
         self._counts[row.state] += 1
         self._track_attempt(old, row)
+        if row.kind is MemberKind.CRAWL:
+            self.wiring.note_crawl(row)
         if row.due is not None and not row.state.is_final:
             heappush(self._timers, (row.due, row.number))
         self._track_start(row)

@@ -49,7 +49,10 @@ class Wiring:
         self._ends: dict[int, Node] = {}
         self._gates: dict[int, Node | None] = {}
         self._tasks: dict[tuple[int, int], Node] = {}
+        self._tasks_of: dict[int, list[Node]] = {}  # nodes for single tasks, by crawl
         self._task_ends: dict[int, dict[int, TaskStatus]] = {}
+        self._owed: set[int] = set()  # crawls whose run has ended, and whose tasks' last ends are not known yet
+        self._known: set[int] = set()  # crawls whose run has ended, and whose tasks' ends are known
         self._quorums: dict[tuple[NeedRow, int], Node] = {}
         self._quorums_on: dict[int, list[Node]] = {}  # quorums by the groups that they count
         self._growers_of: dict[int, list[int]] = {}
@@ -123,6 +126,18 @@ class Wiring:
         """Pass the member's state on to its dependents."""
         self.network.set(self.member(row.number), VALUES.get(row.state, OPEN))
 
+    def note_crawl(self, row: MemberRow) -> None:
+        """Note whether the crawl's run has ended: then the next sight of its tasks has their last ends.
+
+        Without this sight, a task without an end would count as failed although the task succeeded in the last moment.
+        """
+        has_run = row.attempt > 0 and row.attempt_generation == row.generation
+        if not (row.state.is_final and has_run and not row.in_flight):
+            self._owed.discard(row.number)
+            self._known.discard(row.number)
+        elif row.number not in self._known:
+            self._owed.add(row.number)
+
     def see_tasks(self, number: int, ends: Mapping[int, TaskStatus]) -> None:
         """Note the crawl's ended tasks. A success stays until the member is retried."""
         known = self._task_ends.setdefault(number, {})
@@ -131,6 +146,11 @@ class Wiring:
                 known[task] = status
                 if (number, task) in self._tasks:
                     self.network.refresh(self._tasks[number, task])
+        if number in self._owed:
+            self._owed.discard(number)
+            self._known.add(number)
+            for node in self._tasks_of.get(number, ()):
+                self.network.refresh(node)
 
     def forget_tasks(self, number: int) -> None:
         for task in self._task_ends.pop(number, {}):
@@ -139,8 +159,14 @@ class Wiring:
 
     @property
     def crawls_with_tasks(self) -> frozenset[int]:
-        """Crawls whose single tasks others depend on."""
-        return frozenset(number for number, _ in self._tasks)
+        """Crawls whose single tasks others depend on, or will depend on."""
+        growers = (self.groups[number].grower for number in self._task_groups)
+        return frozenset(self._tasks_of) | {number for number in growers if number is not None}
+
+    @property
+    def crawls_to_ask(self) -> frozenset[int]:
+        """Crawls whose run has ended, and whose tasks' last ends are needed and not known."""
+        return self.crawls_with_tasks & self._owed if self._owed else frozenset()
 
     def is_awaited_alone(self, number: int) -> bool:
         """Return whether others depend on the member itself, and not only on all members of its group."""
@@ -220,6 +246,7 @@ class Wiring:
         if node is None:
             node = Node(rule=lambda _: self._task_value(number, task))
             self._tasks[number, task] = node
+            self._tasks_of.setdefault(number, []).append(node)
             node.name = f"{self.member(number).name} task {task}"
             node.inputs.append(self.member(number))  # for explanations; the rule reads the member itself
             self.network.watch(self.member(number), node)
@@ -231,7 +258,7 @@ class Wiring:
         crawl = self.member(number).value
         if status is TaskStatus.SUCCEEDED:
             return SATISFIED
-        if crawl & OPEN:  # a further attempt of the crawl may have better luck with the task
+        if crawl & OPEN or number in self._owed:  # another attempt may have better luck, or the task has succeeded
             return OPEN
         return crawl or (DISCARDED if status is None else TASK_VALUES.get(status, DISCARDED))
 

@@ -158,6 +158,8 @@ def sees(play: Play, status: RunStatus = RunStatus.PROCESSING, tasks: int = 3) -
         merged.apply(play.ledger)
         play.planner.take(row for row, _ in merged.members)
     play.advance()
+    if status.is_over:
+        ends(play)  # the supervisor asks for the tasks once more
 
 
 def ends(play: Play, **tasks: TaskStatus) -> None:
@@ -279,4 +281,36 @@ def test_tasks_of_a_stopped_crawl_count_as_cancelled() -> None:
     row = play.row("shop")
     play.planner.observe(RunSeen(row.number, row.attempt, RunStatus.FAILED, 1, NOW, "stopped", tasks=3))
     play.advance()
+    ends(play)
     assert [play.states[path] for path in ("shop", "parse/0", "parse/1")] == ["cancelled", "executing", "executing"]
+
+
+def test_the_last_ends_of_tasks_are_waited_for() -> None:
+    play = stream()
+    sees(play)
+    row = play.row("shop")
+    assert play.planner.crawls_to_ask == frozenset()
+    play.planner.observe(RunSeen(row.number, row.attempt, RunStatus.COMPLETED, 1, NOW, tasks=3))
+    play.advance()
+    assert play.planner.crawls_to_ask == {row.number}
+    assert {play.states[f"parse/{task}"] for task in range(3)} == {"suspended"}
+    ends(play, _0=TaskStatus.SUCCEEDED, _1=TaskStatus.SUCCEEDED)
+    assert [play.states[f"parse/{task}"] for task in range(3)] == ["executing", "executing", "cancelled"]
+    assert play.planner.crawls_to_ask == frozenset()
+
+
+def test_a_new_planner_asks_for_the_tasks_of_ended_crawls() -> None:
+    play = stream()
+    sees(play)
+    row = play.row("shop")
+    play.planner.observe(RunSeen(row.number, row.attempt, RunStatus.COMPLETED, 1, NOW, tasks=3))
+    play.advance()
+    play.rebuild()
+    play.advance()
+    assert play.planner.crawls_to_ask == {row.number}
+    assert play.states["parse/0"] == "suspended"
+
+
+def test_a_crawl_is_asked_for_its_tasks_before_its_group_has_members() -> None:
+    assert stream().planner.wiring.crawls_with_tasks == {0}
+    assert Play(Workflow().add("shop", crawl("books"))).planner.wiring.crawls_with_tasks == frozenset()

@@ -1,0 +1,49 @@
+"""Stack for integration tests: the embedded stack in a temporary folder, with a host for the author's modules."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawler_lifecycle.client.blocking import LoopThread
+from crawler_lifecycle.control.installation import TEMPORAL
+from crawler_lifecycle.services.embedded.addresses import Ports
+from crawler_lifecycle.services.embedded.plan import StepModules, make_plan
+from crawler_lifecycle.services.embedded.stack import Stack, owned
+from crawler_lifecycle.settings import PREFIX
+
+logger = logging.getLogger(__name__)
+NO_CRAWLERS = "# no crawlers\n"
+
+
+@contextmanager
+def temporary_stack(modules: Sequence[str] = (), catalogue: Path | None = None) -> Iterator[Path]:
+    """Run the stack during the block, on free ports, and yield its state folder.
+
+    `modules`: modules or .py files with steps. `catalogue`: file with crawlers.
+    """
+    with tempfile.TemporaryDirectory(prefix="flow-tests-", ignore_cleanup_errors=True) as folder:
+        state = Path(folder).resolve() / "state"
+        with _without_settings(), owned(state), LoopThread() as thread:
+            if catalogue is None:
+                catalogue = Path(folder) / "catalogue.toml"
+                catalogue.write_text(NO_CRAWLERS)
+            plan = make_plan(state, Ports.free(), catalogue.absolute(), StepModules(tuple(modules)))
+            running = Stack(plan, logger.info, temporary=True).running()
+            thread.run(running.__aenter__())
+            try:
+                yield state
+            finally:
+                thread.run(running.__aexit__(None, None, None))
+
+
+@contextmanager
+def _without_settings() -> Iterator[None]:
+    """Remove all settings from the environment during the block: a test must not use another installation."""
+    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith((PREFIX, TEMPORAL))}
+    try:
+        yield
+    finally:
+        os.environ.update(removed)
