@@ -180,3 +180,9 @@ def is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+async def test_the_slots_are_a_metric(host: Hosted) -> None:
+    await host.play(single(authors.wait, timeout=0.3))
+    [metric] = host.host.slots.collect()
+    assert {sample.labels["state"]: sample.value for sample in metric.samples} == {"all": 20, "busy": 1, "lost": 1}
