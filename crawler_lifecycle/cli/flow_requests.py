@@ -161,7 +161,7 @@ def cancel(
 @click.option("--completed", is_flag=True, help="Retry completed jobs, too.")
 @click.option("--downstream", is_flag=True, help="Retry all jobs behind JOBS, too, the completed ones included.")
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True,
-              help="Argument over the former ones of JOBS: for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
+              help="Argument over the former; for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
 @actor_option
 @standard_options
 def retry(

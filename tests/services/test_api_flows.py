@@ -161,8 +161,14 @@ def test_bad_requests_are_named(http: httpx.Client) -> None:
         problem(http.post(f"/v1/flows/nobody/{path}", json={}), 404)
     for path in ("", "/jobs", "/results", "/graph", "/why?job=a", "/attempts?job=a", "/changes"):
         assert "there is no flow 'nobody'" in problem(http.get(f"/v1/flows/nobody{path}"), 404).detail
-    for query, field in (("/jobs?state=open", "state"), ("/jobs?jobs=a", "jobs"), ("/why", "job"), ("?limit=0", "limit"),
-                         ("/graph?format=png", "format"), ("?state=done", "state")):  # fmt: skip
+    for query, field in (
+        ("/jobs?state=open", "state"),
+        ("/jobs?jobs=a", "jobs"),
+        ("/why", "job"),
+        ("?limit=0", "limit"),
+        ("/graph?format=png", "format"),
+        ("?state=done", "state"),
+    ):
         problem(http.get(f"/v1/flows{'/f' if query[0] == '/' else ''}{query}"), 422, field)
     problem(http.get("/v1/flows/f/why", params={"job": "nobody"}), 404)
     problem(http.get("/v1/flows/f/results", params={"job": "nobody"}), 404)

@@ -38,8 +38,8 @@ nightly = (
 
 
 VERBS = (
-    "push", "run", "list", "show", "jobs", "watch", "graph", "why", "add", "approve", "cancel", "retry", "pause", "resume",
-    "stop", "prune",
+    "push", "run", "list", "show", "jobs", "watch", "graph", "why", "add", "approve", "cancel", "retry", "pause",
+    "resume", "stop", "prune",
 )  # fmt: skip
 
 
