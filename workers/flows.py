@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -29,6 +30,7 @@ from crawler_lifecycle.services.flows.clients import StepClients
 from crawler_lifecycle.services.flows.files import with_files
 from crawler_lifecycle.services.flows.host import StepHost
 from crawler_lifecycle.services.flows.modules import Modules, load
+from crawler_lifecycle.services.flows.parent import end_with_parent
 from crawler_lifecycle.services.flows.slots import SlotGate
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
@@ -39,6 +41,8 @@ END_SECONDS = 20.0  # more than a host takes after its drain
 
 def main() -> None:
     arguments = _parser().parse_args()
+    if arguments.end_with_parent:
+        end_with_parent(signal.SIGTERM)
     try:
         modules = load(arguments.modules, arguments.folder or (None if sys.flags.safe_path else Path.cwd()))
     except NotReady as error:
@@ -124,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workers.flows", description="Run the steps in modules for flows.")
     parser.add_argument("modules", metavar="MODULE", nargs="+", help="module such as my_project.flows, or a .py file")
     parser.add_argument("--queue", action="append", metavar="NAME", help="queue of steps; default: default")
+    parser.add_argument("--end-with-parent", action="store_true", help="end when the parent process ends (Linux)")
     parser.add_argument("--folder", type=Path, help="further folder to search for modules, before all others")
     return parser
 

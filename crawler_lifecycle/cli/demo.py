@@ -43,7 +43,7 @@ def demo(results: Path, as_json: bool) -> None:
     if not (EXAMPLES / "catalogue.toml").exists():
         raise NotReady(f"the examples are not in {EXAMPLES}: the demo runs in a checkout")
     _remove_settings()
-    with _temporary_folder() as folder:
+    with temporary_folder("crawl-demo-") as folder:
         state = Path(folder).resolve() / "state"
         with owned(state):
             plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
@@ -52,11 +52,12 @@ def demo(results: Path, as_json: bool) -> None:
     raise click.exceptions.Exit(status)
 
 
-def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+def temporary_folder(prefix: str) -> "tempfile.TemporaryDirectory[str]":
+    """Return a new folder for a stack, which is removed after the stack's end."""
     try:
-        return tempfile.TemporaryDirectory(prefix="crawl-demo-", ignore_cleanup_errors=True)
+        return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
-        raise NotReady(f"the demo needs a temporary folder: {error.strerror}; set TMPDIR") from error
+        raise NotReady(f"the service needs a temporary folder: {error.strerror}; set TMPDIR") from error
 
 
 def _remove_settings() -> None:

@@ -112,6 +112,8 @@ def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[s
             ("requested by", run.request.requested_by),
             ("arguments", arguments),
             ("labels", ", ".join(run.request.labels)),
+            ("tags", ", ".join(run.tags)),
+            ("flow", run.flow and f"{run.flow.id}, {run.flow.path}, attempt {run.flow.attempt}"),
             ("priority", run.priority),
             ("tasks", counts(run.tasks)),
             ("crawled", crawled(run.stats)),

@@ -24,7 +24,7 @@ def definition_in(file: Path, name: str | None, flow_id: str | None) -> "FlowDef
 
     if file.suffix == ".json":
         if name is not None:
-            raise BadInput("flow", "names a workflow in a Python file, and a file with JSON has only one")
+            raise BadInput("--flow", "names a workflow in a Python file, and a file with JSON has only one")
         definition = read_definition(_content(file))
     else:
         definition = workflow_in(file, name).definition()
@@ -46,14 +46,14 @@ def workflow_in(file: Path, name: str | None) -> "Workflow":
     from crawler_lifecycle.services.flows.modules import load
 
     if not file.is_file():
-        raise BadInput("file", f"{file}: no such file")
+        raise BadInput("FILE", f"{file}: no such file")
     try:
         (module,) = load([str(file)]).modules.values()
     except NotReady as error:
-        raise BadInput("file", error.message) from error
+        raise BadInput("FILE", error.message) from error
     if name is not None:
         if not hasattr(module, name):
-            raise BadInput("flow", f"{file} has no {name!r}{_hint(module)}")
+            raise BadInput("--flow", f"{file} has no {name!r}{_hint(module)}")
         return _as_workflow(name, getattr(module, name))
     for function in FUNCTIONS:
         if inspect.isroutine(getattr(module, function, None)):
@@ -63,7 +63,7 @@ def workflow_in(file: Path, name: str | None) -> "Workflow":
         problem = (
             "has no workflow, no sequence and no function `workflow`" if not workflows else "has several workflows"
         )
-        raise BadInput("file", f"{file} {problem}{_hint(module)}")
+        raise BadInput("FILE", f"{file} {problem}{_hint(module)}")
     return _as_workflow(*workflows.popitem())
 
 
@@ -88,7 +88,9 @@ def _as_workflow(name: str, value: Any) -> "Workflow":
     if isinstance(result, Sequence):
         return result.workflow()
     if not isinstance(result, Workflow):
-        raise BadInput("flow", f"{name!r} is no workflow and no function that returns a workflow, but {result!r}"[:300])
+        raise BadInput(
+            "--flow", f"{name!r} is no workflow and no function that returns a workflow, but {result!r}"[:300]
+        )
     return result
 
 
@@ -96,7 +98,7 @@ def _called(name: str, function: Callable[..., Any]) -> Any:
     try:
         inspect.signature(function).bind()
     except TypeError as error:
-        raise BadInput("flow", f"{name!r} is called without arguments, and cannot be: {error}") from error
+        raise BadInput("--flow", f"{name!r} is called without arguments, and cannot be: {error}") from error
     result = function()
     return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
@@ -109,4 +111,4 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise BadInput("file", f"{file} cannot be read: {error.strerror}") from error
+        raise BadInput("FILE", f"{file} cannot be read: {error.strerror}") from error

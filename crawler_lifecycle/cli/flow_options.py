@@ -23,7 +23,7 @@ def open_commands(state: Path | None) -> "FlowCommands":
 def workflow_option(command: Command) -> Command:
     return click.option(
         "--flow",
-        "name",
+        "workflow_name",  # `name` is a field of requests, whose refusals would then be shown as refusals of this option
         metavar="NAME",
         help="Name of the workflow, sequence or function in FILE; default: the only workflow, or the function `flow` "
         "or `workflow`.",

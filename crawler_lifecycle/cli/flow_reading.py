@@ -125,7 +125,7 @@ def results(flow: str, jobs: tuple[str, ...], state: Path | None, as_json: bool)
 @click.option("--no-states", is_flag=True, help="With Mermaid: without the colours of states.")
 @workflow_option
 @standard_options
-def graph(flow: str, kind: str, no_states: bool, name: str | None, state: Path | None, as_json: bool) -> None:
+def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, state: Path | None, as_json: bool) -> None:
     """Print the picture of FLOW: a flow's id, or an author's file before its push.
 
     \b
@@ -137,7 +137,7 @@ def graph(flow: str, kind: str, no_states: bool, name: str | None, state: Path |
     from crawler_lifecycle.control.flows.pictures import picture
 
     is_file = flow.endswith(".py") and Path(flow).is_file()
-    workflow = workflow_in(Path(flow), name) if is_file else open_flows(state).workflow(flow)
+    workflow = workflow_in(Path(flow), workflow_name) if is_file else open_flows(state).workflow(flow)
     text = picture(workflow, kind, states=not is_file and not no_states)
     if as_json:
         print_json({"flow": workflow.id, "format": kind, "graph": text})

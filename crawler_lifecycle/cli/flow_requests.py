@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @actor_option
 @standard_options
 def push(
-    file: Path, name: str | None, flow_id: str | None, actor: str | None, state: Path | None, as_json: bool
+    file: Path, workflow_name: str | None, flow_id: str | None, actor: str | None, state: Path | None, as_json: bool
 ) -> None:
     """Put the workflow in FILE on record: a Python file, or a definition as JSON. Print the flow's id.
 
@@ -50,7 +50,7 @@ def push(
     from crawler_lifecycle.cli.flow_files import definition_in
     from crawler_lifecycle.contract.flows.requests import PushFlow
 
-    definition = definition_in(file, name, flow_id)
+    definition = definition_in(file, workflow_name, flow_id)
     request = PushFlow(definition=definition, **on_record(actor))
     answer = asyncio.run(open_commands(state).push(request))
     members = counted(answer.count, "job")
@@ -67,7 +67,14 @@ def push(
 @actor_option
 @standard_options
 def add(
-    flow: str, file: Path, name: str | None, key: str, into: str, actor: str | None, state: Path | None, as_json: bool
+    flow: str,
+    file: Path,
+    workflow_name: str | None,
+    key: str,
+    into: str,
+    actor: str | None,
+    state: Path | None,
+    as_json: bool,
 ) -> None:
     """Add the jobs in FILE to the open FLOW, once under a key.
 
@@ -79,7 +86,7 @@ def add(
     from crawler_lifecycle.contract.flows.requests import AppendMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
-    fragment = fragment_in(file, name)
+    fragment = fragment_in(file, workflow_name)
     with refusals_as_bad_input():
         request = AppendMembers(key=key, group=into, fragment=fragment, **on_record(actor))
     answer = asyncio.run(open_commands(state).append(flow, request))
@@ -154,7 +161,7 @@ def cancel(
 @click.option("--completed", is_flag=True, help="Retry completed jobs, too.")
 @click.option("--downstream", is_flag=True, help="Retry all jobs behind JOBS, too, the completed ones included.")
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True,
-              help="Argument over the former ones of JOBS; as JSON if possible, else as text; repeatable.")  # fmt: skip
+              help="Argument over the former; for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
 @actor_option
 @standard_options
 def retry(
@@ -178,15 +185,17 @@ def retry(
     from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
+    commands = open_commands(state)
+    has_steps = bool(arguments) and any(job.kind != "crawl" for job in commands.members(flow, jobs or None))
     with refusals_as_bad_input():
         request = RetryMembers(
             paths=jobs or None,
             completed=completed,
             downstream=Downstream.ALL if downstream else Downstream.CANCELLED,
-            arguments={key: _value(text) for key, text in arguments} or None,
+            arguments={key: _value(text) if has_steps else text for key, text in arguments} or None,
             **on_record(actor),
         )
-    answer = asyncio.run(open_commands(state).retry(flow, request))
+    answer = asyncio.run(commands.retry(flow, request))
     print_effect(answer, f"{counted(answer.count, 'job')} retried", as_json=as_json)
 
 

@@ -67,6 +67,16 @@ async def _print_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowSta
     return status, jobs
 
 
+async def follow_quietly(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
+    """Follow the flow without output. Return the last state."""
+    status, jobs = None, dict[str, "MemberRecord"]()
+    async for change in changes:
+        status = change.status
+        _update(jobs, change, list(change.jobs))
+    assert status is not None, "a watched flow is there at least once"
+    return status, jobs
+
+
 async def show_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
     """Show every change, on a terminal in place, otherwise as plain lines. Return the last state."""
     if sys.stdout.isatty():

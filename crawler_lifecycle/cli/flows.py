@@ -2,7 +2,7 @@
 
 import click
 
-from crawler_lifecycle.cli import flow_reading, flow_requests, flow_watching
+from crawler_lifecycle.cli import flow_reading, flow_requests, flow_running, flow_watching
 from crawler_lifecycle.cli.failures import Commands
 
 
@@ -21,6 +21,7 @@ def flow() -> None:
 
 for command in (
     flow_requests.push,
+    flow_running.run,
     flow_reading.list_flows,
     flow_reading.show,
     flow_reading.jobs,

@@ -20,11 +20,22 @@ LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after ma
 @click.option(
     "--before", type=click.IntRange(min=1), metavar="RUN", help="Only runs older than this RunID: the next page."
 )
+@click.option("--flows", is_flag=True, help="Runs of flows, too.")
+@click.option("--flow", help="Only runs of the flow with this id.")
+@click.option("--tag", help="Only runs with this tag.")
 @standard_options
 def list_runs(
-    status: str | None, crawler: str | None, limit: int, before: int | None, state: Path | None, as_json: bool
+    status: str | None,
+    crawler: str | None,
+    limit: int,
+    before: int | None,
+    flows: bool,
+    flow: str | None,
+    tag: str | None,
+    state: Path | None,
+    as_json: bool,
 ) -> None:
-    """List runs, newest first.
+    """List runs, newest first. Runs of flows are left out: `crawlctl flow list` has the flows.
 
     OUTCOME is one word for the end, for programs that react to ends. REASON says what decided the end. TOOK counts from
     the creation or the last reopening.
@@ -33,6 +44,7 @@ def list_runs(
     Examples:
       crawlctl list
       crawlctl list --status FAILED --limit 100
+      crawlctl list --flow nightly-2026-11-22
       crawlctl list --json | jq '.[].run_id'
     """
     from crawler_lifecycle.cli.list_lines import list_lines
@@ -41,10 +53,12 @@ def list_runs(
     if status is not None and status.upper() not in list(RunStatus):
         raise click.BadParameter(f"{status!r} is none of {', '.join(RunStatus)}", param_hint="--status")
     run_status = RunStatus(status.upper()) if status else None
-    runs = open_reader(state).list(limit=limit, before=before, status=run_status, crawler=crawler)
+    runs = open_reader(state).list(
+        limit=limit, before=before, status=run_status, crawler=crawler, flows=flows, flow=flow, tag=tag
+    )
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC)), as_json=as_json)
     if not runs and not as_json:
-        has_filter = bool(status or crawler or before)
+        has_filter = bool(status or crawler or before or flow or tag)
         click.echo("No such runs." if has_filter else "No runs.")
 
 

@@ -61,11 +61,11 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
         ports.refuse_taken()
         say = print_to_stderr if as_json else print_line
         steps = StepModules(flows, flow_queue or ("default",))
-        stack = Stack(make_plan(folder, ports, _catalogue(catalogue), steps), say)
+        stack = Stack(make_plan(folder, ports, catalogue_file(catalogue), steps), say)
         asyncio.run(_serve(stack, say, stop_jobs=stop_jobs, as_json=as_json))
 
 
-def _catalogue(option: Path | None) -> Path:
+def catalogue_file(option: Path | None) -> Path:
     """Return the catalogue file: the option, else the environment's setting, else the example. The file is checked."""
     from crawler_lifecycle.adapters.catalogue import Catalogue
 

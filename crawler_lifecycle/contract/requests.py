@@ -168,6 +168,12 @@ class StopRequest(Message):
     asked_at: Moment | None = Field(default=None, description="time of the request, which tells equal stops apart")
 
 
+def refuse_flow(request: RunRequest) -> None:
+    """Raise BadInput for a request from outside with a place in a flow, since only a supervisor gives places."""
+    if request.flow is not None:
+        raise BadInput("flow", "is set by a flow's supervisor alone")
+
+
 def any_stop(payload: bytes) -> StopRequest:
     """Return a stop for any payload, since no stop may get lost.
 

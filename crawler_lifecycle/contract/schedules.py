@@ -109,6 +109,8 @@ class ScheduleRequest(ScheduleRules):
     def _is_a_new_run(cls, run: RunRequest) -> RunRequest:
         if run.run_id is not None:
             raise ValueError("a schedule starts runs; it does not go on with one (run_id)")
+        if run.flow is not None:
+            raise ValueError("has a place in a flow (flow), and only a flow's supervisor gives places")
         return run.model_copy(update={"trigger": Trigger.SCHEDULED})
 
 

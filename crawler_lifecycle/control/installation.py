@@ -36,10 +36,27 @@ class Installation:
 def locate(state: Path | None = None) -> Installation:
     """Return the installation by the environment and, for missing variables, by the stack on this state folder."""
     folder = state_folder(state)
+    return Installation.with_variables(folder, _missing_variables(folder))
+
+
+def environment_for_child(state: Path | None = None) -> dict[str, str]:
+    """Return the environment for a child process, which then has the same installation as `locate` returns."""
+    folder = state_folder(state)
+    missing = _missing_variables(folder)
+    return {**_temporal_environment(missing), **missing, "CRAWLER_STATE": str(folder)}
+
+
+def is_known(state: Path | None = None) -> bool:
+    """Return whether the environment names an installation, or a stack is on record in the state folder."""
+    in_environment = any(name in os.environ for name in ("TEMPORAL_ADDRESS", "CRAWLER_DATABASE__URL"))
+    return in_environment or stack_file.read(state_folder(state)) is not None
+
+
+def _missing_variables(folder: Path) -> dict[str, str]:
+    """Return the variables of the folder's stack that the environment does not have."""
     stack = stack_file.read(folder)
     stack_variables = stack.environment if stack else {}
-    missing = {name: value for name, value in stack_variables.items() if not _is_in_environment(name)}
-    return Installation.with_variables(folder, missing)
+    return {name: value for name, value in stack_variables.items() if not _is_in_environment(name)}
 
 
 def state_folder(state: Path | None = None) -> Path:

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowHandle
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.records import RunOverview, RunRecord
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refuse_flow
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.contract.steps.run import ExportAgain, RunRef
 from crawler_lifecycle.control.context import Context
@@ -56,6 +56,7 @@ class RunCommands(RunReader):
         A second request with the same key returns the first run. TemporaryError if no worker writes the row in time:
         the started workflow still goes on once a worker is there.
         """
+        refuse_flow(request)
         installation = await self._context.database(lambda store: store.records.installation())
         workflow_id = workflow_id_of(request.crawler, installation, key)
         if key is not None:

@@ -80,7 +80,10 @@ def fragment_of(workflow: Level) -> Fragment:
 
 def check(workflow: Level) -> None:
     """Raise BadInput if the workflow, pushed as a new flow, would be refused."""
-    definition = definition_of(workflow)
+    check_definition(definition_of(workflow))
+
+
+def check_definition(definition: FlowDefinition) -> None:
     push(new_ledger(definition), definition, _ANY_TIME)
 
 

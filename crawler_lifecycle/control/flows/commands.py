@@ -101,13 +101,12 @@ class FlowCommands(FlowReader):
         return await self._context.database(lambda _: self._prune(rule))
 
     def _prune(self, rule: Rule) -> int:
-        deleted, before, now = 0, None, datetime.now(UTC)
+        old, before, now = list[str](), None, datetime.now(UTC)
         ended = [state for state in FlowState if state.is_final]
         while page := self.list(limit=PAGE, before=before, states=ended):
-            old = [flow.uid for flow in page if flow.stopped_at is not None and rule.holds(now - flow.stopped_at)]
-            deleted += self._context.store.flow_doors.prune(old) if old else 0
+            old += [flow.uid for flow in page if flow.stopped_at is not None and rule.holds(now - flow.stopped_at)]
             before = page[-1].uid
-        return deleted
+        return self._context.store.flow_doors.prune(old) if old else 0
 
     async def _do(self, act: Callable[[FlowDoors], DoorAnswer]) -> FlowAnswer:
         """Write the request, then nudge the supervisor. A repeated request nudges the supervisor of an open flow."""

@@ -8,7 +8,7 @@ DESCRIPTION = """
 Start, watch and stop runs of crawlers, and start runs by the clock.
 
 - **Tokens.** Every request carries `Authorization: Bearer ...`. A token has scopes: `read` for questions, `operate` for
-  commands. `crawlctl token create` makes a token.
+  commands, `results` for the results of flows' jobs. `crawlctl token create` makes a token.
 - **Once.** A start with an `Idempotency-Key` can be repeated: the same key is the same run.
 - **Errors** are `application/problem+json`; `field` names the part that is not acceptable. 503 and 429 say when to try
   again.
@@ -34,7 +34,7 @@ RUN_SUMMARY = {
     "status": "PROCESSING", "reason": None, "intent": "RUN", "tasks": {"RUNNING": 3, "SUCCEEDED": 1},
     "created_at": AT, "begun_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None,
     "waiting_since": None, "waiting_message": None, "priority": 0, "admitted_at": AT, "held_by": None,
-    "changed_at": LATER,
+    "changed_at": LATER, "flow": None, "tags": [],
 }  # fmt: skip
 REQUEST = {"crawler": "bookshop", "arguments": {"site": "https://books.example"}, "tasks": 4}
 RUN_RECORD = RUN_SUMMARY | {

@@ -28,7 +28,7 @@ class ActorBody(RequestBody):
 class FlowBody(RequestBody, FlowDefinition):
     """A flow's definition: crawls, approvals, and steps by the names of their functions."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)  # `definitions` reads the parts strictly
 
 
 class AppendBody(ActorBody):

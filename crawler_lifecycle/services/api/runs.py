@@ -50,14 +50,27 @@ def runs(
         str | None,
         Query(min_length=1, max_length=128, description="only crawlers with this text in their names, in any case"),
     ] = None,
+    flows: Annotated[bool, Query(description="runs of flows, too; default: only runs of their own")] = False,
+    flow: Annotated[str | None, Query(max_length=128, description="only runs of the flow with this id or uid")] = None,
+    tag: Annotated[Name | None, Query(description="only runs with this tag")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
     cursor: Annotated[str | None, Query(max_length=128, description="`next` of the previous page")] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
     # a cursor is valid only for the installation and the filters that made it
     list_name = f"{api.control.context.store.records.installation()}:{status}:{crawler}:{search}"
+    list_name += f":{flows}:{flow}:{tag}" if flows or flow or tag else ""
     before = read_cursor(cursor, list_name) if cursor is not None else None
-    summaries = api.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
+    summaries = api.control.runs.list(
+        limit=limit + 1,
+        before=before,
+        status=status,
+        crawler=crawler,
+        search=search,
+        flows=flows,
+        flow=flow,
+        tag=tag,
+    )
     has_next_page = len(summaries) > limit
     next_cursor = make_cursor(summaries[limit - 1].run_id, list_name) if has_next_page else None
     return messages.RunPage(runs=list(summaries[:limit]), next=next_cursor)

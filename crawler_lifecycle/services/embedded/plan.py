@@ -142,11 +142,11 @@ def lifecycle_part(drain_seconds: float) -> Part:
     return Part("lifecycle", _worker_command("lifecycle"), stop_seconds=drain_seconds + SERVICE_STOP_SECONDS)
 
 
-def steps_part(steps: StepModules, drain_seconds: float) -> Part:
+def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> Part:
     """Return the host of steps: authors' code has a process of its own."""
     hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
-    return Part("flows", [*_worker_command("flows"), *steps.options], hidden, stop_seconds)
+    return Part("flows", [*_worker_command("flows"), *steps.options, *more_options], hidden, stop_seconds)
 
 
 def _worker_command(name: str) -> list[str]:

@@ -123,7 +123,7 @@ class Stack:
         drain = control.installation.settings.flows.drain_seconds
         host = await self._start_child(steps_part(self.plan.steps, drain))
         for route in self.plan.steps.routes:
-            await host.wait_ready(partial(_probe_host, control, route, host.started_at))
+            await host.wait_ready(partial(probe_host, control, route, host.started_at))
 
     async def _stop(self) -> None:
         """End the parts in reverse order: host of steps and worker, which drain, end first, and Temporal last."""
@@ -230,7 +230,7 @@ async def _probe_worker(control: Control, since: float) -> None:
         _refuse_silent(pollers, since)
 
 
-async def _probe_host(control: Control, route: str, since: float) -> None:
+async def probe_host(control: Control, route: str, since: float) -> None:
     """Raise NotReady until the host has asked for steps of the route since that time."""
     _refuse_silent(await control.engine.step_pollers(route), since)
 

@@ -4,7 +4,6 @@ The process ends with its host: the process kills itself as soon as the connecti
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import queue
@@ -31,8 +30,8 @@ from crawler_lifecycle.services.flows.contexts import context_of
 from crawler_lifecycle.services.flows.isolation import ENDED, STEP
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.outcomes import Ended, end_of
+from crawler_lifecycle.services.flows.parent import end_with_parent
 
-DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 CLIENTS = StepClients()
 logger = logging.getLogger("crawler_lifecycle.steps")
 
@@ -93,7 +92,7 @@ class LinkToHost(StepLink):
 
 
 def main() -> NoReturn:
-    _die_with_parent()
+    end_with_parent(signal.SIGKILL)  # also if the function holds the interpreter's lock
     host = HostConnection(Channel(socket.socket(fileno=int(sys.argv[1]))))
     settings = configuration.load()
     logs.configure(settings.log.format, settings.log.level)
@@ -134,12 +133,6 @@ def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_byte
 
 async def _awaited(value: Any) -> Any:
     return await value
-
-
-def _die_with_parent() -> None:
-    """Let Linux kill the process with its parent, also if the function holds the interpreter's lock."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
 
 def _end() -> NoReturn:

@@ -1,0 +1,182 @@
+"""The command `flow run`, which takes an author's file from start to end: host, push, follow, exit by the outcome."""
+
+import asyncio
+import shlex
+import signal
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler_lifecycle.cli.common import (
+    open_control,
+    plain,
+    print_json,
+    print_line,
+    print_to_stderr,
+    standard_options,
+)
+from crawler_lifecycle.cli.demo import temporary_folder
+from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
+from crawler_lifecycle.cli.flow_options import file_argument, on_record, workflow_option
+from crawler_lifecycle.cli.up import catalogue_file
+from crawler_lifecycle.domain.words import counted
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.services.embedded.plan import StepModules
+    from crawler_lifecycle.services.embedded.stack import Stack
+
+
+@click.command()
+@file_argument
+@workflow_option
+@click.option("--id", "flow_id", help="Id of the flow, in place of the id in FILE.")
+@click.option("--graph", is_flag=True, help="Print the picture with all states at the end, for Mermaid.")
+@click.option("--host", "modules", multiple=True, metavar="MODULE", help="Further module with steps; repeatable.")
+@click.option("--catalogue", type=click.Path(path_type=Path, dir_okay=False), help="Crawler catalogue file.")
+@standard_options
+def run(
+    file: Path,
+    workflow_name: str | None,
+    flow_id: str | None,
+    graph: bool,
+    modules: tuple[str, ...],
+    catalogue: Path | None,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Run the workflow in FILE to its end: host its steps, push, follow, and exit by the outcome.
+
+    The running stack is used, or the installation in the environment. Without either, the whole service starts in a
+    temporary folder, and is removed afterwards; --catalogue is for this case. With --json, print the end as JSON.
+
+    \b
+    Examples:
+      crawlctl flow run bookshop_graph.py
+      crawlctl flow run bookshop_graph.py --flow nightly --graph
+    """
+    from crawler_lifecycle.cli.flow_files import definition_in
+    from crawler_lifecycle.control.installation import is_known
+    from crawler_lifecycle.flows.building import check_definition
+
+    definition = definition_in(file, workflow_name, flow_id)
+    check_definition(definition)
+    steps = _steps(file, definition, modules)
+    ending = Ending(file, graph=graph, as_json=as_json)
+    if is_known(state):
+        status = asyncio.run(_beside_a_stack(steps, definition, state, ending))
+    else:
+        status = _in_a_temporary_stack(steps, definition, catalogue, ending)
+    raise click.exceptions.Exit(status)
+
+
+def _steps(file: Path, definition: "FlowDefinition", modules: tuple[str, ...]) -> "StepModules":
+    """Return the modules and queues for the host: the file, and the modules of all functions in the definition."""
+    from crawler_lifecycle.contract.flows.work import StepWork
+    from crawler_lifecycle.services.embedded.plan import StepModules
+    from crawler_lifecycle.services.flows.modules import name_of
+
+    works = [member.work for member in definition.members if isinstance(member.work, StepWork)]
+    works += [group.template for group in definition.groups if group.template is not None]
+    names = dict.fromkeys(work.function.partition(":")[0] for work in works)
+    own = [] if file.suffix == ".json" else [str(file.absolute())]
+    others = [name for name in names if name not in map(name_of, (*own, *modules))]
+    queues = dict.fromkeys(["default", *(work.queue for work in works)])
+    return StepModules((*own, *modules, *others), tuple(queues))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The output at the end, and the file for a hint."""
+
+    file: Path
+    graph: bool
+    as_json: bool
+
+    def say(self, line: str) -> None:
+        (print_to_stderr if self.as_json else print_line)(line)
+
+
+async def _beside_a_stack(
+    steps: "StepModules", definition: "FlowDefinition", state: Path | None, ending: Ending
+) -> int:
+    """Run the flow on the present installation, with a host of its steps for the time of the flow."""
+    from crawler_lifecycle.control.installation import environment_for_child
+    from crawler_lifecycle.services.embedded.host import hosted
+    from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
+
+    control = open_control(state)
+
+    async def work() -> int:
+        host = hosted(steps, control, environment_for_child(state), ending.say) if steps.targets else nullcontext()
+        async with host:
+            return await _run(control, definition, ending)
+
+    try:
+        return await until_interrupted(work(), lambda: None)
+    except Interrupted as interrupted:
+        flow = shlex.quote(definition.id)
+        click.echo(f"\nflow {definition.id} goes on: crawlctl flow watch {flow}", err=True)
+        if steps.targets:
+            click.echo(f"its steps wait for a host: crawlctl up --flows {shlex.quote(str(ending.file))}", err=True)
+        return _status_of(interrupted.number)
+
+
+def _in_a_temporary_stack(
+    steps: "StepModules", definition: "FlowDefinition", catalogue: Path | None, ending: Ending
+) -> int:
+    """Run the flow on a stack with a host of its steps, in a temporary folder."""
+    from crawler_lifecycle.services.embedded.addresses import Ports
+    from crawler_lifecycle.services.embedded.plan import make_plan
+    from crawler_lifecycle.services.embedded.stack import Stack, owned
+
+    with temporary_folder("crawl-flow-") as folder:
+        state = Path(folder).resolve() / "state"
+        with owned(state):
+            plan = make_plan(state, Ports.free(), catalogue_file(catalogue), steps)
+            return asyncio.run(_alone(Stack(plan, ending.say, temporary=True), definition, ending))
+
+
+async def _alone(stack: "Stack", definition: "FlowDefinition", ending: Ending) -> int:
+    from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
+
+    async def work() -> int:
+        ending.say(f"Starting the service in {stack.plan.state} ...")
+        async with stack.running() as control:
+            ending.say(f"The service is up: {stack.plan.page}")
+            return await _run(control, definition, ending)
+
+    try:
+        return await until_interrupted(work(), stack.kill)
+    except Interrupted as interrupted:
+        click.echo(f"\n{interrupted.number.name}: the service has ended and is removed.", err=True)
+        return _status_of(interrupted.number)
+
+
+async def _run(control: "Control", definition: "FlowDefinition", ending: Ending) -> int:
+    """Push the flow, follow the flow to its end, print the end, and return the exit status."""
+    from crawler_lifecycle.cli.flow_ends import FlowEnd, end_lines
+    from crawler_lifecycle.cli.flow_lines import is_success
+    from crawler_lifecycle.cli.flow_watching import follow_quietly, show_changes
+    from crawler_lifecycle.contract.flows.requests import PushFlow
+    from crawler_lifecycle.control.flows.following import follow
+
+    answer = await control.flows.push(PushFlow(definition=definition, **on_record(None)))
+    ending.say(f"flow {answer.flow_id}: {counted(answer.count, 'job')} {'pushed' if answer.created else 'changed'}")
+    changes = follow(control.context, definition.id)
+    status, _ = await (follow_quietly(changes) if ending.as_json else show_changes(changes))
+    end = await control.context.database(lambda _: FlowEnd.read(control.flows, status, graph=ending.graph))
+    if ending.as_json:
+        print_json(end)
+    else:
+        for line in end_lines(plain(end)):
+            print_line(line)
+    return OK if is_success(status.state) else NOT_COMPLETED
+
+
+def _status_of(number: signal.Signals) -> int:
+    return INTERRUPTED if number is signal.SIGINT else 128 + number

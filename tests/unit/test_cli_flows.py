@@ -1,0 +1,337 @@
+"""Flows by `crawlctl`, on a database, with Temporal away."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.cli.flows import flow as group
+from tests.client.conftest import Hand
+from tests.commands import Crawlctl
+
+FILE = """
+from crawler_lifecycle.flows import Context, Sequence, Workflow, crawl
+
+
+def extract(context: Context) -> dict[str, int]:
+    return {"books": 3}
+
+
+def load(context: Context) -> int:
+    return context["extract"]["books"]
+
+
+nightly = (
+    Workflow("nightly", id="nightly-1")
+    .add_context({"day": "today"})
+    .add("shop", crawl("bookshop"))
+    .add("extract", extract, deps="shop")
+    .add_approval("release", deps="extract")
+    .add("load", load, deps="release")
+)
+"""
+
+
+VERBS = (
+    "push", "run", "list", "show", "jobs", "watch", "graph", "why", "add", "approve", "cancel", "retry", "pause",
+    "resume", "stop", "prune",
+)  # fmt: skip
+
+
+@pytest.fixture
+def upgraded(crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    assert crawlctl("db", "upgrade").exit_code == 0
+    return crawlctl
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    """An author's file. Its module is forgotten after the test: another test has another file of this name."""
+    path, known = tmp_path / "my_graph.py", set(sys.modules)
+    path.write_text(FILE)
+    before = list(sys.path)
+    yield path
+    sys.path[:] = before
+    for name in set(sys.modules) - known:
+        if getattr(sys.modules[name], "__file__", "") in map(str, tmp_path.glob("*.py")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def pushed(upgraded: Crawlctl, file: Path) -> Crawlctl:
+    assert upgraded("flow", "push", str(file)).exit_code == 0
+    return upgraded
+
+
+@pytest.fixture
+def database(state_url: str) -> Iterator[Database]:
+    database = Database(state_url, pool_size=2)
+    yield database
+    database.close()
+
+
+def hand(database: Database, flow: str = "nightly-1") -> Hand:
+    store = SqlStore(database)
+    return Hand(store, flow, store.flow_records.uid_of(flow))
+
+
+def said(crawlctl: Crawlctl, *words: str, status: int = 0) -> Any:
+    result = crawlctl("flow", *words, "--json")
+    assert result.exit_code == status, result.output
+    return json.loads(result.stdout if status == 0 else result.stderr)
+
+
+def lines(crawlctl: Crawlctl, *words: str, status: int = 0) -> list[str]:
+    result = crawlctl("flow", *words)
+    assert result.exit_code == status, result.output
+    return [line.rstrip() for line in (result.stdout if status == 0 else result.stderr).splitlines()]
+
+
+def test_every_verb_has_help_and_json() -> None:
+    for name, command in group.commands.items():
+        assert command.help, name
+        assert "as_json" in {param.name for param in command.params}, name
+    assert {*VERBS} <= group.commands.keys()
+
+
+def test_a_push_tells_that_the_flow_starts_later(upgraded: Crawlctl, file: Path) -> None:
+    first, later = lines(upgraded, "push", str(file))
+    assert first == "flow nightly-1: is made with 4 jobs"
+    assert later.startswith("  on record, and takes effect later: Temporal does not answer")
+    again = said(upgraded, "push", str(file), "--flow", "nightly")
+    assert (again["created"], again["changed"], again["nudged"]) == (False, False, False)
+    other = said(upgraded, "push", str(file), "--id", "nightly-2", "--actor", "ann")
+    assert (other["flow_id"], other["created"]) == ("nightly-2", True)
+    flows = said(upgraded, "list")
+    assert [(flow["id"], flow["name"], flow["created_by"] == "ann") for flow in flows] == [
+        ("nightly-2", "nightly", True),
+        ("nightly-1", "nightly", False),
+    ]
+
+
+def test_a_push_takes_json_without_code(upgraded: Crawlctl, tmp_path: Path) -> None:
+    file = tmp_path / "shops.json"
+    work = {"kind": "crawl", "request": {"crawler": "bookshop"}}
+    file.write_text(json.dumps({"id": "shops", "members": [{"path": "one", "work": work}]}))
+    assert said(upgraded, "push", str(file))["count"] == 1
+    file.write_text(json.dumps({"id": "shops", "members": [{"path": "one", "work": work, "prio": 1}]}))
+    failure = said(upgraded, "push", str(file), status=2)
+    assert (failure["error"], failure["message"]) == ("bad_input", "members.0.prio: is not a known field")
+    file.write_text("{")
+    assert "Invalid JSON" in said(upgraded, "push", str(file), status=2)["message"]
+    assert "only one" in said(upgraded, "push", str(file), "--flow", "x", status=2)["message"]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("import nobody_has_this", (), "cannot be imported: ModuleNotFoundError: No module named 'nobody_has_this' ("),
+        ("x = (", (), "cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)", (), "cannot be imported: SystemExit: 3"),
+        ("x = 1", (), "has no workflow, no sequence and no function `workflow`"),
+        ("x = 1", ("--flow", "y"), "has no 'y'"),
+        ("x = 1", ("--flow", "x"), "--flow: 'x' is no workflow and no function that returns a workflow, but 1"),
+        ("def flow(day): ...", (), "'flow' is called without arguments, and cannot be: missing a required argument"),
+        ("def workflow(): return 3", (), "'workflow' is no workflow and no function that returns a workflow, but 3"),
+        ("{w}a = Workflow()\nb = Workflow()", (), "has several workflows: name one of a, b with --flow"),
+        ("{w}a = Workflow()", (), "workflow: '"),
+        ("{w}a = Workflow().add('x', lambda: 1)", (), "BadInput: job: <lambda> has no name: a step is"),
+        ("{w}a = Workflow().add('x', print, deps='y')", (), "'y' is not in the workflow yet"),
+        ("{w}def x(): ...\na = Workflow(check_deps=False).add('x', x, deps='z').add('z', x, deps='x')", (),
+         "deps: form a cycle: "),
+    ],
+)  # fmt: skip
+def test_bad_files_get_one_line_and_leave_nothing(
+    upgraded: Crawlctl, file: Path, source: str, options: tuple[str, ...], message: str
+) -> None:
+    file.write_text(source.replace("{w}", "from crawler_lifecycle.flows import Workflow\n"))
+    result = upgraded("flow", "push", str(file), *options)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert (len(result.stderr.splitlines()), result.stdout) == (1, "")
+    assert said(upgraded, "list") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "flow"),
+    [
+        ("a = Workflow('by_object').add('x', x)\nagain = a", None),
+        ("a = Sequence('by_object', [x])", None),
+        ("def workflow(): return Workflow('by_object').add('x', x)\nother = Workflow('other').add('x', x)", None),
+        ("async def flow(): return Workflow('by_object').add('x', x)", None),
+        ("def mine(): return Sequence('by_object', [x])\ndef flow(): return Workflow('other')", "mine"),
+        ("a = Workflow('other').add('x', x)\nb = Workflow('by_object').add('x', x)", "b"),
+    ],
+)
+def test_a_workflow_is_found_in_its_file(upgraded: Crawlctl, file: Path, source: str, flow: str | None) -> None:
+    file.write_text(f"from crawler_lifecycle.flows import Sequence, Workflow\ndef x(): ...\n{source}")
+    said(upgraded, "push", str(file), *(["--flow", flow] if flow else []))
+    (pushed,) = said(upgraded, "list")
+    assert pushed["name"] == "by_object"
+
+
+def test_a_missing_file_is_named(upgraded: Crawlctl) -> None:
+    assert lines(upgraded, "push", "nowhere.py", status=2) == ["Error: FILE: nowhere.py: no such file"]
+    assert "cannot be read: No such file" in lines(upgraded, "push", "nowhere.json", status=2)[0]
+
+
+def test_lists_and_tables(pushed: Crawlctl, database: Database) -> None:
+    title, row = lines(pushed, "list")
+    assert title.split() == ["ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK"]
+    assert row.startswith("nightly-1  nightly  executing  3 suspended, 1 available  ")
+    assert lines(pushed, "list", "--in", "completed") == ["ID  NAME  STATE  JOBS  CREATED  TOOK", "No such flows."]
+    assert said(pushed, "list", "--before", "nightly-1") == []
+    assert "there is no flow 'x'" in lines(pushed, "list", "--before", "x", status=3)[0]
+    hand(database).go_on()
+    table = lines(pushed, "jobs", "nightly-1")
+    assert [line.split()[:4] for line in table[1:3]] == [
+        ["shop", "crawl", "bookshop", "executing"], ["extract", "step", "extract", "suspended"],
+    ]  # fmt: skip
+    assert [job["path"] for job in said(pushed, "jobs", "nightly-1", "load", "shop")] == ["shop", "load"]
+    assert [job["path"] for job in said(pushed, "jobs", "nightly-1", "--in", "executing")] == ["shop"]
+    assert "has no job 'x'" in lines(pushed, "jobs", "nightly-1", "x", status=3)[0]
+
+
+def test_a_flow_is_shown_with_its_failures_and_timeline(pushed: Crawlctl, database: Database) -> None:
+    pushed("flow", "cancel", "nightly-1", "shop", "--reason", "not \x1b[31mtoday", "--actor", "ann")
+    hand(database).go_on()
+    shown = lines(pushed, "show", "nightly-1")
+    assert shown[0] == "nightly-1  cancelled"
+    assert "  jobs          4: 4 cancelled" in shown
+    assert "  cancelled shop: cancel_requested" in shown
+    assert "  3 cancelled because of their dependencies" in shown
+    assert any(line.endswith("cancelled by ann: 1 member: not \N{REPLACEMENT CHARACTER}[31mtoday") for line in shown)
+    answer = said(pushed, "show", "nightly-1")
+    assert (answer["status"]["state"], len(answer["failed"])) == ("cancelled", 4)
+    assert [line["event"] for line in answer["timeline"]][:2] == ["pushed", "cancelled"]
+    assert lines(pushed, "show", "nobody", status=3) == ["Error: there is no flow 'nobody'"]
+
+
+def test_why_is_indented_down_to_the_cause(pushed: Crawlctl) -> None:
+    shown = lines(pushed, "why", "nightly-1", "load")
+    assert [line.split(" since ")[0] for line in shown] == [
+        "load is suspended",
+        "  release is suspended",
+        "    extract is suspended",
+        "      shop is available",
+    ]
+    assert shown[-1].endswith(": start")
+    assert said(pushed, "why", "nightly-1", "load")["because"][0]["path"] == "release"
+
+
+def test_pictures_of_flows_and_files(pushed: Crawlctl, file: Path) -> None:
+    assert lines(pushed, "graph", "nightly-1")[0] == "flowchart TD"
+    plain = lines(pushed, "graph", "nightly-1", "--no-states")
+    assert plain == lines(pushed, "graph", str(file))
+    assert lines(pushed, "graph", str(file), "--format", "dot", "--flow", "nightly")[0] == 'digraph "nightly" {'
+    states = said(pushed, "graph", "nightly-1", "--format", "states-dot")["graph"]
+    assert '"shop" [label="shop\\n(pending)", fillcolor=lightblue];' in states
+
+
+def test_cancel_retry_approve_and_holds(pushed: Crawlctl, database: Database) -> None:
+    assert lines(pushed, "cancel", "nightly-1", "load")[0] == "flow nightly-1: 1 job cancelled"
+    assert said(pushed, "cancel", "nightly-1", "load")["count"] == 0
+    assert lines(pushed, "retry", "nightly-1")[0] == "flow nightly-1: 1 job retried"
+    assert said(pushed, "pause", "nightly-1")["changed"]
+    assert said(pushed, "show", "nightly-1")["status"]["state"] == "paused"
+    assert lines(pushed, "resume", "nightly-1")[0] == "flow nightly-1: goes on"
+    assert lines(pushed, "approve", "nightly-1", "release")[0] == "flow nightly-1: release is approved"
+    assert lines(pushed, "approve", "nightly-1", "release")[0] == "flow nightly-1: release is approved already"
+    assert lines(pushed, "approve", "nightly-1", "release", "--reject")[0] == "flow nightly-1: release is rejected"
+    assert lines(pushed, "approve", "nightly-1", "load", status=2) == ["Error: name: 'load' is no approval"]
+    assert said(pushed, "cancel", "nightly-1")["count"] == 4
+    changed = said(pushed, "retry", "nightly-1", "shop", "--arg", "lang=de", "--arg", "pages=7")
+    assert changed["count"] == 1
+    (shop,) = said(pushed, "jobs", "nightly-1", "shop")
+    assert shop["args"] == {"lang": "de", "pages": "7"}
+
+
+def test_arguments_of_a_step_are_json_if_possible(upgraded: Crawlctl, file: Path) -> None:
+    file.write_text(
+        "from crawler_lifecycle.flows import Workflow, job\n@job()\ndef x(n=1, s=''): ...\n"
+        "w = Workflow(id='w').add('x', x)"
+    )
+    upgraded("flow", "push", str(file))
+    upgraded("flow", "cancel", "w")
+    assert said(upgraded, "retry", "w", "x", "--arg", "n=[1, 2]", "--arg", "s=[1")["count"] == 1
+    (x,) = said(upgraded, "jobs", "w")
+    assert x["args"] == {"n": [1, 2], "s": "[1"}
+
+
+def test_stops(pushed: Crawlctl, database: Database) -> None:
+    assert lines(pushed, "stop", "nightly-1", "--drain")[0] == (
+        "flow nightly-1: starts nothing new, and ends with its jobs under way"
+    )
+    assert said(pushed, "resume", "nightly-1")["changed"]
+    assert lines(pushed, "stop", "nightly-1", "--leave", "--reason", "r")[0].startswith(
+        "flow nightly-1: 4 jobs cancelled, those under way go on"
+    )
+    hand(database).go_on()
+    stopped = pushed("flow", "stop", "nightly-1", "--wait")
+    assert stopped.exit_code == 0
+    assert stopped.stdout.splitlines()[-1] == "flow nightly-1 is cancelled: nothing of it runs any more"
+    assert "exclude each other" in lines(pushed, "stop", "nightly-1", "--drain", "--force", status=2)[0]
+
+
+def test_jobs_are_added_once(pushed: Crawlctl, tmp_path: Path) -> None:
+    more = tmp_path / "more.json"
+    work = {"kind": "crawl", "request": {"crawler": "bookshop"}}
+    member = {"path": "late", "work": work, "needs": [{"on": ["load"]}]}
+    more.write_text(json.dumps({"members": [member]}))
+    assert lines(pushed, "add", "nightly-1", str(more), "--key", "k")[0] == "flow nightly-1: 1 job added"
+    assert lines(pushed, "add", "nightly-1", str(more), "--key", "k")[0] == (
+        "flow nightly-1: nothing added, the key 'k' was used"
+    )
+    assert "'late' is already in flow" in lines(pushed, "add", "nightly-1", str(more), "--key", "l", status=6)[0]
+    assert "Missing option '--key'" in lines(pushed, "add", "nightly-1", str(more), status=2)[0]
+
+
+def test_results_and_a_watch_to_the_end(upgraded: Crawlctl, file: Path, database: Database) -> None:
+    file.write_text(FILE.replace('.add("shop", crawl("bookshop"))', '.add("shop", extract)'))
+    upgraded("flow", "push", str(file))
+    upgraded("flow", "approve", "nightly-1", "release")
+    hand(database).play({"shop": {"at": 3}, "load": 4})
+    results = said(upgraded, "results", "nightly-1")
+    assert (results["shop"], results["load"], results["release"]["approved"]) == ({"at": 3}, 4, True)
+    assert said(upgraded, "results", "nightly-1", "load", "nobody") == {"load": 4}
+    watched = lines(upgraded, "watch", "nightly-1")
+    assert watched[-1].startswith("flow nightly-1 ended completed after ")
+    assert "nightly  completed  load (load)" in watched
+    (change,) = [json.loads(line) for line in upgraded("flow", "watch", "nightly-1", "--json").stdout.splitlines()]
+    assert (change["is_over"], change["status"]["state"], len(change["jobs"])) == (True, "completed", 4)
+    assert lines(upgraded, "watch", "nobody", status=3) == ["Error: there is no flow 'nobody'"]
+
+
+def test_a_watch_exits_by_the_outcome(pushed: Crawlctl, database: Database) -> None:
+    pushed("flow", "cancel", "nightly-1")
+    hand(database).go_on()
+    result = pushed("flow", "watch", "nightly-1")
+    assert result.exit_code == 5
+    assert result.stdout.splitlines()[-1] == "  cancelled load: cancel_requested"
+
+
+def test_prune(pushed: Crawlctl, database: Database) -> None:
+    pushed("flow", "cancel", "nightly-1")
+    hand(database).go_on()
+    assert lines(pushed, "prune") == ["0 flows deleted"]
+    assert said(pushed, "prune", "--older-than", "0s") == {"deleted": 1}
+    assert said(pushed, "list") == []
+
+
+def test_runs_of_flows_are_listed_on_request(pushed: Crawlctl, database: Database) -> None:
+    engine = hand(database)
+    (crawl,) = engine.start_crawls(engine.start("shop")).crawls
+    engine.run(crawl)
+
+    def listed(*options: str) -> int:
+        return len(json.loads(pushed("list", "--json", *options).stdout))
+
+    assert [listed(), listed("--flows"), listed("--flow", "nightly-1"), listed("--flow", "other")] == [0, 1, 1, 0]
+    assert listed("--flows", "--tag", "x") == 0
+    assert "  flow          nightly-1, shop, attempt 1" in pushed("show", "1").stdout
