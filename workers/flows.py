@@ -65,9 +65,11 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
         steps_queue(settings.worker.task_queue, f"{queue}|{module}|") for queue in queues for module in modules.names
     ]
     async with (
-        health.served(settings.health, needs),
+        health.served(settings.health, needs) as health_server,
         working(client, host, task_queues, settings.flows.drain_seconds),
     ):
+        if health_server is not None:
+            health_server.metrics.register(host.slots)
         log.info("runs the steps in %s for queues %s", ", ".join(modules.names), ", ".join(queues))
         await _until(stopped, host)
         log.info("finishes what is under way")

@@ -23,7 +23,7 @@ class Host(Protocol):
     """A host for steps."""
 
     async def run(self, step: RunSteps) -> StepsEnded:
-        """Run the attempts, and return their ends. A cancel of the call ends no function."""
+        """Run the attempts, and return their ends. A cancelled call ends no function."""
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ class WorkflowClient(LedgerClient):
     ) -> Workflow:
         """Return the workflow at its end, in success or not.
 
-        TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. Conflict in a step of
-        the workflow itself. `interval` has no effect: the end is not polled.
+        TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. Conflict in the
+        workflow's own steps. `interval` has no effect: the end is not polled.
         """
         del interval
         step = running_job()

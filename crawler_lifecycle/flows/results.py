@@ -36,6 +36,9 @@ class Results(Mapping[str, Any]):
             self._last = (page, values)
         return values.get(source)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._sources
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)
 

@@ -148,6 +148,9 @@ class Context(Mapping[str, Any]):
             self._values[name] = self._names[name]()
         return self._values[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

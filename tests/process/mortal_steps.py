@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,13 @@ def graft(context: Context) -> Workflow:
 def grafted(context: Context) -> str:
     note(context.job.path)
     return "grafted"
+
+
+def process_and_wait(context: Context) -> int:
+    note(str(os.getpid()))
+    while not (FOLDER / "gate").exists():
+        time.sleep(0.05)
+    return os.getpid()
 
 
 def hang(context: Context) -> None:

@@ -111,6 +111,26 @@ async def test_a_host_ends_in_order(hosts: StepHosts) -> None:
 
 
 @pytest.mark.system
+async def test_a_frozen_host_loses_its_claim_and_its_result_is_dropped(hosts: StepHosts) -> None:
+    """As with a host behind a broken network: two calls at once, and one commit wins."""
+    frozen = await hosts.start()
+    flow = await push(hosts, Workflow("frozen").add("step", job("process_and_wait")))
+    going = asyncio.create_task(hosts.go_on(flow))
+    await eventually(lambda: len(hosts.calls) == 1)
+    frozen.send_signal(signal.SIGSTOP)
+    await hosts.start()
+    await eventually(lambda: len(hosts.calls) == 2)
+    frozen.send_signal(signal.SIGCONT)
+    await asyncio.sleep(1)
+    (hosts.folder / "gate").touch()
+    await going
+    [result] = (await asyncio.to_thread(hosts_results, flow, "step")).values()
+    assert str(result) == hosts.calls[1], "the second host had the claim"
+    [attempt] = await asyncio.to_thread(flow.store.flow_records.attempts, flow.id, 0)
+    assert attempt.deaths == 1
+
+
+@pytest.mark.system
 async def test_a_host_whose_slots_are_lost_ends(hosts: StepHosts) -> None:
     hosts.settings["CRAWLER_FLOWS__SLOTS"] = "1"
     process = await hosts.start()

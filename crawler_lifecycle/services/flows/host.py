@@ -83,7 +83,7 @@ class StepHost:
             watching.cancel()
 
     async def run(self, step: RunSteps) -> StepsEnded:
-        """Run the attempts, and return their ends. A cancel of the call ends no function."""
+        """Run the attempts, and return their ends. A cancelled call ends no function."""
         look = Look(step)
         task = self._spawn(self._run(look))
         try:

@@ -5,10 +5,13 @@ A function without an end after its time limit keeps its slot. The slot is lost 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from temporalio.worker import (
     CustomSlotSupplier,
     SlotMarkUsedContext,
@@ -25,7 +28,7 @@ BUSY_SECONDS = 5.0  # a try waits for so long for a free slot; then another host
 BUSY_PAUSE = timedelta(milliseconds=200)
 
 
-class Slots:
+class Slots(Collector):
     """Slots for the host's event loop."""
 
     def __init__(self, number: int) -> None:
@@ -67,6 +70,13 @@ class Slots:
         self.lost -= 1
         logger.warning("%s has ended long after its end was wanted: its slot is free again", path)
         self.give_back()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metric for Prometheus."""
+        slots = GaugeMetricFamily("flow_step_slots", "Slots of the host of steps", labels=["state"])
+        for state, number in (("all", self.number), ("busy", self.busy), ("lost", self.lost)):
+            slots.add_metric([state], number)
+        yield slots
 
     async def check(self) -> None:
         """Raise NotReady if slots are lost, for the process's health."""

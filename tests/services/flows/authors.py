@@ -1,7 +1,11 @@
 """Functions of an author, for tests of the host. A test in the same process coordinates with them by the gates."""
 
 import asyncio
+import ctypes
+import faulthandler
+import math
 import os
+import signal
 import threading
 import time
 from dataclasses import dataclass
@@ -258,6 +262,26 @@ def die(context: Context) -> None:
 
 def number(item: int, context: Context) -> int:
     return item
+
+
+def kill_itself(context: Context) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash(context: Context) -> None:
+    faulthandler.disable()
+    ctypes.string_at(0)
+
+
+def deep(context: Context) -> Any:
+    value: list[Any] = []
+    for _ in range(1000):
+        value = [value]
+    return value
+
+
+def strange(context: Context) -> dict[str, Any]:
+    return {"nan": math.nan, "endless": -math.inf, "nul": "a\0b", "half": "\ud800", "bytes": b"\xff", "big": 10**30}
 
 
 def alone(context: Context) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.services.embedded.plan import StepModules
 from crawler_lifecycle.services.flows.modules import load
 from tests.services.flows import authors
 
@@ -79,3 +80,15 @@ def test_a_host_with_a_broken_module_ends_with_one_line(tmp_path: Path) -> None:
     )
     assert ended.returncode == 1
     assert ended.stderr == f"{path} cannot be imported: ValueError: no shop ({path}, line 2)\n"
+
+
+def test_the_stacks_host_gets_absolute_paths_and_the_folder_for_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert StepModules(("flow.py",)).options == [str(tmp_path / "flow.py"), "--queue", "default"]
+    module = StepModules(("my.flows", "dir/flow.py"), ("a", "b"))
+    assert module.options == [
+        *("my.flows", str(tmp_path / "dir" / "flow.py"), "--queue", "a", "--queue", "b", "--folder", str(tmp_path))
+    ]
+    assert module.routes == ["a|my.flows|", "a|flow|", "b|my.flows|", "b|flow|"]

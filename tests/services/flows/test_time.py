@@ -168,11 +168,21 @@ async def test_an_isolated_function_is_killed_by_a_cancel_with_its_children(host
     assert flow.row("step").state == "cancelled"
 
 
-async def test_an_isolated_function_that_kills_its_process_fails(host: Hosted, tmp_path: Path) -> None:
-    flow = await host.play(isolated(authors.die, tmp_path))
+@pytest.mark.parametrize(
+    ("function", "end"),
+    [
+        (authors.die, "ended with status 7"),
+        (authors.kill_itself, "was killed by SIGKILL"),  # as by a lack of memory
+        (authors.crash, "was killed by SIGSEGV"),
+    ],
+)
+async def test_an_isolated_function_that_kills_its_process_fails(
+    host: Hosted, tmp_path: Path, function: Any, end: str
+) -> None:
+    flow = await host.play(isolated(function, tmp_path))
     [attempt] = await attempts(flow)
     assert (attempt.outcome, attempt.reason, attempt.deaths) == ("process_died", None, 0)
-    assert attempt.error == "the process with the function ended with status 7"
+    assert attempt.error == f"the process with the function {end}"
 
 
 def is_running(pid: int) -> bool:
@@ -180,3 +190,9 @@ def is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+async def test_the_slots_are_a_metric(host: Hosted) -> None:
+    await host.play(single(authors.wait, timeout=0.3))
+    [metric] = host.host.slots.collect()
+    assert {sample.labels["state"]: sample.value for sample in metric.samples} == {"all": 20, "busy": 1, "lost": 1}

@@ -1,0 +1,66 @@
+"""Results of a sub-workflow as a mapping that loads page by page."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.contract.flows.values import from_text, to_text
+from crawler_lifecycle.domain.flows.contexts import Source
+from crawler_lifecycle.flows.results import PAGE, Results
+
+
+class Loader:
+    """Loads a text for each number but 3, and counts."""
+
+    def __init__(self) -> None:
+        self.loaded: list[list[int]] = []
+
+    def __call__(self, numbers: Collection[int]) -> Mapping[int, Any]:
+        self.loaded.append(list(numbers))
+        return {number: f"r{number}" for number in numbers if number != 3}
+
+
+def test_nothing_is_loaded_before_a_value_is_read() -> None:
+    load = Loader()
+    results = Results({"a": 1, "b": 2}, load)
+    assert list(results) == ["a", "b"]
+    assert len(results) == 2
+    assert "b" in results
+    assert load.loaded == []
+
+
+def test_a_fan_in_of_thousands_keeps_a_page() -> None:
+    load = Loader()
+    results = Results({str(number): number for number in range(10_000)}, load)
+    assert list(results.values())[-1] == "r9999"
+    assert len(load.loaded) == 10_000 / PAGE
+    assert max(map(len, load.loaded)) == PAGE
+    assert len(results._last[1]) <= PAGE
+
+
+def test_a_small_group_is_loaded_once() -> None:
+    load = Loader()
+    results = Results({"a": 1, "b": 2, "none": 3}, load)
+    assert dict(results) == {"a": "r1", "b": "r2", "none": None}
+    assert results == {"a": "r1", "b": "r2", "none": None}
+    assert load.loaded == [[1, 2, 3]]
+
+
+def test_groups_inside_are_mappings_again() -> None:
+    load = Loader()
+    sources: dict[str, Source] = {"inner": {"deep": {"x": 7}, "y": 8}, "z": 9}
+    results = Results(sources, load)
+    assert results["inner"]["deep"]["x"] == "r7"
+    assert results["inner"] is results["inner"]
+    assert results.to_dict() == {"inner": {"deep": {"x": "r7"}, "y": "r8"}, "z": "r9"}
+    assert repr(results) == repr(results.to_dict())
+    with pytest.raises(KeyError):
+        results["unknown"]
+
+
+def test_they_can_be_a_result_themselves() -> None:
+    results = Results({"a": 1, "inner": {"b": 2}}, Loader())
+    assert from_text(to_text("result", results, 1000)) == {"a": "r1", "inner": {"b": "r2"}}
+    assert json.dumps(results.to_dict()) == '{"a": "r1", "inner": {"b": "r2"}}'
