@@ -24,7 +24,7 @@ async def door(request: Any, *inputs: Any, **fields: Any) -> None:
 
 
 async def shown_as(flow: Flow, path: str, state: str) -> None:
-    await eventually(lambda: flow.states[path] == state, f"{path} is {state}", seen=lambda: flow.states)
+    await eventually(lambda: flow.states.get(path) == state, f"{path} is {state}", seen=lambda: flow.states)
 
 
 async def test_a_start_that_a_door_outdates_is_planned_anew(flows: FlowStage) -> None:
