@@ -54,9 +54,10 @@ class Host:
     played: list[str] = field(default_factory=list)  # paths in the order of their claims
     asked: list[RunSteps] = field(default_factory=list)
     before_claim: Callable[[RunSteps], Awaitable[None]] | None = None
-    token: str = field(default_factory=lambda: str(uuid4()))
+    tokens: list[str] = field(default_factory=list)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     begun: dict[str, asyncio.Event] = field(default_factory=dict)
+    running: set["asyncio.Task[StepsEnded]"] = field(default_factory=set)
 
     def hold(self, *paths: str) -> None:
         """Let the members' functions take until `release`."""
@@ -69,27 +70,35 @@ class Host:
 
     @activity.defn
     async def run_steps(self, step: RunSteps) -> StepsEnded:
+        """Run the steps. The end of the supervisor's execution ends no function."""
+        running = asyncio.create_task(self._run(step))
+        self.running.add(running)
+        return await asyncio.shield(running)
+
+    async def _run(self, step: RunSteps) -> StepsEnded:
+        """Claim with a token of its own for each call, as if each call reached another host."""
         self.asked.append(step)
+        self.tokens.append(token := str(uuid4()))
         if self.before_claim is not None:
             await self.before_claim(step)
         ends: list[AttemptEnd] = []
         waiting, stale = list(step.starts), set[int]()
         while waiting:
             claimed = await asyncio.to_thread(
-                self.store.step_claims.claim, step.flow, step.door, waiting, self.token, "host", HOUR
+                self.store.step_claims.claim, step.flow, step.door, waiting, token, "host", HOUR
             )
             ends += claimed.ended
             stale |= set(claimed.stale)
-            ends += await self._played(claimed.mine)
+            ends += await self._played(claimed.mine, token)
             waiting = [ref for ref in waiting if ref.number in claimed.held]
             await asyncio.sleep(0.05 if waiting else 0)
         return StepsEnded(ends=tuple(ends), stale=to_ranges(stale))
 
-    async def _played(self, steps: Any) -> list[AttemptEnd]:
+    async def _played(self, steps: Any, token: str) -> list[AttemptEnd]:
         self.played += [step.path for step in steps]
         told = await asyncio.gather(*(self._play(step) for step in steps))
         ends = [StepEnd(step.flow_uid, step.start, **end) for step, end in zip(steps, told, strict=True)]
-        recorded = await asyncio.to_thread(self.store.step_claims.end, ends, self.token) if ends else {}
+        recorded = await asyncio.to_thread(self.store.step_claims.end, ends, token) if ends else {}
         return list(recorded.values())
 
     async def _play(self, step: ClaimedStep) -> dict[str, Any]:

@@ -81,7 +81,8 @@ async def test_a_cancel_ends_what_is_open_and_waits_for_what_runs(flows: FlowSta
     await flows.host.begun["a"].wait()
     await door(flow.cancel)
     await flows.nudge(flow)
-    await eventually(lambda: flows.store.step_claims.renew(flows.host.token, HOUR) == {(flow.uid, 0, 1): True})
+    (token,) = flows.host.tokens
+    await eventually(lambda: flows.store.step_claims.renew(token, HOUR) == {(flow.uid, 0, 1): True})
     assert not flow.ledger.flow.state.is_final
     flows.host.release("a")
     assert (await supervisor.result())["state"] == "cancelled"
