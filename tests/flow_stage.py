@@ -98,8 +98,8 @@ class Host:
 
     async def _played(self, steps: Any, token: str) -> list[AttemptEnd]:
         self.played += [step.path for step in steps]
-        told = await asyncio.gather(*(self._play(step) for step in steps))
-        ends = [StepEnd(step.flow_uid, step.start, **end) for step, end in zip(steps, told, strict=True)]
+        answers = await asyncio.gather(*(self._play(step) for step in steps))
+        ends = [StepEnd(step.flow_uid, step.start, **end) for step, end in zip(steps, answers, strict=True)]
         recorded = await asyncio.to_thread(self.store.step_claims.end, ends, token) if ends else {}
         return list(recorded.values())
 
@@ -107,8 +107,8 @@ class Host:
         if step.path in self.held:
             self.begun[step.path].set()
             await self.held[step.path].wait()
-        told = await self.plays[step.path](step) if step.path in self.plays else None
-        return {"kind": COMPLETED, "at": datetime.now(UTC), **(told or {})}
+        answers = await self.plays[step.path](step) if step.path in self.plays else None
+        return {"kind": COMPLETED, "at": datetime.now(UTC), **(answers or {})}
 
 
 OPEN, MISSING = WorkflowInfo(is_open=True), WorkflowInfo(is_open=False, end="missing")
