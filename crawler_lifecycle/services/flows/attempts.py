@@ -41,7 +41,6 @@ class Attempts:
     async def run(self, execution: Execution, function: Function) -> Outcome:
         """Run the function, and put its end on record."""
         if execution.link.is_cancelled:
-            execution.slots.give_back()
             return await self._recorded(execution, STOPPED)
         running = self.functions.start(execution.step, function, execution.link)
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
@@ -51,15 +50,13 @@ class Attempts:
         step, deaths = execution.step, execution.step.deaths
         while deaths < MOST_DEATHS:
             if not await self._kept_on(execution, lambda: self.claims.begin(step.flow_uid, [step.start], self.token)):
-                execution.slots.give_back()
                 return NOT_ENDED
             running = self.functions.start_in(process.present, step, function, execution.link)
             ended = await execution.ended(running, self._limit(step))
             if ended is None or ended.outcome != PROCESS_DIED or work_of(step).isolate:
                 return await self._recorded(execution, ended)
             deaths += 1
-            await execution.slots.take()
-        execution.slots.give_back()
+            await execution.take_slot()
         return await self._recorded(execution, _died(deaths))
 
     def _limit(self, step: ClaimedStep) -> float:

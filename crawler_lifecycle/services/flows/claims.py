@@ -5,7 +5,7 @@ The thread is not the event loop: whatever happens on the loop, the claims do no
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 
 from crawler_lifecycle.errors import LifecycleError
@@ -14,7 +14,8 @@ from crawler_lifecycle.ports import AttemptKey, StepClaims
 logger = logging.getLogger(__name__)
 RENEWALS = 10  # in the time of a claim: people's cancels are noticed by the way, too
 
-Notify = Callable[[Collection[AttemptKey], Collection[AttemptKey]], None]  # lost claims, and attempts to stop
+# gets the claims held before a renewal, and the renewed claims with people's wish for their stop
+Notify = Callable[[Collection[AttemptKey], Mapping[AttemptKey, bool]], None]
 
 
 class HeldClaims:
@@ -59,4 +60,4 @@ class HeldClaims:
         except Exception:  # the thread must go on: without renewals, further hosts would take the steps over
             logger.exception("claims of %d steps are not renewed", len(held))
         else:
-            self._notify(held - renewed.keys(), {key for key, has_to_stop in renewed.items() if has_to_stop})
+            self._notify(held, renewed)

@@ -44,6 +44,7 @@ class Execution:
     link: StepLink = field(default_factory=StepLink)
     running: Running | None = None
     seconds: float = 0  # time in the function
+    _has_slot: bool = True
     _gone: asyncio.Future[Gone] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
@@ -66,6 +67,16 @@ class Execution:
         if not self._gone.done():
             self._gone.set_result(cause)
 
+    async def take_slot(self) -> None:
+        """Take another slot, for a further call."""
+        await self.slots.take()
+        self._has_slot = True
+
+    def give_slot_back(self) -> None:
+        if self._has_slot:
+            self._has_slot = False
+            self.slots.give_back()
+
     async def ended(self, running: Running, seconds: float) -> Ended | None:
         """Wait for the function's end, and give its slot back; None: the attempt is gone.
 
@@ -78,7 +89,7 @@ class Execution:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         self.seconds += time.monotonic() - began_at
         if running.end.done() and not self._gone.done():
-            self.slots.give_back()
+            self.give_slot_back()
             return running.end.result()
         running.stop()
         await asyncio.wait({running.end}, timeout=GRACE_SECONDS)
@@ -89,8 +100,9 @@ class Execution:
 
     def _end_slot(self, running: Running) -> None:
         if running.end.done():
-            self.slots.give_back()
+            self.give_slot_back()
             return
+        self._has_slot = False
         self.slots.lose(self.step.path)
         running.end.add_done_callback(lambda _: self.slots.recover(self.step.path))
 

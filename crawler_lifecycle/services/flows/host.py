@@ -23,7 +23,7 @@ from crawler_lifecycle.ports import AttemptKey, Claimed, FlowDoors, StepClaims
 from crawler_lifecycle.services.flows.attempts import Attempts, Suspects
 from crawler_lifecycle.services.flows.calling import Function
 from crawler_lifecycle.services.flows.ends import EndWriter
-from crawler_lifecycle.services.flows.execution import GRACE_SECONDS, Execution, Gone, Outcome
+from crawler_lifecycle.services.flows.execution import GRACE_SECONDS, NOT_ENDED, Execution, Gone, Outcome
 from crawler_lifecycle.services.flows.functions import Functions, Surroundings
 from crawler_lifecycle.services.flows.looks import Look
 from crawler_lifecycle.services.flows.modules import Modules
@@ -66,7 +66,7 @@ class StepHost:
         self._attempts = Attempts(
             claims, doors, token, self._functions, self._ends, self._threads, settings.step_seconds
         )
-        self._under_way = UnderWay(claims, token, self._lasts, self.slots)
+        self._under_way = UnderWay(claims, token, self._lasts, self.slots, self._release_unused)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_draining = False
 
@@ -204,17 +204,23 @@ class StepHost:
 
     async def _execute(self, execution: Execution, work: Coroutine[Any, Any, Outcome]) -> None:
         """Bring the attempt to its end, and tell its outcome."""
-        if self._is_draining or execution.is_gone:
-            work.close()
-            self.slots.give_back()
-            self._under_way.settle(execution.key)
-            return
+        outcome: Outcome | Exception = NOT_ENDED
         try:
-            outcome: Outcome | Exception = await work
-        except Exception as error:
+            if not self._is_draining and not execution.is_gone:
+                outcome = await work
+        except Exception as error:  # such as no memory for a thread; another host may have more
             logger.exception("%s of flow %s: the host failed", execution.step.path, execution.step.flow_id)
             outcome = error
+            await self._release([execution.key])
+        finally:
+            work.close()
+            execution.give_slot_back()
         self._under_way.settle(execution.key, outcome)
+
+    def _release_unused(self, keys: Collection[AttemptKey]) -> None:
+        """Release claims without an execution, such as after a release without an answer."""
+        logger.warning("%d claims are released, since no function runs under them", len(keys))
+        self._spawn(self._release(keys))
 
     async def _release(self, attempts: Collection[AttemptKey] | None) -> None:
         """Release the claims, or all claims. Without an answer, the claims expire by themselves."""

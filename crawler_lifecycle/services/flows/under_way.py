@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 
 from crawler_lifecycle.ports import AttemptKey, ClaimedStep, StepClaims
@@ -17,8 +17,17 @@ logger = logging.getLogger(__name__)
 class UnderWay:
     """Attempts by key. All methods belong to the host's event loop."""
 
-    def __init__(self, claims: StepClaims, token: str, lasts: timedelta, slots: Slots) -> None:
+    def __init__(
+        self,
+        claims: StepClaims,
+        token: str,
+        lasts: timedelta,
+        slots: Slots,
+        release: Callable[[Collection[AttemptKey]], None],
+    ) -> None:
+        """Make the table. `release`: called for claims without an attempt under way, which renewals would keep."""
         self._slots = slots
+        self._release = release
         self._outcomes: dict[AttemptKey, asyncio.Future[Outcome]] = {}
         self._executions: dict[AttemptKey, Execution] = {}
         self._loop = asyncio.get_running_loop()
@@ -65,15 +74,17 @@ class UnderWay:
         if futures:
             await asyncio.wait(futures, timeout=seconds)
 
-    def _notify(self, lost: Collection[AttemptKey], to_stop: Collection[AttemptKey]) -> None:
+    def _notify(self, held: Collection[AttemptKey], renewed: Mapping[AttemptKey, bool]) -> None:
         """Pass the renewals' news on from their thread."""
-        self._loop.call_soon_threadsafe(self._take_news, lost, to_stop)
+        self._loop.call_soon_threadsafe(self._take_news, held, renewed)
 
-    def _take_news(self, lost: Collection[AttemptKey], to_stop: Collection[AttemptKey]) -> None:
+    def _take_news(self, held: Collection[AttemptKey], renewed: Mapping[AttemptKey, bool]) -> None:
         """Take a renewal's news: give lost attempts up, and stop attempts after people's cancels."""
-        for key in lost:
-            if (execution := self._executions.get(key)) is not None:
+        for key, execution in list(self._executions.items()):
+            if key in held and key not in renewed:
                 execution.leave(Gone.LOST)
-        for key in to_stop:
-            if (execution := self._executions.get(key)) is not None:
+            elif renewed.get(key):
                 execution.stop()
+        unused = renewed.keys() - self._outcomes.keys()
+        if unused:
+            self._release(unused)

@@ -144,5 +144,46 @@ async def test_a_fault_of_the_host_is_tried_again_by_the_next_activity(
         with pytest.raises(RuntimeError, match="unexpected"):
             await host.host.run(steps)
         assert host.host.slots.busy == 0
+        taken = await asyncio.to_thread(flow.claim, flow.last("graft"), token="another")
+        assert [step.deaths for step in taken.mine] == [0], "another host may take the attempt at once"
+        await asyncio.to_thread(flow.store.step_claims.release, "another")
         await host.host.run(steps)
         assert flow.row("graft").state == "completed"
+
+
+async def test_a_process_that_cannot_be_started_costs_no_slot(
+    flows_database: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.push(single(authors.process, isolate=True))
+        steps = await host.starting(flow)
+        with monkeypatch.context() as patch:
+            patch.setattr("subprocess.Popen", _no_memory)
+            with pytest.raises(OSError, match="Cannot allocate memory"):
+                await host.host.run(steps)
+        assert host.host.slots.busy == 0
+        await host.host.run(steps)
+        assert flow.row("step").state == "completed"
+
+
+def _no_memory(*_: Any, **__: Any) -> Any:
+    raise OSError(12, "Cannot allocate memory")
+
+
+async def test_a_claim_without_a_function_is_released(flows_database: Database, faults: Faults) -> None:
+    """As after a release whose answer never came: the renewals would keep the claim for ever."""
+    faults.before["graft"] = [RuntimeError("unexpected")]
+    faults.before["release"] = [AWAY]
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.push(
+            Workflow("unused").add_graft("graft", authors.noted_graft).add_cascade("step", authors.wait)
+        )
+        graft, other = await asyncio.to_thread(host.starts_of, flow)
+        with pytest.raises(RuntimeError, match="unexpected"):
+            await host.host.run(graft)
+        waiting = asyncio.create_task(host.host.run(other))  # with a claim, there are renewals
+        await until(lambda: faults.calls["release"] == 2)
+        taken = await asyncio.to_thread(flow.claim, flow.last("graft"), token="another")
+        assert len(taken.mine) == 1
+        authors.gate.set()
+        await waiting
