@@ -53,10 +53,12 @@ class Host:
     plays: dict[str, Play] = field(default_factory=dict)
     played: list[str] = field(default_factory=list)  # paths in the order of their claims
     asked: list[RunSteps] = field(default_factory=list)
+    scheduled: list[datetime] = field(default_factory=list)  # when each call was scheduled, by the workflow's clock
     before_claim: Callable[[RunSteps], Awaitable[None]] | None = None
-    token: str = field(default_factory=lambda: str(uuid4()))
+    tokens: list[str] = field(default_factory=list)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     begun: dict[str, asyncio.Event] = field(default_factory=dict)
+    running: set["asyncio.Task[StepsEnded]"] = field(default_factory=set)
 
     def hold(self, *paths: str) -> None:
         """Let the members' functions take until `release`."""
@@ -69,35 +71,44 @@ class Host:
 
     @activity.defn
     async def run_steps(self, step: RunSteps) -> StepsEnded:
+        """Run the steps. The end of the supervisor's execution ends no function."""
+        running = asyncio.create_task(self._run(step))
+        self.running.add(running)
+        return await asyncio.shield(running)
+
+    async def _run(self, step: RunSteps) -> StepsEnded:
+        """Claim with a token of its own for each call, as if each call reached another host."""
         self.asked.append(step)
+        self.scheduled.append(activity.info().scheduled_time)
+        self.tokens.append(token := str(uuid4()))
         if self.before_claim is not None:
             await self.before_claim(step)
         ends: list[AttemptEnd] = []
         waiting, stale = list(step.starts), set[int]()
         while waiting:
             claimed = await asyncio.to_thread(
-                self.store.step_claims.claim, step.flow, step.door, waiting, self.token, "host", HOUR
+                self.store.step_claims.claim, step.flow, step.door, waiting, token, "host", HOUR
             )
             ends += claimed.ended
             stale |= set(claimed.stale)
-            ends += await self._played(claimed.mine)
+            ends += await self._played(claimed.mine, token)
             waiting = [ref for ref in waiting if ref.number in claimed.held]
             await asyncio.sleep(0.05 if waiting else 0)
         return StepsEnded(ends=tuple(ends), stale=to_ranges(stale))
 
-    async def _played(self, steps: Any) -> list[AttemptEnd]:
+    async def _played(self, steps: Any, token: str) -> list[AttemptEnd]:
         self.played += [step.path for step in steps]
-        told = await asyncio.gather(*(self._play(step) for step in steps))
-        ends = [StepEnd(step.flow_uid, step.start, **end) for step, end in zip(steps, told, strict=True)]
-        recorded = await asyncio.to_thread(self.store.step_claims.end, ends, self.token) if ends else {}
+        answers = await asyncio.gather(*(self._play(step) for step in steps))
+        ends = [StepEnd(step.flow_uid, step.start, **end) for step, end in zip(steps, answers, strict=True)]
+        recorded = await asyncio.to_thread(self.store.step_claims.end, ends, token) if ends else {}
         return list(recorded.values())
 
     async def _play(self, step: ClaimedStep) -> dict[str, Any]:
         if step.path in self.held:
             self.begun[step.path].set()
             await self.held[step.path].wait()
-        told = await self.plays[step.path](step) if step.path in self.plays else None
-        return {"kind": COMPLETED, "at": datetime.now(UTC), **(told or {})}
+        answers = await self.plays[step.path](step) if step.path in self.plays else None
+        return {"kind": COMPLETED, "at": datetime.now(UTC), **(answers or {})}
 
 
 OPEN, MISSING = WorkflowInfo(is_open=True), WorkflowInfo(is_open=False, end="missing")
@@ -109,8 +120,7 @@ class Crawls:
 
     store: SqlStore
     engine: Engine
-    runs: dict[str, RunRecord] = field(default_factory=dict)  # by the member's path; the last one
-    requests: dict[str, RunRequest] = field(default_factory=dict)
+    runs: dict[str, list[RunRecord]] = field(default_factory=dict)  # by the member's path
     stopped: list[str] = field(default_factory=list)
     started: asyncio.Condition = field(default_factory=asyncio.Condition)
     failing: dict[str, str] = field(default_factory=dict)  # messages of workflows that fail, by path
@@ -124,8 +134,7 @@ class Crawls:
             return
         new = NewRun(request, Crawler(name=request.crawler, command=["true"]), request.tasks or 1, workflow_id, "first")
         async with self.started:
-            self.runs[path] = await asyncio.to_thread(self.store.runs.create, new)
-            self.requests[path] = request
+            self.runs.setdefault(path, []).append(await asyncio.to_thread(self.store.runs.create, new))
             self.started.notify_all()
 
     async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
@@ -143,28 +152,38 @@ class Crawls:
     async def describe(self, workflow_id: str) -> WorkflowInfo:
         if workflow_id in self.failed:
             return WorkflowInfo(is_open=False, end="failed")
-        return OPEN if any(run.workflow_id == workflow_id for run in self.runs.values()) else MISSING
+        return OPEN if any(run.workflow_id == workflow_id for runs in self.runs.values() for run in runs) else MISSING
 
     async def failure(self, workflow_id: str) -> str | None:
         return self.failed.get(workflow_id)
 
-    async def run_of(self, path: str) -> RunRecord:
-        """Wait until the crawl has a run."""
+    async def run_of(self, path: str, number: int = 1) -> RunRecord:
+        """Wait until the crawl has so many runs, and return the last of these."""
         async with self.started:
-            await self.started.wait_for(lambda: path in self.runs)
-        return self.runs[path]
+            await self.started.wait_for(lambda: len(self.runs.get(path, ())) >= number)
+        return self.runs[path][number - 1]
 
     async def end(
-        self, path: str, status: RunStatus = RunStatus.COMPLETED, reason: str = "all_succeeded", *, nudge: bool = True
+        self,
+        path: str,
+        status: RunStatus = RunStatus.COMPLETED,
+        reason: str = "all_succeeded",
+        *,
+        number: int = 1,
+        nudge: bool = True,
     ) -> None:
         """End the crawl's run, and tell the flow, as the run's worker does."""
-        run = await self.run_of(path)
-        await asyncio.to_thread(self.store.tasks.cancel_queued, ref_to(run), "stopped")
-        await asyncio.to_thread(self.store.runs.close, ref_to(run), status, reason)
-        link = self.requests[path].flow
+        run = await self.run_of(path, number)
+        await asyncio.to_thread(self._close, run.run_id, status, reason)
+        link = run.request.flow
         assert link is not None
         if nudge:
             await self.nudge_flow(link.flow_uid, link.flow_id)
+
+    def _close(self, run_id: int, status: RunStatus, reason: str) -> None:
+        run = ref_to(self.store.runs.get(run_id))
+        self.store.tasks.cancel_queued(run, "stopped")
+        self.store.runs.close(run, status, reason)
 
 
 class Catalogue:
@@ -241,8 +260,8 @@ class FlowStage:
 @asynccontextmanager
 async def flow_stage(client: Client, database: Database, *, hosted: bool = True) -> AsyncIterator[FlowStage]:
     store, queue = SqlStore(database), f"queue-{uuid4()}"
-    address = client.service_client.config.target_host
-    engine = Engine({"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": client.namespace}, queue)
+    engine = Engine({}, queue)
+    engine._client = client  # the server skips time only for workflows of the environment's own client
     stage = FlowStage(client, queue, store, engine, Host(store), Crawls(store, engine), Watched(store.flow_ledger))
     catalogue: Any = Catalogue()
     ledger: Any = stage.ledger

@@ -19,6 +19,8 @@ from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities
+from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
+from crawler_lifecycle.activities.flow_nudges import FlowNudges
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
@@ -100,6 +102,7 @@ class NotedSupervisors:
     listed: set[str] = field(default_factory=set)  # as open
     described: dict[str, WorkflowInfo] = field(default_factory=dict)  # the others as they are listed, or missing
     nudged_flows: list[tuple[str, str]] = field(default_factory=list)
+    trouble: LifecycleError | None = None  # in place of a nudge
     stopped: list[tuple[str, StopRequest]] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -112,6 +115,8 @@ class NotedSupervisors:
             self.described[workflow_id] = OPEN
 
     async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
+        if self.trouble is not None:
+            raise self.trouble
         self.nudged_flows.append((flow_uid, flow_id))
 
     async def stop(self, workflow_id: str, stop: StopRequest) -> str:
@@ -155,15 +160,17 @@ class House:
         exporter = FolderExporter(self.folder / "files", self.folder / "exports")
         self.tasks, self.claims, self.findings, limits = tasks, store.claims, store.findings, RunLimits(most_tasks=50)
         self.claim_deployer = ClaimDeployer(self.claims, cluster, self.deployer)
-        self.histories = HistoryActivities(runs, tasks, self.deployer, limits)
+        self.supervisors = NotedSupervisors()
+        self.nudges = nudges = FlowNudges(self.supervisors)
+        self.histories = HistoryActivities(runs, tasks, self.deployer, limits, nudges=nudges)
         minute = timedelta(seconds=60)
         self.deployment = DeploymentActivities(runs, tasks, self.claims, cluster, self.claim_deployer, minute)
-        self.reconciliation = ReconciliationActivities(runs, tasks, cluster)
-        self.supervisors = NotedSupervisors()
-        self.supervision = SupervisionActivities(runs, tasks, cluster, self.supervisors, limits)
+        self.reconciliation = ReconciliationActivities(runs, tasks, cluster, nudges)
+        self.supervision = SupervisionActivities(runs, tasks, cluster, self.supervisors, limits, nudges=nudges)
+        self.flow_crawls = FlowCrawlActivities(store.flow_ledger, runs, self.supervisors, self.deployer, limits)
         self.stopping = StoppingActivities(runs, tasks, cluster)
         self.notices = NoticeActivities(runs, FilePusher(self.folder / "exports" / "notices.jsonl"))
-        self.exports = ExportActivities(runs, exporter, exporter)
+        self.exports = ExportActivities(runs, exporter, exporter, nudges)
         self.audits = AuditActivities(self.findings, kept_for=timedelta(days=30))
         self.run_audit = RunAudit(records, self.findings, self.supervisors, tasks, cluster, AT_ONCE)
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)

@@ -26,7 +26,7 @@ class FlowAudit:
 
     @activity.defn
     async def audit_flows(self, step: AuditStep) -> AuditPage:
-        """Start the workflows of open flows that have none. A flow that was just written has a supervisor."""
+        """Start workflows for open flows without a workflow. A flow with a recent write has a supervisor."""
         now = datetime.now(UTC)
         page = await asyncio.to_thread(
             self.records.silent, now - self.patience.workflow, after=step.after or "", limit=FLOWS_IN_A_PAGE
@@ -63,7 +63,7 @@ class FlowAudit:
 
 
 def _is_unsupervised(workflow: WorkflowInfo, now: datetime, patience: AuditPatience) -> bool:
-    """Return whether the flow has no workflow. A workflow that closed a moment ago may be followed by another one."""
+    """Return whether the flow has no workflow. After a workflow closed a moment ago, another may follow."""
     return not workflow.is_open and (workflow.ended_at is None or now - workflow.ended_at >= patience.workflow)
 
 

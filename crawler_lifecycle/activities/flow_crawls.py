@@ -29,7 +29,7 @@ from crawler_lifecycle.errors import NotFound, Over, PermanentError, TemporaryEr
 from crawler_lifecycle.ports import CrawlStart, CrawlToStop, Deployer, FlowLedger, FlowSupervisors, Runs
 
 DOOR = "flow"
-NO_WORKFLOW = "missing"  # end of a workflow that was never started
+NO_WORKFLOW = "missing"  # the word for a workflow without a start
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FlowCrawlActivities:
 
     @activity.defn
     async def start_crawls(self, step: StartCrawls) -> CrawlsStarted:
-        """Put the attempts on record and start their runs' workflows, except for those that the catalogue refuses."""
+        """Put the attempts on record and start their runs' workflows, unless the catalogue refuses the request."""
         starts = await asyncio.to_thread(self.ledger.start_crawls, step)
         refusals = await asyncio.to_thread(self._refusals, starts.crawls)
         refused = await self._refuse(step.flow, starts.crawls, refusals)
@@ -100,7 +100,7 @@ class FlowCrawlActivities:
     async def _refuse(
         self, flow: FlowRef, crawls: Iterable[CrawlStart | CrawlToStop], refusals: Mapping[int, str]
     ) -> tuple[AttemptEnd, ...]:
-        """Put the ends of refused attempts on record, and return the ends."""
+        """Put the refused attempts' ends on record, and return the ends."""
         now = datetime.now(UTC)
         ends = tuple(
             AttemptEnd(number, attempt, EndKind.FAILED, now, reason=START_REFUSED)

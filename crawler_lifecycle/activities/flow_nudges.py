@@ -1,4 +1,4 @@
-"""Nudges: a flow's supervisor is told that a run of the flow has changed.
+"""Nudges: a flow's supervisor learns about a change to a run.
 
 A nudge follows the commit of the change. A lost nudge does no harm: the supervisor's next paced look finds the change.
 """

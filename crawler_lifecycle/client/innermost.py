@@ -1,4 +1,4 @@
-"""`flows`: the innermost open client under one name, for modules that name their client once at the top."""
+"""`flows`: the innermost open client under a single name, for modules with a global client."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ from crawler_lifecycle.client.workflows import WorkflowClient
 
 
 class _Innermost:
-    """Stand-in for the client that is open at the time of a call, such as a host's client in a step."""
+    """Stand-in for the open client during a call, such as a host's client during a step."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Flows.current(), name)

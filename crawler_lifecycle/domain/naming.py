@@ -65,7 +65,7 @@ def flow_workflow_id(flow_uid: str) -> str:
 
 
 def crawl_workflow_id(flow_uid: str, member: int, attempt: int) -> str:
-    """Return the id of the workflow for a crawl's attempt: the same attempt makes one run."""
+    """Return the workflow id for a crawl's attempt: an attempt makes a single run."""
     return f"flow-{flow_uid}-{member}-{attempt}"
 
 

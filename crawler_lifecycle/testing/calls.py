@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from importlib import import_module
@@ -35,7 +35,7 @@ def _module(name: str) -> ModuleType:
 class Caller:
     """Functions see one loop, so an author's client may live longer than a call.
 
-    A test may be async itself. A second loop cannot run in its thread, so async functions then run in another thread.
+    A test may be async itself. Functions then run in another thread, since a loop already runs in the test's thread.
     """
 
     def __init__(self) -> None:
@@ -43,8 +43,10 @@ class Caller:
         self._thread: ThreadPoolExecutor | None = None
 
     def __call__(self, call: Callable[[], Any]) -> Any:
-        result = call()
-        return self._awaited(result) if asyncio.iscoroutine(result) else result
+        if not _is_loop_running():
+            return self._called(call)
+        self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="steps")
+        return self._thread.submit(copy_context().run, self._called, call).result()
 
     def close(self) -> None:
         runner, thread, self._runner, self._thread = self._runner, self._thread, None, None
@@ -55,14 +57,12 @@ class Caller:
         if thread is not None:
             thread.shutdown()
 
-    def _awaited(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-            self._thread = ThreadPoolExecutor(1) if _is_loop_running() else None
-        context = copy_context()
-        if self._thread is None:
-            return self._runner.run(coroutine, context=context)
-        return self._thread.submit(self._runner.run, coroutine, context=context).result()
+    def _called(self, call: Callable[[], Any]) -> Any:
+        result = call()
+        if not asyncio.iscoroutine(result):
+            return result
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(result, context=copy_context())
 
 
 def _is_loop_running() -> bool:

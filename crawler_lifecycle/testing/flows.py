@@ -9,7 +9,9 @@ from typing import Self
 from crawler_lifecycle.client.blocking import LoopThread, SyncFlows
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
+from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Workflow, opened
+from crawler_lifecycle.flows.running import running_job
 from crawler_lifecycle.testing.client import MemoryClient
 from crawler_lifecycle.testing.memory import NOW
 from crawler_lifecycle.testing.play import Play
@@ -59,9 +61,11 @@ class MemoryFlows(MemoryClient):
         timeout: float | timedelta | None = None,
         interval: float | None = None,
     ) -> Workflow:
-        """Let the workflow run, and return the workflow after its end. TimeoutError after so much virtual time."""
+        """Let the workflow run, and return the workflow after its end. TimeoutError after the virtual time."""
         del interval
-        play = self.plays[id]
+        step, play = running_job(), self.plays[id]
+        if step is not None and step.flow_id == id:
+            raise Conflict(f"{step.path!r} cannot wait for the end of its own workflow, which waits for the step's end")
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if seconds is None:
             play.run()

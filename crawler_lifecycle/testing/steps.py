@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.flows.plan import Start
 from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
-from crawler_lifecycle.flows.running import Context, RunningJob, StepLink
+from crawler_lifecycle.flows.running import Context, RunningJob, StepLink, running
 from crawler_lifecycle.ports import ClaimedStep
 from crawler_lifecycle.services.flows.calling import job_of, prepared
 from crawler_lifecycle.services.flows.contexts import context_of
@@ -112,7 +112,7 @@ class SteppedFlow(MemoryFlow):
 
     def _call(self, step: ClaimedStep, context: Context) -> Any:
         function = loaded(self._work(self.ledger.members[step.start.number]).function)
-        with self.surroundings():
+        with running(context.job), self.surroundings():
             return self.caller(prepared(function, step, context))
 
     def _claimed(self, row: MemberRow, start: Start) -> ClaimedStep:

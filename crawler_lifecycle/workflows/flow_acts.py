@@ -1,4 +1,4 @@
-"""Acts of a flow's supervisor: its own activities, one of a kind at a time, and the bell that wakes the supervisor."""
+"""Acts: a flow supervisor's own activities, a kind at a time, and the bell to wake the supervisor."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""Course of a flow: the planner and the further state that the parts of the flow's supervisor share."""
+"""Course: a flow's planner, and the further state in common for the supervisor's parts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

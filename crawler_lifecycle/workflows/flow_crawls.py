@@ -1,4 +1,4 @@
-"""Crawls of a flow: starts and stops of runs, and the check of crawls without a run."""
+"""Crawls: starts and stops for runs, and the check for crawls without a run."""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,7 +25,7 @@ MOST_AT_ONCE = 100  # crawls in an activity
 
 
 class CrawlStarts:
-    """Starts of crawls, one activity at a time."""
+    """Starts for crawls, in a single activity at a time."""
 
     def __init__(self, bell: Bell) -> None:
         self._act: Act[CrawlsStarted] = Act(bell)
@@ -48,7 +48,7 @@ class CrawlStarts:
             self._waiting[start.number] = ref
 
     def adopt(self, course: Course, numbers: Iterable[int]) -> None:
-        """Start the workflows of attempts on record that have none, because an earlier supervisor died."""
+        """Start workflows for attempts on record without a workflow, because an earlier supervisor died."""
         for number in numbers:
             row = course.planner.rows[number]
             if row.in_flight and number not in self.numbers:
@@ -107,7 +107,7 @@ class Stops:
 
 
 class StartChecks:
-    """Checks of crawls without a run: a workflow that failed before it made a run refuses its attempt."""
+    """Checks for crawls without a run: a workflow with a failure before its run refuses the attempt."""
 
     def __init__(self, bell: Bell) -> None:
         self._act: Act[StartsChecked] = Act(bell)

@@ -108,7 +108,7 @@ class News:
         )
 
     def take(self, course: Course) -> bool:
-        """Take the rows and sights of a reading that has ended; return whether one has."""
+        """Take the rows and sights after a reading has ended; return whether a reading has ended."""
         reading = self._act.take()
         if reading is None:
             return False
@@ -121,7 +121,7 @@ class News:
         return True
 
     def _renew(self, course: Course, reading: Reading) -> None:
-        """Build a new planner. All starts from before a later door are either on record by now, or never happen."""
+        """Build a new planner. All starts before a later door are on record by now, or never happen."""
         course.planner = planner_of(reading.pages[0], reading.members, reading.groups)
         course.door = reading.door
         course.unconfirmed.clear()
@@ -141,7 +141,7 @@ class News:
         planner.restore(rows, reading.groups)
         _observe(course, reading.pages)
         if course.unconfirmed.has_outdated(page.door):
-            self.want(first=True)  # to learn which of the starts have happened
+            self.want(first=True)  # to learn about the starts
 
 
 def _observe(course: Course, pages: Iterable[FlowPage]) -> None:

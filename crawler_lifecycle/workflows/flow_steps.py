@@ -1,4 +1,4 @@
-"""Steps of a flow: attempts go to the hosts of steps, in slices or one by one.
+"""Steps: attempts go to the hosts of steps, in slices or one by one.
 
 A host puts attempts on record by its claim, and their ends before its answer. An attempt has one activity at a time.
 """
@@ -22,7 +22,7 @@ from crawler_lifecycle.workflows.flow_course import Course
 from crawler_lifecycle.workflows.flow_news import News
 from crawler_lifecycle.workflows.options import STEPS
 
-RUN_STEPS = "run_steps"  # activity of the hosts, whose process has the author's code
+RUN_STEPS = "run_steps"  # the hosts' activity: the hosts have the author's code
 MOST_PENDING = 500  # attempts with an activity
 UNSEEN = timedelta(seconds=2)  # then a member that no host has claimed is shown as available
 Handle = ActivityHandle[StepsEnded]
@@ -46,11 +46,11 @@ class Steps:
         new = [start for start in starts if (start.number, start.attempt) not in self._asked]
         show_at = workflow.now() + UNSEEN
         self._unseen += ((show_at, start.number, start.attempt) for start in new)
-        for numbers in self._slices.of([start.number for start in new], course.planner):
+        for numbers in self._slices.cut([start.number for start in new], course.planner):
             self._ask(course, course.door, [_ref(course, number) for number in numbers])
 
     def adopt(self, course: Course) -> None:
-        """Ask for attempts under way without an activity, such as those of an earlier supervisor."""
+        """Ask for attempts under way without an activity, such as an earlier supervisor's attempts."""
         for number in sorted(course.planner.in_flight):
             row = course.planner.rows[number]
             if row.kind is MemberKind.STEP and (number, row.attempt) not in self._asked:
@@ -74,7 +74,7 @@ class Steps:
                     self._ask(course, course.unconfirmed.door_of(ref.number, course.door), [_ref(course, ref.number)])
 
     def unclaimed(self, course: Course, now: datetime) -> Iterator[Change]:
-        """Yield changes that show members as available for which no host has come."""
+        """Yield changes to show members without a host as available."""
         while self._unseen and self._unseen[0][0] <= now:
             _, number, attempt = self._unseen.popleft()
             pending = course.unconfirmed.find(number, attempt)

@@ -1,4 +1,4 @@
-"""Supervision of a flow: what a supervisor's round does. The parts have modules of their own."""
+"""Supervision for a flow: a supervisor's round. The parts have their own modules."""
 
 from datetime import datetime
 
@@ -27,7 +27,7 @@ async def begin(step: SuperviseFlow, bell: Bell) -> "Supervision":
     request = BeginFlow(
         flow_uid=step.flow_uid,
         workflow_id=info.workflow_id,
-        temporal_run_id=info.run_id,  # of its own for every execution: a start of an earlier execution is refused
+        temporal_run_id=info.run_id,  # every execution has its own id: a late start by an earlier execution is refused
         began_at=info.workflow_start_time,
     )
     begun = await workflow.execute_activity_method(FlowActivities.begin_flow, request, **WRITE)
@@ -61,7 +61,7 @@ class Supervision:
 
     @property
     def is_acting(self) -> bool:
-        """Whether an activity of the supervisor's own is under way."""
+        """Whether the supervisor has an activity under way."""
         parts = (self._course.writes, self.news, self._crawls, self._checks, self._stops, self._doors)
         return any(part.is_under_way for part in parts)
 
@@ -114,7 +114,7 @@ class Supervision:
         self._start(plan)
 
     def act(self) -> None:
-        """Begin the acts that are due, each unless one of its kind is under way."""
+        """Begin all due acts, except for kinds with an act under way."""
         course = self._course
         self._view.show(course.planner)
         self.news.begin(course)
@@ -142,7 +142,7 @@ class Supervision:
         self._steps.start(self._course, [start for start in plan.starts if not planner.is_crawl(start.number)])
 
     def _adopt(self) -> None:
-        """Go on with attempts under way that have no activity of this execution."""
+        """Go on with attempts under way without an activity by the present execution."""
         self._steps.adopt(self._course)
 
     @property

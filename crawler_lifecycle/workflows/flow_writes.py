@@ -34,7 +34,7 @@ class Writes:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Members with changes that may not be on record yet."""
+        """Members with changes that are perhaps not on record yet."""
         return self._sent | self._waiting.keys()
 
     def add(self, changes: Iterable[Change], state: FlowState | None = None) -> None:
@@ -52,7 +52,7 @@ class Writes:
         return change.was if earlier is None else earlier.was
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Drop waiting changes of members whose rows are read anew."""
+        """Drop waiting changes for members with newly read rows."""
         for number in numbers:
             self._waiting.pop(number, None)
 
@@ -64,8 +64,8 @@ class Writes:
         step = WriteFlow(
             flow=flow,
             door=door,
-            was=PackedRows.of([change.was for change in changes]),
-            rows=PackedRows.of([change.row for change in changes]),
+            was=PackedRows.from_rows([change.was for change in changes]),
+            rows=PackedRows.from_rows([change.row for change in changes]),
             state=self._state,
         )
         self._sent, self._state = frozenset(self._waiting), None

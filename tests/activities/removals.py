@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from crawler_lifecycle.contract.steps.looks import ActiveTasks, Differences, LookAt, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
@@ -31,8 +32,8 @@ def all_over(house: House, plan: RunPlan) -> Differences:
     return until(over, "all jobs to end")
 
 
-def both_over(house: House) -> tuple[RunPlan, Differences]:
-    plan = house.started()
+def both_over(house: House, **request: Any) -> tuple[RunPlan, Differences]:
+    plan = house.started(**request)
     house.deploy_children(plan)
     return plan, all_over(house, plan)
 

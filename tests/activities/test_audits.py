@@ -82,9 +82,9 @@ def test_a_run_whose_workflow_is_gone_is_resumed(house: House) -> None:
     assert (page.examined, page.found, page.acted, page.rest) == (3, {FindingKind.UNSUPERVISED: 2}, 2, None)
     started = [(workflow_id, request.run_id) for workflow_id, request in house.supervisors.started]
     assert sorted(started) == sorted((ids[plan.run.run_id], plan.run.run_id) for plan in (terminated, deleted))
-    (found,) = house.details(terminated).findings
-    assert (found.kind, found.acts, found.problem) == (FindingKind.UNSUPERVISED, 1, None)
-    assert "terminated" in found.message
+    (finding,) = house.details(terminated).findings
+    assert (finding.kind, finding.acts, finding.problem) == (FindingKind.UNSUPERVISED, 1, None)
+    assert "terminated" in finding.message
     assert house.details(watched).findings == []
 
 
@@ -147,8 +147,8 @@ def test_a_dry_run_changes_nothing(house: House) -> None:
     house.bench.cluster.deploy(unknown)
     house.bench.until_phase(unknown, JobPhase.RUNNING)
     before = dump(house)
-    found = {part: audit(house, part, repair=False).found for part in AuditPart}
-    assert found == {
+    finding = {part: audit(house, part, repair=False).found for part in AuditPart}
+    assert finding == {
         AuditPart.RUNS: {FindingKind.UNSUPERVISED: 1},
         AuditPart.JOBS: {FindingKind.LEFTOVER_JOB: 1, FindingKind.UNKNOWN_JOB: 1},
         AuditPart.HANDOVERS: {FindingKind.EXPORT_PENDING: 1},
@@ -320,8 +320,8 @@ def test_a_job_whose_run_is_over_is_asked_to_end_and_then_made_to(house: House) 
     ended(house, plan)
     page = audit(house, AuditPart.JOBS)
     assert (page.found, page.acted) == ({FindingKind.LEFTOVER_JOB: 1}, 1)
-    (found,) = house.details(plan).findings
-    assert found.action == "1 job asked to end"
+    (finding,) = house.details(plan).findings
+    assert finding.action == "1 job asked to end"
     until(lambda: all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()), "it to end")
     assert audit(house, AuditPart.JOBS).found == {}
     assert is_running(house, other)
@@ -346,9 +346,9 @@ def test_one_that_does_not_end_is_made_to(house: House) -> None:
     page = audit(house, AuditPart.JOBS)
     assert page.findings[0].action == "1 job made to end"
     until(lambda: all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()), "it to end")
-    (found,) = house.details(plan).findings
-    assert found.acts == 2
-    assert "up" in (found.evidence or "")
+    (finding,) = house.details(plan).findings
+    assert finding.acts == 2
+    assert "up" in (finding.evidence or "")
 
 
 def test_jobs_are_named_by_their_uid_on_record(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,15 +399,15 @@ def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypat
         patched.setattr(cluster, "remove", refusing)
         for _ in range(2):
             audit(house, AuditPart.JOBS)
-    (found,) = house.details(plan).findings
-    assert (found.action, found.acts, found.problem) == ("1 job made to end", 2, full.message)
+    (finding,) = house.details(plan).findings
+    assert (finding.action, finding.acts, finding.problem) == ("1 job made to end", 2, full.message)
     until(lambda: all(job.gone for job in cluster.look(plan.run.run_uid).jobs.values()), "it to end")
 
 
 def test_jobs_leave_once_what_became_of_them_is_on_record(house: House) -> None:
     """The run's supervisor ended before its cluster told it."""
-    plan, found = both_over(house)
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    plan, finding = both_over(house)
+    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=finding.changes))
     house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     cluster = Removing(house)
     cluster.listed = [ListedJob(f"job-{task}", plan.run.run_uid, (task, 1)) for task in (0, 1)]
@@ -445,8 +445,8 @@ def test_a_job_of_nobody_is_reported_and_removed_only_if_told_to(house: House) -
     house.bench.cluster.deploy(request)
     house.bench.until_phase(request, JobPhase.RUNNING)
     assert audit(house, AuditPart.JOBS).acted == 0
-    (found,) = findings(house)
-    assert (found.kind, found.subject, found.problem) == (FindingKind.UNKNOWN_JOB, request.run_uid, NOT_ALLOWED)
+    (finding,) = findings(house)
+    assert (finding.kind, finding.subject, finding.problem) == (FindingKind.UNKNOWN_JOB, request.run_uid, NOT_ALLOWED)
     assert house.bench.job(request)
     assert not getattr(house.bench.job(request), "stop_asked", True)
     assert audit(house, AuditPart.JOBS, unknown=True).acted == 1
@@ -461,9 +461,9 @@ def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house:
     for _ in range(2):
         page = audit(house, AuditPart.JOBS)
         assert (page.found, page.acted) == ({FindingKind.UNKNOWN_JOB: 1}, 0)
-    (found,) = house.details(plan).findings
-    assert (found.kind, found.problem) == (FindingKind.UNKNOWN_JOB, NOT_ALLOWED)
-    assert "old copy" in found.message
+    (finding,) = house.details(plan).findings
+    assert (finding.kind, finding.problem) == (FindingKind.UNKNOWN_JOB, NOT_ALLOWED)
+    assert "old copy" in finding.message
     assert house.bench.cluster.look(plan.run.run_uid).jobs[0, 2].phase is JobPhase.RUNNING
 
 
@@ -580,9 +580,9 @@ def test_an_end_whose_workflow_id_is_taken_is_told_and_not_handed_over(
     page = audit(house, AuditPart.HANDOVERS)
     assert (page.found, page.acted) == ({FindingKind.EXPORT_PENDING: 1, FindingKind.UNDELIVERED: 1}, 0)
     for plan, workflow_id in zip((pending, untold), ids, strict=True):
-        (found,) = house.details(plan).findings
-        assert found.acts == 0
-        assert f"another type: end {workflow_id} first" in (found.problem or "")
+        (finding,) = house.details(plan).findings
+        assert finding.acts == 0
+        assert f"another type: end {workflow_id} first" in (finding.problem or "")
 
 
 def test_an_export_whose_workflow_is_ended_again_and_again_does_not_wait_like_one_that_failed(house: House) -> None:
@@ -592,8 +592,8 @@ def test_an_export_whose_workflow_is_ended_again_and_again_does_not_wait_like_on
     plan = ended(house, house.begin())
     for _ in range(3):
         audit(house, AuditPart.HANDOVERS)
-    (found,) = house.details(plan).findings
-    assert (found.kind, found.acts, found.problem) == (FindingKind.EXPORT_PENDING, 3, None)
+    (finding,) = house.details(plan).findings
+    assert (finding.kind, finding.acts, finding.problem) == (FindingKind.EXPORT_PENDING, 3, None)
 
 
 def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
@@ -641,8 +641,8 @@ def test_one_that_nobody_takes_is_sent_a_few_times_only(house: House, monkeypatc
     plan = undelivered(house, monkeypatch)
     for _ in range(5):
         audit(house, AuditPart.HANDOVERS)
-    (found,) = house.details(plan).findings
-    assert (found.acts, found.problem, len(house.supervisors.started)) == (3, IN_VAIN, 3)
+    (finding,) = house.details(plan).findings
+    assert (finding.acts, finding.problem, len(house.supervisors.started)) == (3, IN_VAIN, 3)
 
 
 def test_how_often_it_was_sent_is_not_forgotten_while_its_workflow_is_at_it(
@@ -658,13 +658,13 @@ def test_how_often_it_was_sent_is_not_forgotten_while_its_workflow_is_at_it(
         assert whole(house).findings_count == 0, "it is at it"
         house.supervisors.listed, house.supervisors.described = set(), {workflow_id: just_ended}
         assert whole(house).findings_count == 0, "it was at it a moment ago"
-    (found,) = house.details(plan).findings
-    assert (found.acts, found.problem, found.closed_at) == (3, IN_VAIN, None)
+    (finding,) = house.details(plan).findings
+    assert (finding.acts, finding.problem, finding.closed_at) == (3, IN_VAIN, None)
     house.supervisors.listed = {workflow_id}
     house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run))
     whole(house)
-    (found,) = house.details(plan).findings
-    assert found.closed_at is not None
+    (finding,) = house.details(plan).findings
+    assert finding.closed_at is not None
 
 
 def test_a_run_that_is_lost_again_and_again_is_one_finding(house: House) -> None:
@@ -674,8 +674,8 @@ def test_a_run_that_is_lost_again_and_again_is_one_finding(house: House) -> None
         failed = WorkflowInfo(is_open=False, end="failed", ended_at=datetime.now(UTC) + ended_at)
         house.supervisors.described = {workflow_id: failed}
         whole(house)
-    (found,) = house.details(plan).findings
-    assert (found.acts, found.closed_at) == (2, None)
+    (finding,) = house.details(plan).findings
+    assert (finding.acts, finding.closed_at) == (2, None)
 
 
 def test_an_old_end_is_reported_and_not_replayed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -698,8 +698,8 @@ def test_an_old_closing_notice_is_left_to_whoever_resumes_its_run(
     plan = undelivered(house, monkeypatch)
     monkeypatch.setattr("crawler_lifecycle.domain.audit.handovers.is_too_old", lambda *_: True)
     assert audit(house, AuditPart.HANDOVERS).acted == 0
-    (found,) = house.details(plan).findings
-    assert (found.kind, "`crawlctl resume` does it" in (found.problem or "")) == (FindingKind.UNDELIVERED, True)
+    (finding,) = house.details(plan).findings
+    assert (finding.kind, "`crawlctl resume` does it" in (finding.problem or "")) == (FindingKind.UNDELIVERED, True)
 
 
 # All of it
@@ -726,12 +726,12 @@ def whole(house: House) -> AuditReport:
 def test_what_is_mended_is_closed_by_the_next_audit(house: House) -> None:
     plan = house.begin()
     whole(house)
-    (found,) = house.details(plan).findings
-    assert found.closed_at is None
+    (finding,) = house.details(plan).findings
+    assert finding.closed_at is None
     house.supervisors.listed = {house.details(plan).run.workflow_id}
     report = whole(house)
-    (found,) = house.details(plan).findings
-    assert found.closed_at is not None
+    (finding,) = house.details(plan).findings
+    assert finding.closed_at is not None
     overview = house.findings.overview(audits=10, findings=10)
     assert (overview.open, len(overview.audits)) == ({}, 2)
     assert overview.audits[0].parts == report.parts
@@ -766,7 +766,7 @@ def test_two_audits_at_once_do_no_harm(house: House, monkeypatch: pytest.MonkeyP
         await asyncio.gather(*(house.environment.run(house.run_audit.audit_runs, step) for step in steps))
 
     asyncio.run(twice())
-    (found,) = house.details(plan).findings
+    (finding,) = house.details(plan).findings
     assert [workflow_id for workflow_id, _ in house.supervisors.started] == [house.details(plan).run.workflow_id]
-    assert found.acts == len(asked), "each tells what it did"
+    assert finding.acts == len(asked), "each tells what it did"
     assert audit(house, AuditPart.RUNS).found == {}

@@ -110,12 +110,15 @@ class Flow:
         return self.read(since=10**6).door
 
     def write(self, *changes: Change, door: int | None = None, **fields: Any) -> bool:
-        was, rows = PackedRows.of([change.was for change in changes]), PackedRows.of([change.row for change in changes])
+        was, rows = (
+            PackedRows.from_rows([change.was for change in changes]),
+            PackedRows.from_rows([change.row for change in changes]),
+        )
         door = self.door if door is None else door
         return self.store.flow_ledger.write(WriteFlow(flow=self.flow, door=door, was=was, rows=rows, **fields))
 
     def plan(self) -> tuple[Planner, Plan]:
-        """What a supervisor plans that has read everything and looked at all that is under way."""
+        """A supervisor plans after it has read everything and looked at all that is under way."""
         page = self.read()
         members, groups = page.rows.unpacked()
         ledger = Ledger(page.row)

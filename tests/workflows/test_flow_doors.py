@@ -24,7 +24,7 @@ async def door(request: Any, *inputs: Any, **fields: Any) -> None:
 
 
 async def shown_as(flow: Flow, path: str, state: str) -> None:
-    await eventually(lambda: flow.states[path] == state, f"{path} is {state}", seen=lambda: flow.states)
+    await eventually(lambda: flow.states.get(path) == state, f"{path} is {state}", seen=lambda: flow.states)
 
 
 async def test_a_start_that_a_door_outdates_is_planned_anew(flows: FlowStage) -> None:
@@ -81,7 +81,8 @@ async def test_a_cancel_ends_what_is_open_and_waits_for_what_runs(flows: FlowSta
     await flows.host.begun["a"].wait()
     await door(flow.cancel)
     await flows.nudge(flow)
-    await eventually(lambda: flows.store.step_claims.renew(flows.host.token, HOUR) == {(flow.uid, 0, 1): True})
+    (token,) = flows.host.tokens
+    await eventually(lambda: flows.store.step_claims.renew(token, HOUR) == {(flow.uid, 0, 1): True})
     assert not flow.ledger.flow.state.is_final
     flows.host.release("a")
     assert (await supervisor.result())["state"] == "cancelled"

@@ -25,7 +25,7 @@ def chain(length: int) -> Workflow:
 
 
 async def activities_of(supervisor: WorkflowHandle[Any, Any]) -> Counter[str]:
-    """How often the supervisor asked for each activity."""
+    """Count the requests of the supervisor for each activity."""
     scheduled = [
         event.activity_task_scheduled_event_attributes.activity_type.name
         async for event in supervisor.fetch_history_events()

@@ -70,7 +70,7 @@ class FlowSupervision(OnFlows):
             door=head.door,
             removal=head.removal,
             row=flow_row(head),
-            rows=PackedRows.of(rows, _groups(connection, head.id, step)),
+            rows=PackedRows.from_rows(rows, _groups(connection, head.id, step)),
             has_more=has_more,
         )
         return page if has_more else page.model_copy(update=_sights(connection, head, step))

@@ -28,7 +28,7 @@ class SuperviseFlow(Message):
 
 
 class FlowSupervised(Message):
-    """Result of a flow's workflow: the flow's end."""
+    """Result for a flow's workflow: the flow's end."""
 
     flow_uid: str
     flow_id: str
@@ -72,7 +72,7 @@ class PackedRows(Message):
     packed: Base64UrlBytes
 
     @classmethod
-    def of(cls, members: Sequence[MemberRow] = (), groups: Sequence[GroupRow] = ()) -> "PackedRows":
+    def from_rows(cls, members: Sequence[MemberRow] = (), groups: Sequence[GroupRow] = ()) -> "PackedRows":
         content = zlib.compress(_ROWS.dump_json(_Rows(list(members), list(groups))), FAST)
         return cls.model_construct(packed=content)
 
@@ -81,7 +81,7 @@ class PackedRows(Message):
         return rows.members, rows.groups
 
 
-NO_ROWS = PackedRows.of()
+NO_ROWS = PackedRows.from_rows()
 
 
 class ReadFlow(FlowInput):
@@ -164,7 +164,7 @@ class CrawlsStarted(Message):
 
 
 class CheckStarts(FlowInput):
-    """Look at the workflows of crawls that have no run."""
+    """Look at the workflows for crawls without a run."""
 
     before: datetime = Field(description="attempts from before this time")
 

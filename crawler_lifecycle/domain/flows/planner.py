@@ -146,7 +146,7 @@ class Planner:
 
     @property
     def crawls_to_ask(self) -> frozenset[int]:
-        """Crawls whose run has ended, and whose tasks' last ends are needed: the next sight of their tasks has them."""
+        """Crawls with an ended run, and without the needed last ends for their tasks. The next sight has the ends."""
         return self.wiring.crawls_to_ask
 
     def node(self, number: int) -> Node:

@@ -1,4 +1,4 @@
-"""Requesting: the request for the run of a crawl's attempt, and arguments that a retry changes."""
+"""Requesting: the request for a crawl's run, and arguments after a retry."""
 
 from collections.abc import Mapping
 
@@ -43,13 +43,13 @@ def arguments_of(work: Work) -> JsonValue:
 
 
 def task_of(row: MemberRow) -> Target | None:
-    """Return the task of a crawl whose success starts the member; None for a member without such a task."""
+    """Return the crawl's task with the success that starts the member; None without such a task."""
     targets = [target for need in row.needs for target in need.on]
     return targets[0] if len(targets) == 1 and targets[0].task is not None else None
 
 
 def task_item(arguments: JsonValue, run_id: int, run_uid: str) -> JsonValue:
-    """Return the item of a step for a crawl's task. `arguments`: of the step, such as the crawl's path."""
+    """Return the item for a step on a crawl's task. `arguments`: the step's, such as the crawl's path."""
     known = arguments if isinstance(arguments, dict) else {}
     receipt = TaskReceipt.model_validate({**known, "run_id": run_id, "run_uid": run_uid})
     return {**known, **receipt.model_dump(mode="json")}

@@ -1,7 +1,8 @@
-"""Slices: which steps go to a host together, in one activity.
+"""Slices: several steps for a host in a single activity.
 
-A slice saves an activity for every step, but its answer comes when all its steps have ended, and one host has them all.
-So steps go one by one if they are few, if they are slow, or if others depend on a single step.
+A slice saves an activity for every step, but its answer comes when all its steps have ended, and a single host has all
+steps.
+So steps go one by one if they are few or slow, or have dependents of their own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from crawler_lifecycle.domain.flows.planner import Planner
 
 MOST_IN_A_SLICE = 50
 FEWEST_IN_A_SLICE = 8
-SLICES = 8  # so that several hosts share the steps of a group
+SLICES = 8  # several hosts share a group's steps
 SLOW_SECONDS = 1.0  # mean time in a function
 
 
@@ -25,8 +26,8 @@ class Slices:
         earlier_steps, earlier_seconds = self._spent.get(route, (0, 0.0))
         self._spent[route] = (earlier_steps + steps, earlier_seconds + seconds)
 
-    def of(self, numbers: Sequence[int], planner: Planner) -> Iterator[list[int]]:
-        """Yield the members that start together. All members of a slice have the same group and route."""
+    def cut(self, numbers: Sequence[int], planner: Planner) -> Iterator[list[int]]:
+        """Yield the members with a common start. All members in a slice have the same group and route."""
         together: dict[tuple[int, str], list[int]] = {}
         for number in numbers:
             row = planner.rows[number]
@@ -43,7 +44,7 @@ class Slices:
 
 
 def _size(starts: int, waiting: int) -> int:
-    """Return the size of slices, by the number of starts and of members that wait for their turn."""
+    """Return the slices' size, by the number of starts and waiting members."""
     if starts < FEWEST_IN_A_SLICE:
         return 1
     return min(MOST_IN_A_SLICE, max(FEWEST_IN_A_SLICE, -(-(starts + waiting) // SLICES)))

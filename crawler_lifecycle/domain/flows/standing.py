@@ -40,7 +40,7 @@ def has_needs(row: MemberRow, groups: Mapping[int, GroupRow]) -> bool:
 
 
 def ended(row: MemberRow, state: MemberState, reason: str | None, now: datetime) -> MemberRow:
-    """Return the row of a member that ends without an attempt's end."""
+    """Return the row for a member's end without an attempt's end."""
     return row._replace(state=state, cause=None, reason=reason, since=now, due=None, ended_at=now)
 
 

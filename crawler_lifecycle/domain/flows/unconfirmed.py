@@ -65,7 +65,7 @@ class Unconfirmed:
         return any(pending.door < door for pending in self._pending.values())
 
     def without_undecided(self, rows: Iterable[MemberRow], door: int) -> list[MemberRow]:
-        """Return the rows without those that leave their member's start undecided; the other starts count no more."""
+        """Return the rows that decide about their member's start. Decided starts count no more."""
         decisive = []
         for row in rows:
             pending = self._pending.get(row.number)

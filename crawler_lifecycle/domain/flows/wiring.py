@@ -51,8 +51,8 @@ class Wiring:
         self._tasks: dict[tuple[int, int], Node] = {}
         self._tasks_of: dict[int, list[Node]] = {}  # nodes for single tasks, by crawl
         self._task_ends: dict[int, dict[int, TaskStatus]] = {}
-        self._owed: set[int] = set()  # crawls whose run has ended, and whose tasks' last ends are not known yet
-        self._known: set[int] = set()  # crawls whose run has ended, and whose tasks' ends are known
+        self._owed: set[int] = set()  # crawls with an ended run, and without the last ends for their tasks
+        self._known: set[int] = set()  # crawls with an ended run and known ends for their tasks
         self._quorums: dict[tuple[NeedRow, int], Node] = {}
         self._quorums_on: dict[int, list[Node]] = {}  # quorums by the groups that they count
         self._growers_of: dict[int, list[int]] = {}
@@ -159,19 +159,19 @@ class Wiring:
 
     @property
     def crawls_with_tasks(self) -> frozenset[int]:
-        """Crawls whose single tasks others depend on, or will depend on."""
+        """Crawls with present or future dependents on single tasks."""
         growers = (self.groups[number].grower for number in self._task_groups)
         return frozenset(self._tasks_of) | {number for number in growers if number is not None}
 
     @property
     def crawls_to_ask(self) -> frozenset[int]:
-        """Crawls whose run has ended, and whose tasks' last ends are needed and not known."""
+        """Crawls with an ended run, and without the needed last ends for their tasks."""
         return self.crawls_with_tasks & self._owed if self._owed else frozenset()
 
     def is_awaited_alone(self, number: int) -> bool:
-        """Return whether others depend on the member itself, and not only on all members of its group."""
+        """Return whether the member itself has dependents, and not only its whole group."""
         node = self.member(number)
-        return len(node.outputs) > 1 or bool(node.watchers)  # one output is the end of the group
+        return len(node.outputs) > 1 or bool(node.watchers)  # the group's end is an output, too
 
     def grown_by(self, number: int) -> list[int]:
         """Return the groups with the member as their grower."""

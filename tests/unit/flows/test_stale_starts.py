@@ -118,7 +118,7 @@ def _fence(row: MemberRow) -> tuple[Any, ...]:
 
 @dataclass
 class Snapshot:
-    """What a reading has read."""
+    """Rows that a reading has read."""
 
     door: int
     removal: int

@@ -1,0 +1,91 @@
+"""After the commit of a change, the flow of a run is nudged; a run without a flow costs nothing."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.activities import flow_nudges
+from crawler_lifecycle.activities.boundary import worker_loop
+from crawler_lifecycle.activities.flow_nudges import FlowNudges
+from crawler_lifecycle.contract.requests import FlowLink
+from crawler_lifecycle.contract.steps.looks import StatusWrite
+from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd, RunPlan
+from crawler_lifecycle.domain.plan import NO_ABILITIES, RunLimits, plan_of
+from crawler_lifecycle.errors import TemporaryError
+from tests.activities.removals import both_over
+from tests.activities.test_supervision import ended, taken_over
+from tests.house import House, NotedSupervisors
+
+UID = "0b0f6a5e-3f9f-4d93-a51a-1f0f8a3b7a11"
+NUDGE = (UID, "nightly")
+
+
+def link(**fields: Any) -> FlowLink:
+    return FlowLink(flow_uid=UID, flow_id="nightly", member=3, path="shop", generation=1, attempt=1, **fields)
+
+
+def closed(house: House, plan: RunPlan) -> None:
+    house.do(house.stopping.cancel_queued_tasks, CloseRun(run=plan.run, reason="stopped"))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+
+
+def test_the_end_of_a_run_nudges_its_flow(house: House) -> None:
+    closed(house, house.begin())
+    assert house.supervisors.nudged_flows == []
+    closed(house, house.begin(flow=link()))
+    assert house.supervisors.nudged_flows == [NUDGE]
+
+
+def test_a_reopening_nudges_the_flow_and_a_take_over_does_not(house: House) -> None:
+    plan = ended(house, flow=link())
+    house.supervisors.nudged_flows.clear()
+    taken_over(house, plan)
+    assert house.supervisors.nudged_flows == []
+    taken_over(house, plan, "third", reopen=True)
+    assert house.supervisors.nudged_flows == [NUDGE]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_finished_export_nudges_only_a_flow_that_waits_for_archives(house: House, waits: bool) -> None:
+    plan = house.begin(flow=link(waits_for_archive=waits))
+    closed(house, plan)
+    house.supervisors.nudged_flows.clear()
+    planned = plan_of(house.details(plan).run, RunLimits(), NO_ABILITIES)
+    end = RunEnd(run=plan.run, flow=planned.flow)
+    house.do(house.exports.initiate_export_signal, end)
+    house.do(house.exports.export_supporting_files, end)
+    assert house.supervisors.nudged_flows == [NUDGE, NUDGE] * waits
+
+
+@pytest.mark.parametrize("tells_tasks", [False, True])
+def test_ended_tasks_nudge_only_a_flow_with_dependents_on_tasks(house: House, tells_tasks: bool) -> None:
+    plan, found = both_over(house, flow=link(tells_tasks=tells_tasks))
+    assert (found.flow is not None) is tells_tasks
+    write = StatusWrite(run=plan.run, changes=found.changes, flow=found.flow)
+    house.do(house.reconciliation.sync_statuses, write)
+    assert house.supervisors.nudged_flows == [NUDGE] * tells_tasks
+
+
+def test_an_end_is_written_although_its_nudge_fails(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    house.supervisors.trouble = TemporaryError("Temporal does not answer")
+    plan = house.begin(flow=link())
+    closed(house, plan)
+    assert house.details(plan).run.status.is_over
+    assert "flow nightly learns of a run at its next look: Temporal does not answer" in caplog.text
+
+
+async def test_nudges_of_many_runs_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first goes at once; what comes meanwhile goes with the next. Flows do not wait for one another."""
+    monkeypatch.setattr(flow_nudges, "GAP", 0.01)
+    supervisors = NotedSupervisors()
+    nudges, other = FlowNudges(supervisors), link().model_copy(update={"flow_uid": str(uuid4())})
+    worker_loop.set(asyncio.get_running_loop())
+    for _ in range(50):
+        await asyncio.to_thread(nudges.tell, link())
+    await asyncio.to_thread(nudges.tell, other)
+    while nudges._under_way:
+        await asyncio.sleep(0)
+    assert 2 <= supervisors.nudged_flows.count(NUDGE) < 50
+    assert (other.flow_uid, "nightly") in supervisors.nudged_flows

@@ -1,0 +1,159 @@
+"""Executions of a flow's workflow: take-overs, continue-as-new, cancels by Temporal's tools, and inputs."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.messages import StartCrawls
+from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
+from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.ports import Execution
+from tests.flow_stage import FlowStage
+from tests.unit.flows.work import plain
+from tests.waiting import eventually, eventually_async
+from tests.workflows.test_flow_doors import door, pair, shown_as
+from tests.workflows.test_flow_graphs import chain
+
+
+async def test_another_execution_goes_on_with_the_steps_under_way(flows: FlowStage) -> None:
+    flows.host.hold("a")
+    flow, supervisor = await flows.start(pair())
+    await flows.host.begun["a"].wait()
+    await supervisor.terminate("an operator's mistake")
+    await flows.nudge(flow)
+    await eventually(lambda: len(flows.host.asked) == 2)
+    flows.host.release("a")
+    assert (await flows.supervisor(flow).result())["state"] == "completed"
+    assert flows.host.played == ["a", "b"]
+    assert [ref.attempt for step in flows.host.asked for ref in step.starts] == [1, 1, 1]
+
+
+async def test_what_ended_without_a_supervisor_counts(flows: FlowStage) -> None:
+    flows.host.hold("a")
+    flow, supervisor = await flows.start(pair().add("shop", crawl("books")))
+    await flows.host.begun["a"].wait()
+    await flows.crawls.run_of("shop")
+    await supervisor.terminate("an operator's mistake")
+    flows.host.release("a")
+    await flows.crawls.end("shop", nudge=False)
+    await shown_as(flow, "a", "completed")
+    await flows.nudge(flow)
+    assert (await flows.supervisor(flow).result())["state"] == "completed"
+    assert flows.host.played == ["a", "b"]
+    assert len(flows.crawls.runs["shop"]) == 1
+
+
+async def test_a_crawl_on_record_without_a_workflow_is_started_by_the_next_execution(flows: FlowStage) -> None:
+    flow, loop = flows.push(Workflow().add("shop", crawl("books"))), asyncio.get_running_loop()
+    started = flows.crawls.start_crawl
+
+    def die_after_the_record(step: StartCrawls) -> None:
+        asyncio.run_coroutine_threadsafe(flows.supervisor(flow).terminate(), loop).result()
+
+    async def die(*_: Any) -> None:
+        raise ApplicationError("the worker died", non_retryable=True)
+
+    flows.crawls.start_crawl = die  # type: ignore[assignment, method-assign]
+    flows.ledger.after["start_crawls"] = die_after_the_record
+    await flows.nudge(flow)
+    with pytest.raises(WorkflowFailureError):
+        await flows.supervisor(flow).result()
+    flows.crawls.start_crawl = started  # type: ignore[method-assign]
+    await flows.nudge(flow)
+    await flows.crawls.end("shop")
+    assert (await flows.supervisor(flow).result())["state"] == "completed"
+    assert len(flows.crawls.runs["shop"]) == 1
+    assert flow.row("shop").attempt == 1
+
+
+async def test_an_execution_that_was_taken_over_ends_as_failed(flows: FlowStage) -> None:
+    flows.host.hold("a")
+    flow, supervisor = await flows.start(pair())
+    await flows.host.begun["a"].wait()
+    await asyncio.to_thread(flows.store.flow_ledger.begin, flow.uid, Execution("another", str(uuid4())))
+    flows.host.release("a")
+    with pytest.raises(WorkflowFailureError) as failure:
+        await supervisor.result()
+    assert isinstance(failure.value.cause, ApplicationError)
+    assert failure.value.cause.type == "Fenced"
+    assert "has another supervisor now" in failure.value.cause.message
+
+
+async def test_a_long_history_goes_on_in_another_execution(long_flows: FlowStage) -> None:
+    flows = long_flows
+    flows.host.hold("slow")
+    workflow = chain(40).add("slow", plain).add("last", plain, deps=["slow", "j39"])
+    flow, supervisor = await flows.start(workflow)
+    await flows.host.begun["slow"].wait()
+    await shown_as(flow, "j39", "completed")
+    flows.host.release("slow")
+    assert (await supervisor.result())["state"] == "completed"
+    assert Counter(flows.host.played) == Counter([f"j{n}" for n in range(40)] + ["slow", "last"])
+    described = await supervisor.describe()
+    assert described.raw_description.workflow_execution_info.first_run_id != described.run_id
+    assert {row.attempt for row in flow.ledger.members.values()} == {1}
+
+
+async def test_doors_and_crawls_while_executions_follow_one_another(long_flows: FlowStage) -> None:
+    flows = long_flows
+    flow, supervisor = await flows.start(chain(30).add("shop", crawl("books")).add("after", plain, deps="shop"))
+    await flows.crawls.run_of("shop")
+    for number in range(15):
+        await door(flow.append, str(number), Workflow(check_deps=False).add(f"more{number}", plain))
+        await flows.nudge(flow)
+    await shown_as(flow, "j29", "completed")
+    await flows.crawls.end("shop")
+    assert (await supervisor.result())["state"] == "completed"
+    assert set(flow.states.values()) == {"completed"}
+    assert len(flows.host.played) == len(set(flows.host.played)) == 46
+
+
+async def test_a_cancel_by_temporal_cancels_all_members(flows: FlowStage) -> None:
+    flows.host.hold("a")
+    flow, supervisor = await flows.start(pair().add("shop", crawl("books")))
+    await flows.host.begun["a"].wait()
+    run = await flows.crawls.run_of("shop")
+    await supervisor.cancel()
+    await eventually(lambda: flows.crawls.stopped == [run.workflow_id])
+    assert flow.states == {"a": "cancelled", "b": "cancelled", "shop": "cancelled"}
+    flows.host.release("a")
+    await flows.crawls.end("shop", RunStatus.FAILED, "stopped")
+    with pytest.raises(WorkflowFailureError):
+        await supervisor.result()
+    assert (await supervisor.describe()).status is WorkflowExecutionStatus.CANCELED
+    line = next(line for line in flow.store.flow_records.lines(flow.id, after=0, limit=9) if line.actor == "temporal")
+    assert line.door == "temporal"
+    assert flow.ledger.flow.state.value == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "request: expected a JSON object, got no input"),
+        ({"flow_uid": 7, "flow_id": "x"}, "flow_uid: expected a text"),
+        ({"flow_uid": "nowhere", "flow_id": "x"}, "there is no flow with the uid nowhere"),
+    ],
+)
+async def test_a_bad_input_ends_the_workflow_with_a_message(flows: FlowStage, given: Any, message: str) -> None:
+    inputs = [] if given is None else [given]
+    handle = await flows.client.start_workflow(FLOW_WORKFLOW, args=inputs, id=str(uuid4()), task_queue=flows.queue)
+    with pytest.raises(WorkflowFailureError) as failure:
+        await handle.result()
+    assert isinstance(failure.value.cause, ApplicationError)
+    assert failure.value.cause.message.startswith(message)
+
+
+async def test_lists_show_the_flow_and_its_state(flows: FlowStage) -> None:
+    flow = await flows.run(Workflow(id=f"nightly-{uuid4()}").add("a", plain))
+    query = f"FlowId = '{flow.id}' AND FlowState = 'completed'"
+
+    async def listed() -> int:
+        return (await flows.client.count_workflows(query)).count
+
+    assert await eventually_async(listed) == 1
