@@ -190,8 +190,8 @@ class Histories(OnDatabase):
     @transaction
     def _insert(self, tx: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
-        _refuse_while_another_run_is_open(tx, new)
         _refuse_second_run_of_attempt(tx, new)
+        _refuse_while_another_run_is_open(tx, new)
         values = _values_of_new_run(tx, new)
         inserted = tx.execute(insert(histories), {"created_at": now, "begun_at": now, **values})
         run_id = inserted.lastrowid
