@@ -16,8 +16,9 @@ from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.plan import Plan, Start
 from crawler_lifecycle.domain.flows.requesting import run_request
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
-from crawler_lifecycle.domain.flows.words import START_REFUSED, TIMEOUT
+from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.services.flows.outcomes import timed_out
 from crawler_lifecycle.testing.client import MemoryClient
 from crawler_lifecycle.testing.memory import NOW
 from crawler_lifecycle.testing.outcomes import Answer, Refusal, stopped
@@ -122,7 +123,8 @@ class Play(SteppedFlow):
             return
         takes, limit = self.scenario.duration(row.path), self.limit(row)
         if limit is not None and limit < takes:
-            end = partial(self._end_at_once, row, EndKind.FAILED, None, TIMEOUT)
+            ended = timed_out(limit.total_seconds())
+            end = partial(self._end_at_once, row, ended.kind, ended.reason, ended.outcome)
             self._at(self.now + limit, row, end)
         else:
             self._at(self.now + takes, row, partial(self._step_ends, row, start))

@@ -56,7 +56,7 @@ def done(answer: httpx.Response, status: int = 200) -> Any:
     return answer.json()
 
 
-def test_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
+def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     answer = http.post("/v1/flows", json=definition(name="shop"))
     pushed = done(answer, 201)
     assert (pushed["created"], pushed["count"], pushed["nudged"]) == (True, 3, False)
@@ -91,7 +91,7 @@ def test_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     assert done(http.get(place))["timeline"][-1]["actor"] == "bob"
 
 
-def test_lists_have_pages_and_filters(http: httpx.Client, database: Database) -> None:
+def test_082_lists_have_pages_and_filters(http: httpx.Client, database: Database) -> None:
     for number in range(5):
         http.post("/v1/flows", json=definition(f"f{number}", family="x" if number % 2 else "y"))
     hand(database, "f1").play()

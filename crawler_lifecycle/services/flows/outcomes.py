@@ -15,6 +15,7 @@ from crawler_lifecycle.flows import Cancel, Graft, RunningJob, Workflow
 from crawler_lifecycle.ports import ClaimedStep, StepEnd
 
 PROCESS_DIED = "process_died"  # outcome: the process of an isolated function died
+LONGEST_REASON = 1000  # characters
 LONGEST_ERROR = 16_000  # characters; the end of a traceback tells the most
 
 
@@ -88,11 +89,22 @@ def failure(error: BaseException) -> Ended:
     """Return the end for an exception: a failed attempt, or the step's own cancel."""
     if isinstance(error, Cancel):
         return Ended(EndKind.CANCELLED, reason=error.reason or None)
-    return Ended(EndKind.FAILED, outcome=type(error).__name__, error=_traceback(error))
+    return Ended(EndKind.FAILED, reason=_in_a_line(error), outcome=type(error).__name__, error=_traceback(error))
 
 
 def timed_out(seconds: float) -> Ended:
-    return Ended(EndKind.FAILED, outcome=TIMEOUT, error=f"the function did not end within {seconds:g} s")
+    problem = f"the function did not end within {seconds:g} s"
+    return Ended(EndKind.FAILED, reason=problem, outcome=TIMEOUT, error=problem)
+
+
+def _in_a_line(error: BaseException) -> str:
+    """Return the exception for people: a list of jobs tells why a job has failed."""
+    name = type(error).__name__
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - the exception's own text may raise an exception
+        return name
+    return (f"{name}: {text}" if text else name)[:LONGEST_REASON]
 
 
 def _traceback(error: BaseException) -> str:

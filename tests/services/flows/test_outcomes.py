@@ -34,7 +34,9 @@ async def test_an_exception_fails_the_attempt_and_not_the_host(
     host: Hosted, function: Any, outcome: str, words: str
 ) -> None:
     flow = await host.play(single(function))
-    assert flow.row("step").state == "discarded"
+    row = flow.row("step")
+    assert row.state == "discarded"
+    assert (row.reason or "").startswith(outcome), "lists of jobs tell why a job has failed"
     [attempt] = await attempts(flow)
     assert (attempt.kind, attempt.outcome) == ("failed", outcome)
     assert words in (attempt.error or "")

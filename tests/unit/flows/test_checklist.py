@@ -15,7 +15,7 @@ LINES = {
     "pictures": [74, 75, 76, 77, 79],
     "housekeeping and API": [*range(80, 85)],
 }
-OWED = {82}  # lines without a test until now
+OWED: set[int] = set()  # lines without a test until now
 
 
 def names_by_line() -> dict[int, list[str]]:

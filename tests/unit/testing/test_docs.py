@@ -4,14 +4,17 @@ A block names its file in its first line. Blocks with the same name are parts of
 """
 
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import WorkflowPlugin
 from crawler_lifecycle.testing import MemoryFlows, run_inline
 
@@ -49,6 +52,31 @@ def test_the_pictures_text_is_the_graphs(tmp_path: Path) -> None:
     code = "from my_graph import workflow; print(workflow().to_mermaid())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout in page.read_text()
+
+
+def commands() -> set[str]:
+    pages = [DOCS / page for page in PAGES] + [PORTS]
+    lines = "\n".join(page.read_text() for page in pages)
+    blocks = re.findall(r"^(?:\$ )?\.venv/bin/(crawlctl [^#\n]+)", lines, re.M)
+    return {line.strip() for line in [*blocks, *re.findall(r"`(crawlctl \w[^`]+)`", lines)]}
+
+
+@pytest.mark.parametrize("line", sorted(commands()))
+def test_a_command_has_the_options_that_a_page_names(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("my_graph.py", "ported.py", "FILE"):
+        (tmp_path / name).write_text("")
+    _, *words = shlex.split(line)
+    command: click.Command = main
+    while isinstance(command, click.Group) and words:
+        name, *words = words
+        inner = command.get_command(click.Context(command), name)
+        assert inner is not None, name
+        command = inner
+    if words:  # a command alone is a name in a sentence
+        assert command.make_context(command.name, words).args == []
 
 
 def test_083_the_inside_of_chancys_plugin_has_no_counterpart() -> None:

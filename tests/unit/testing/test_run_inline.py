@@ -74,7 +74,7 @@ def test_time_is_virtual() -> None:
 def test_a_step_beyond_its_timeout_fails() -> None:
     workflow = Workflow().add("a", note, timeout=30)
     result = run_inline(workflow, takes={"a": 31}, now=START)
-    assert (result.state, result.reasons["a"], steps.CALLS) == ("discarded", "timeout", [])
+    assert (result.state, result.reasons["a"], steps.CALLS) == ("discarded", "the function did not end within 30 s", [])
     assert result.duration == timedelta(seconds=30)
     assert run_inline(workflow, takes={"a": 29}).state == "completed"
 
@@ -136,6 +136,7 @@ def test_an_exception_is_the_cause_of_a_failed_assertion() -> None:
     workflow = Workflow().add("a", broken).add_cascade("b", note, deps="a")
     result = run_inline(workflow)
     assert isinstance(result.errors["a"], ValueError)
+    assert result.reasons == {"a": "ValueError: no such page", "b": "dependency:a"}
     with pytest.raises(AssertionError, match="the flow is discarded") as caught:
         result.assert_completed()
     assert isinstance(caught.value.__cause__, ValueError)
