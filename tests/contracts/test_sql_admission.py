@@ -243,11 +243,40 @@ def test_a_reopened_run_waits_for_a_permit_again(store: SqlStore, make_run: Make
     again = store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
     assert (again.status, again.admitted_at) == (RunStatus.PROCESSING, None)
     assert pass_on(store) == []
-    assert look(store, run).place == Place(number=1, length=1)
+    held = look(store, run)
+    assert held.place == Place(number=1, length=1)
+    assert (held.run.waiting_cause, held.run.held_by) == ("admission", SITE)
+    assert held.run.waiting_message == "label site:a has as many runs as its limit allows"
+    assert held.run.waiting_since
     assert store.records.details(run.run_id).tasks[1].cause == "admission"
+    assert pass_on(store) == []
+    assert look(store, run).run == held.run, "no row changes"
     finish(store, ref_to(other), 0)
     close(store, ref_to(other))
     assert pass_on(store) == [(run.run_id, 1)]
+    assert (look(store, run).run.waiting_cause, look(store, run).place) == (None, None)
+
+
+def test_a_reopened_run_that_gets_its_permit_for_a_part_of_its_tasks_waits_no_more(
+    store: SqlStore, make_run: MakeRun
+) -> None:
+    run = make_run(4)
+    deployed(store, begin(store, run))
+    store.runs.mark_started(ref_to(run))
+    pass_on(store)
+    finish(store, ref_to(run), 0)
+    for task in (1, 2, 3):
+        finish(store, ref_to(run), task, TaskStatus.FAILED)
+    close(store, ref_to(run), RunStatus.FAILED)
+    store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
+    store.limits.pause(INSTALLATION, "a test", None)
+    assert pass_on(store) == []
+    assert look(store, run).run.waiting_cause == "paused"
+    store.limits.resume(INSTALLATION, None)
+    store.limits.change(INSTALLATION, {"tasks": 2}, None)
+    assert pass_on(store) == [(run.run_id, 1), (run.run_id, 2)]
+    begun = look(store, run).run
+    assert (begun.waiting_cause, begun.held_by, bool(begun.admitted_at)) == (None, INSTALLATION, True)
 
 
 def test_child_tasks_of_a_run_in_the_line_wait_for_the_start_of_its_main_job(
