@@ -147,7 +147,7 @@ class ReconciliationActivities:
     def count_alive_tasks(self, step: looks.CloseLook) -> looks.AliveTasks:
         """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
         end = self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
-        if end.waiting_cause != step.saturated:
+        if end.admitted_at and end.waiting_cause != step.saturated:
             self.runs.mark_waiting(step.run, step.saturated, step.saturated and NO_ROOM)
         counts = end.tasks
         return looks.AliveTasks(

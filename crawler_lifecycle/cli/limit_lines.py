@@ -43,8 +43,11 @@ def was_held(run: RunSummary) -> bool:
 
 
 def permit_words(run: RunSummary, place: Place | None = None) -> str | None:
-    """Return what a run in line waits for; None unless the run waits for its permit."""
-    is_wanted = run.status is RunStatus.INITIALIZING and run.intent is Intent.RUN
+    """Return what a run in line waits for; None unless the run waits for its permit.
+
+    A reopened run whose main job succeeded before is PROCESSING, and waits all the same.
+    """
+    is_wanted = run.status in (RunStatus.INITIALIZING, RunStatus.PROCESSING) and run.intent is Intent.RUN
     if run.held_by is None or not was_held(run) or not is_wanted:
         return None
     number = f", place {place.number} of {place.length}" if place else ""
@@ -53,7 +56,10 @@ def permit_words(run: RunSummary, place: Place | None = None) -> str | None:
 
 
 def held_children(run: RunSummary) -> str | None:
-    """Return which scope holds the child tasks of a run; None if no scope does, and before the main job has started."""
-    if run.held_by is None or run.status is not RunStatus.PROCESSING:
+    """Return which scope holds the child tasks of a begun run; None if no scope does.
+
+    A run without a permit says itself what holds the run with its tasks.
+    """
+    if run.held_by is None or run.admitted_at is None or run.status is not RunStatus.PROCESSING:
         return None
     return f"held by a limit or a pause of {in_words(run.held_by)}"

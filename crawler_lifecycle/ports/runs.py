@@ -57,6 +57,7 @@ class LookEnd:
 
     tasks: Mapping[TaskStatus, int]  # number of tasks by status
     waiting_cause: str | None
+    admitted_at: datetime | None  # None: the run waits for its permit, and its row says why
 
 
 class Runs(Protocol):

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.flows import Workflow, crawl
-from tests.activities.test_audits import audit, findings
+from tests.activities.auditing import audit, findings
 from tests.house import House
 
 AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)

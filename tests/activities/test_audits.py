@@ -14,14 +14,12 @@ from crawler_lifecycle.activities.leftovers import NOT_ALLOWED
 from crawler_lifecycle.adapters.sql.schema import metadata
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import (
-    AuditPage,
     AuditPart,
     AuditRef,
     AuditReport,
     AuditRequest,
     AuditStep,
     FindingKind,
-    FindingRecord,
     PartReport,
 )
 from crawler_lifecycle.contract.requests import RunRequest
@@ -34,6 +32,7 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster
+from tests.activities.auditing import audit, findings
 from tests.activities.removals import Removing, both_over
 from tests.clusters import LocalBench
 from tests.house import House
@@ -41,24 +40,6 @@ from tests.waiting import until
 
 AN_HOUR = timedelta(hours=1)
 TERMINATED = WorkflowInfo(is_open=False, end="terminated", ended_at=datetime.now(UTC) - AN_HOUR)
-
-
-def audit(
-    house: House, part: AuditPart, *, repair: bool = True, after: str | None = None, unknown: bool = False
-) -> AuditPage:
-    ref = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=repair, remove_unknown_jobs=unknown)
-    step = AuditStep(audit=ref, part=part, after=after)
-    activities = {
-        AuditPart.RUNS: house.run_audit.audit_runs,
-        AuditPart.JOBS: house.job_audit.audit_jobs,
-        AuditPart.HANDOVERS: house.handover_audit.audit_handovers,
-        AuditPart.FLOWS: house.flow_audit.audit_flows,
-    }
-    return asyncio.run(house.environment.run(activities[part], step))
-
-
-def findings(house: House) -> Sequence[FindingRecord]:
-    return house.findings.overview(audits=0, findings=100).findings
 
 
 def ended(house: House, plan: RunPlan) -> RunPlan:

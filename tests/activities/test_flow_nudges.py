@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd, RunPlan
 from crawler_lifecycle.domain.plan import NO_ABILITIES, RunLimits, plan_of
 from crawler_lifecycle.errors import TemporaryError
 from tests.activities.removals import both_over
-from tests.activities.test_supervision import ended, taken_over
+from tests.activities.resumes import ended, taken_over
 from tests.house import House, NotedSupervisors
 
 UID = "0b0f6a5e-3f9f-4d93-a51a-1f0f8a3b7a11"

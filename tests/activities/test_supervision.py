@@ -1,40 +1,22 @@
 """Going on with a run that exists: take_over_run, hand_over_run, note_stop_phase, and what lingers of a run."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd, RunInput, RunPlan
+from crawler_lifecycle.contract.steps.looks import StatusWrite
+from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopTasks
-from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
+from tests.activities.resumes import ended, look, step, taken_over
 from tests.house import House
 from tests.waiting import until
 
 ASKED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-def step(house: House, plan: RunPlan, execution: str = "second", **changes: object) -> TakeOver:
-    workflow_id = house.details(plan).run.workflow_id
-    given = {"run_id": plan.run.run_id, "crawler": plan.crawler, "workflow_id": workflow_id, **changes}
-    return TakeOver.model_validate({**given, "temporal_run_id": execution})
-
-
-def taken_over(house: House, plan: RunPlan, execution: str = "second", **changes: object) -> TakenOver:
-    return house.do(house.supervision.take_over_run, step(house, plan, execution, **changes))
-
-
-def look(house: House, plan: RunPlan) -> str:
-    """Once, and its changes written; what lingers."""
-    active = house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
-    found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
-    return found.unwanted
 
 
 def test_whoever_resumes_a_run_knows_how_long_its_limits_stood_still(house: House) -> None:
@@ -44,22 +26,6 @@ def test_whoever_resumes_a_run_knows_how_long_its_limits_stood_still(house: Hous
     assert taken.plan
     assert taken.plan.clock == held
     assert held.held_since
-
-
-def ended(house: House, **request: Any) -> RunPlan:
-    """A run of two tasks that is over and FAILED, as its second task did."""
-    plan = house.started(tasks=2, **request)
-    house.deploy_children(plan)
-
-    def over() -> bool:
-        look(house, plan)
-        return all(task.status.is_over for task in house.details(plan).tasks)
-
-    until(over, "both jobs to end")
-    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
-    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run))
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
-    return plan
 
 
 # Taking over

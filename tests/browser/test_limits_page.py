@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,9 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.ports import Execution, NewRun
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
@@ -48,6 +50,20 @@ class Desk:
         run = self.store.runs.create(new)
         self.store.claims.claim_main(ref_to(run), "test", timedelta(seconds=60))
         return run
+
+    def reopened(self) -> RunRecord:
+        """Return a run that was reopened after its main job had succeeded."""
+        entry, store = Crawler(name="toys", command=["true"]), self.store
+        new = NewRun(RunRequest(crawler="toys"), entry, 2, f"crawl-{uuid4()}", str(uuid4()))
+        run = store.runs.create(new)
+        store.claims.claim_main(ref_to(run), "test", timedelta(seconds=60))
+        store.runs.mark_started(ref_to(run))
+        for task, status in enumerate((TaskStatus.SUCCEEDED, TaskStatus.FAILED)):
+            (row,) = store.tasks.rows(run.run_id, [task])
+            change = TaskChange(task=task, attempt=1, version=row.version, status=status, job_uid=f"job-{task}")
+            store.tasks.sync(ref_to(run), [change])
+        store.runs.close(ref_to(run), RunStatus.FAILED, "a test")
+        return store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
 
     def limits(self) -> dict[str, LimitRecord]:
         return {record.scope: record for record in self.store.limits.all()}
@@ -180,6 +196,18 @@ async def test_a_run_in_line_shows_its_scope_and_place(page: Page, desk: Desk, t
     await page.until_text("waits for its permit: label site:example.com has as many runs")
     await show_limits(page)
     await page.until("document.querySelector('.limits').textContent.includes('1 of 1')")
+
+
+async def test_a_reopened_run_in_line_shows_its_scope_and_place(page: Page, desk: Desk) -> None:
+    """Its main job succeeded before, so it is PROCESSING. The page showed its tasks, and neither scope nor place."""
+    run = desk.reopened()
+    desk.store.limits.pause("crawler:toys", "wrong prices", "ann")
+    assert desk.store.claims.claim_tasks("dispatcher", timedelta(seconds=60), 1) == []
+    await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+    await page.until_text(
+        "Waits for its permit: crawler toys is paused: wrong prices (crawler toys), place 1 of 1, since",
+    )
+    assert "Child tasks are held" not in await page.evaluate("document.querySelector('main').innerText")
 
 
 async def test_who_may_read_sees_no_form(browser: Page, desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """Graphs 1b and 1i: push, wait, fetch, update and prune by the client, with Temporal away and no worker."""
 
 import asyncio
+import inspect
 import logging
 import time
 from datetime import timedelta
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import crawler_lifecycle
 from crawler_lifecycle.client import Age, Flows, WorkflowPlugin
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 from crawler_lifecycle.flows import Sequence, StepState, Workflow, WorkflowState, crawl, open_client
+from tests.client import typed_program
 from tests.client.conftest import GetHand
 from tests.unit.flows.work import greet, marked, plain, with_context
 
@@ -239,3 +242,9 @@ async def test_a_crawl_is_checked_before_it_is_on_record(flows: Flows) -> None:
     with pytest.raises(BadInput, match="tasks"):
         crawl("books", tasks=0)
     assert await flows.push(Workflow().add("shop", crawl("books", tasks=2))) is not None
+
+
+async def test_authors_may_check_their_programs_strictly() -> None:
+    """The lint checks `typed_program.py`, as the type checker of an author would."""
+    assert Path(crawler_lifecycle.__file__).with_name("py.typed").exists()
+    assert inspect.iscoroutinefunction(typed_program.main)

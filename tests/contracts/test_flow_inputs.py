@@ -15,7 +15,7 @@ from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of
 from tests.contracts.flows import pushed
-from tests.contracts.test_flow_doors import wide
+from tests.contracts.wide_flow import wide
 from tests.unit.flows.work import graft_function, plain, with_context
 
 

@@ -1,17 +1,20 @@
 """Does a run get its permit in its turn, and does no crash leak a permit or exceed a limit?"""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import func, select
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
 from crawler_lifecycle.contract.records import Place, RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.admission import Hold
@@ -243,11 +246,40 @@ def test_a_reopened_run_waits_for_a_permit_again(store: SqlStore, make_run: Make
     again = store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
     assert (again.status, again.admitted_at) == (RunStatus.PROCESSING, None)
     assert pass_on(store) == []
-    assert look(store, run).place == Place(number=1, length=1)
+    held = look(store, run)
+    assert held.place == Place(number=1, length=1)
+    assert (held.run.waiting_cause, held.run.held_by) == ("admission", SITE)
+    assert held.run.waiting_message == "label site:a has as many runs as its limit allows"
+    assert held.run.waiting_since
     assert store.records.details(run.run_id).tasks[1].cause == "admission"
+    assert pass_on(store) == []
+    assert look(store, run).run == held.run, "no row changes"
     finish(store, ref_to(other), 0)
     close(store, ref_to(other))
     assert pass_on(store) == [(run.run_id, 1)]
+    assert (look(store, run).run.waiting_cause, look(store, run).place) == (None, None)
+
+
+def test_a_reopened_run_that_gets_its_permit_for_a_part_of_its_tasks_waits_no_more(
+    store: SqlStore, make_run: MakeRun
+) -> None:
+    run = make_run(4)
+    deployed(store, begin(store, run))
+    store.runs.mark_started(ref_to(run))
+    pass_on(store)
+    finish(store, ref_to(run), 0)
+    for task in (1, 2, 3):
+        finish(store, ref_to(run), task, TaskStatus.FAILED)
+    close(store, ref_to(run), RunStatus.FAILED)
+    store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
+    store.limits.pause(INSTALLATION, "a test", None)
+    assert pass_on(store) == []
+    assert look(store, run).run.waiting_cause == "paused"
+    store.limits.resume(INSTALLATION, None)
+    store.limits.change(INSTALLATION, {"tasks": 2}, None)
+    assert pass_on(store) == [(run.run_id, 1), (run.run_id, 2)]
+    begun = look(store, run).run
+    assert (begun.waiting_cause, begun.held_by, bool(begun.admitted_at)) == (None, INSTALLATION, True)
 
 
 def test_child_tasks_of_a_run_in_the_line_wait_for_the_start_of_its_main_job(
@@ -315,3 +347,93 @@ def test_many_supervisors_and_dispatchers_at_once_exceed_no_limit(store: SqlStor
     assert limits(store, SITE).runs_begun <= 5
     assert limits(store).tasks_in_cluster == 12
     assert sum(isinstance(claim, Claim) for claim in begun) == 6, "each with the place for a child task"
+
+
+def test_tenants_get_their_shares_by_weight(store: SqlStore, make_run: MakeRun) -> None:
+    weights = {"tenant:acme": 3, "tenant:other": 1}
+    for label, weight in weights.items():
+        store.limits.change(f"label:{label}", {"weight": weight}, None)
+    store.limits.pause(INSTALLATION, "until all are in line", None)
+    runs = [make_run(labels=[label]) for label in weights for _ in range(12)]
+    for run in runs:
+        assert isinstance(begin(store, run), Hold)
+    store.limits.resume(INSTALLATION, None)
+    store.limits.change(INSTALLATION, {"tasks": 13}, None)
+    tenants = {run.run_id: run.request.labels[0] for run in runs}
+    claims = [deployed(store, claim) for claim in store.claims.claim_tasks(DISPATCHER, MINUTE, 100)]
+    assert Counter(tenants[claim.run_id] for claim in claims) == {"tenant:acme": 9, "tenant:other": 3}
+    for run in (runs[0], runs[12], runs[13]):  # one run of the larger share, and two of the smaller share
+        finish(store, ref_to(run), 0)
+        close(store, ref_to(run))
+    again = Counter(tenants[run_id] for run_id, _ in pass_on(store, most=100))
+    assert again == {"tenant:acme": 1, "tenant:other": 2}
+
+
+def test_a_run_of_ten_thousand_tasks_does_not_hold_up_a_small_one(store: SqlStore, make_run: MakeRun) -> None:
+    """Places become free one by one. The small run's tasks are among the next three that are deployed."""
+    store.limits.change(INSTALLATION, {"tasks": 20}, None)
+    big, small = make_run(10_000), make_run(2)
+    deployed(store, begin(store, big))
+    store.runs.mark_started(ref_to(big))
+    for claim in store.claims.claim_tasks(DISPATCHER, MINUTE, 100):
+        deployed(store, claim)
+    assert isinstance(begin(store, small), Hold)
+    grants = list[tuple[int, int]]()
+    for task in range(1, 6):
+        finish(store, ref_to(big), task)
+        for claim in store.claims.claim_tasks(DISPATCHER, MINUTE, 100):
+            grants.append((claim.run_id, claim.task))
+            deployed(store, claim)
+            if claim.run_id == small.run_id:
+                store.runs.mark_started(ref_to(small))
+        assert limits(store).tasks_in_cluster <= 20
+    assert grants[0] == (small.run_id, 0), "both places are kept for the small run"
+    assert (small.run_id, 1) in grants[:3]
+    assert {run_id for run_id, _ in grants[3:]} == {big.run_id}
+
+
+@pytest.mark.system
+@pytest.mark.timeout(600)
+def test_three_hundred_runs_of_two_levels_complete_on_two_hundred_places(
+    store: SqlStore, make_run: MakeRun, database: Database
+) -> None:
+    """Each main job waits for its child task: main jobs alone must never fill the limit."""
+    most, runs = 200, {run.run_id: ref_to(run) for run in (make_run(2) for _ in range(300))}
+    store.limits.change(INSTALLATION, {"tasks": most}, None)
+    children = list[RunRef]()
+
+    def deploy(claim: Claim | Hold | None) -> None:
+        if not isinstance(claim, Claim):
+            return
+        deployed(store, claim)
+        if claim.task:
+            children.append(runs[claim.run_id])
+        else:
+            store.runs.mark_started(runs[claim.run_id])
+        assert _in_cluster(database) <= most
+
+    for ref in runs.values():
+        deploy(store.claims.claim_main(ref, f"supervisor:{ref.epoch}", MINUTE))
+    assert _in_cluster(database) == most // 2, "each with the place for its child task"
+    while claims := store.claims.claim_tasks(DISPATCHER, MINUTE, 40):
+        assert _in_cluster(database) <= most
+        for claim in claims:
+            deploy(claim)
+        while len(children) > 30:  # later ones run on while the next are deployed
+            _complete(store, children.pop(0))
+    for ref in children:
+        _complete(store, ref)
+    assert {summary.status for summary in store.records.summaries(list(runs))} == {RunStatus.COMPLETED}
+    assert (limits(store).runs_begun, limits(store).tasks_in_cluster, limits(store).runs_held) == (0, 0, 0)
+
+
+def _complete(store: SqlStore, run: RunRef) -> None:
+    finish(store, run, 1)
+    finish(store, run, 0)
+    close(store, run)
+
+
+def _in_cluster(database: Database) -> int:
+    with database.read() as connection:
+        is_there = task_histories.c.status.in_(IN_CLUSTER)
+        return connection.execute(select(func.count()).select_from(task_histories).where(is_there)).scalar_one()

@@ -1,47 +1,23 @@
 """A run's outcome, sums and result are written with its end, and begin anew when the run is reopened."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.ports import Execution
+from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, ref_to
 
 BANNED = CrawlResult(outcome="banned", stats={"items": 3, "why": "403"}, result={"next": 7})
 MORE = CrawlResult(outcome="finished", stats={"items": 4, "pages": 9}, result="unused")
 
 
-def ended(
-    database: Database, run: RunRecord, results: Sequence[CrawlResult | None], status: TaskStatus, reason: str | None
-) -> None:
-    """Let every task end, with these results."""
-    tasks = SqlStore(database).tasks
-    changes = [
-        TaskChange(
-            task=row.task,
-            attempt=row.attempt,
-            version=row.version,
-            status=status,
-            reason=reason,
-            job_uid=f"uid-{row.task}",
-            facts=OutcomeFacts(job_uid=f"uid-{row.task}", succeeded=True, result=result) if result else None,
-        )
-        for row, result in zip(tasks.rows(run.run_id, range(len(results))), results, strict=True)
-    ]
-    assert tasks.sync(ref_to(run), changes) == len(results)
-
-
 def test_a_completed_run_has_its_main_tasks_word_and_result_and_the_sums(database: Database, make_run: MakeRun) -> None:
     run, store = make_run(4), SqlStore(database)
     assert (run.outcome, run.stats, run.result) == (None, None, None)
-    ended(database, run, [BANNED, MORE, None, MORE], TaskStatus.SUCCEEDED, None)
+    end_tasks(database, run, [BANNED, MORE, None, MORE], TaskStatus.SUCCEEDED, None)
     closed = store.runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
     assert (closed.outcome, closed.stats, closed.result) == ("banned", {"items": 11, "pages": 18}, {"next": 7})
     (line,) = store.records.page(limit=1, before=None, status=None, crawler=None)
@@ -56,25 +32,25 @@ def test_a_failed_run_has_the_word_of_its_failure(
     database: Database, make_run: MakeRun, reason: str, outcome: str
 ) -> None:
     run = make_run(1)
-    ended(database, run, [BANNED], TaskStatus.FAILED, reason)
+    end_tasks(database, run, [BANNED], TaskStatus.FAILED, reason)
     closed = SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "main_job_failed")
     assert (closed.outcome, closed.stats, closed.result) == (outcome, {"items": 3}, {"next": 7})
 
 
 def test_a_run_without_results_has_a_word_all_the_same(database: Database, make_run: MakeRun) -> None:
     run = make_run(2)
-    ended(database, run, [None, None], TaskStatus.SUCCEEDED, None)
+    end_tasks(database, run, [None, None], TaskStatus.SUCCEEDED, None)
     closed = SqlStore(database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
     assert (closed.outcome, closed.stats, closed.result) == ("finished", None, None)
 
 
 def test_a_reopened_run_has_no_outcome_until_its_next_end(database: Database, make_run: MakeRun) -> None:
     run, runs = make_run(1), SqlStore(database).runs
-    ended(database, run, [BANNED], TaskStatus.FAILED, "exit_3")
+    end_tasks(database, run, [BANNED], TaskStatus.FAILED, "exit_3")
     runs.close(ref_to(run), RunStatus.FAILED, "main_job_failed")
     again = runs.reopen(run.run_id, Execution(run.workflow_id, "another"))
     assert (again.outcome, again.stats, again.result) == (None, None, None)
-    ended(database, again, [MORE], TaskStatus.SUCCEEDED, None)
+    end_tasks(database, again, [MORE], TaskStatus.SUCCEEDED, None)
     closed = runs.close(ref_to(again), RunStatus.COMPLETED, "all_succeeded")
     assert (closed.outcome, closed.stats, closed.result) == ("finished", {"items": 4, "pages": 9}, "unused")
 
@@ -82,6 +58,6 @@ def test_a_reopened_run_has_no_outcome_until_its_next_end(database: Database, ma
 def test_a_result_of_null_and_control_characters_are_kept(database: Database, make_run: MakeRun) -> None:
     run = make_run(1)
     odd = CrawlResult(outcome="wärm \N{SNOWMAN}", stats={"\0": 1, "b\N{SNOWMAN}": 2}, result=["\0", "\u202e", None])
-    ended(database, run, [odd], TaskStatus.SUCCEEDED, None)
+    end_tasks(database, run, [odd], TaskStatus.SUCCEEDED, None)
     closed = SqlStore(database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
     assert (closed.outcome, closed.stats, closed.result) == (odd.outcome, odd.stats, odd.result)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.testing.test_docs import DOCS, files_of
+from tests.unit.testing.pages import DOCS, files_of
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(400)]
 EXAMPLES = Path(__file__).parents[2] / "examples"

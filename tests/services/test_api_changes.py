@@ -12,13 +12,16 @@ from sqlalchemy import update
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.services.api import changes
 from crawler_lifecycle.services.api.changes import id_of, moment_of
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, Event, problem, served, stream
+from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, copy_of, ref_to
 from tests.messages import a_notice
 
@@ -54,6 +57,16 @@ def test_changes_come_as_they_happen(http: httpx.Client, database: Database, mak
         assert told.data == http.get("/v1/runs?status=PROCESSING").json()["runs"][0]
         SqlStore(database).runs.request_stop(made.run_id, StopRequest(), datetime.now(UTC))
         assert next_of(events, made, "STOPPING").kind == "run"
+
+
+def test_the_end_comes_with_its_outcome_and_sums(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    run = make_run()
+    with stream(http, "/v1/changes") as events:
+        assert next(events).kind == "ready"
+        end_tasks(database, run, [CrawlResult(outcome="banned", stats={"items": 3})])
+        SqlStore(database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
+        ended = next_of(events, run, "COMPLETED").data
+    assert (ended["outcome"], ended["stats"]) == ("banned", {"items": 3})
 
 
 def test_who_comes_back_has_missed_nothing(http: httpx.Client, database: Database, make_run: MakeRun) -> None:

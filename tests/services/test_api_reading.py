@@ -8,12 +8,14 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served
+from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, copy_of, ref_to
 
 MISSING = "00000000-0000-4000-8000-000000000000"
@@ -44,6 +46,34 @@ def test_runs_come_in_pages_and_with_filters(http: httpx.Client, database: Datab
     assert seen == made[::-1]
     assert [run["status"] for run in http.get("/v1/runs?status=PROCESSING").json()["runs"]] == ["PROCESSING"]
     assert http.get("/v1/runs?crawler=another").json() == {"runs": [], "next": None}
+
+
+def test_a_run_tells_what_its_crawls_said(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    store, run = SqlStore(database), make_run(3)
+    open_run = http.get(f"/v1/runs/{run.run_id}").json()["run"]
+    assert [open_run[name] for name in ("outcome", "stats", "result")] == [None, None, None]
+    main = CrawlResult(outcome="banned", stats={"items": 3, "bytes": 5_000, "why": "403"}, result={"next": [7]})
+    child = CrawlResult(stats={"items": 4, "pages": 9, "errors": 1})
+    end_tasks(database, run, [main, child, None])
+    store.runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
+    sums = {"items": 7, "bytes": 5_000, "pages": 9, "errors": 1}
+    closed = http.get(f"/v1/runs/{run.run_id}").json()["run"]
+    assert (closed["outcome"], closed["stats"], closed["result"]) == ("banned", sums, {"next": [7]})
+    (line,) = http.get("/v1/runs").json()["runs"]
+    assert (line["outcome"], line["stats"]) == ("banned", sums)
+    said = [http.get(f"/v1/runs/{run.run_id}/tasks/{task}").json()["crawl_result"] for task in range(3)]
+    assert said == [main.model_dump(), child.model_dump(), None]
+
+
+@pytest.mark.parametrize(("reason", "outcome"), [("oom_killed", "killed by oom"), ("exit_3", "failed")])
+def test_a_failed_run_has_an_outcome_word_without_any_result(
+    http: httpx.Client, database: Database, make_run: MakeRun, reason: str, outcome: str
+) -> None:
+    run = make_run()
+    end_tasks(database, run, [None], TaskStatus.FAILED, reason)
+    SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "main_job_failed")
+    closed = http.get(f"/v1/runs/{run.run_id}").json()["run"]
+    assert (closed["outcome"], closed["stats"], closed["result"]) == (outcome, None, None)
 
 
 def test_a_part_of_a_name_finds_its_crawlers(http: httpx.Client, make_run: MakeRun) -> None:

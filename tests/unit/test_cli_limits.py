@@ -147,6 +147,14 @@ def test_a_run_in_line_says_what_holds_it_and_its_place() -> None:
     assert "waits for its permit: label site:example.com has as many runs as its limit" in line
 
 
+def test_a_run_that_was_reopened_after_its_main_job_says_what_holds_it() -> None:
+    """It is PROCESSING, and showed neither cause nor place."""
+    details = in_line(RunStatus.PROCESSING, started_at=NOW)
+    assert awaited_event(details) == PERMIT
+    assert f"waits for {PERMIT}" in lines_of(details)
+    assert not any(line.startswith("child tasks") for line in lines_of(details))
+
+
 def test_a_paused_run_in_line_says_so() -> None:
     paused = in_line(
         waiting_cause="paused", waiting_message="the installation is paused: moved", held_by="installation"

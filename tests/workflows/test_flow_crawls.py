@@ -17,7 +17,7 @@ from tests.databases import ref_to
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import item_and_context, plain
 from tests.waiting import eventually
-from tests.workflows.test_flow_doors import door, shown_as
+from tests.workflows.graphs import door, shown_as
 
 ONE = RetryPolicy(max_attempts=1)
 

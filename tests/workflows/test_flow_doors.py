@@ -7,24 +7,12 @@ from typing import Any
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.messages import RunSteps, WriteFlow
 from crawler_lifecycle.flows import Workflow
-from tests.contracts.flows import Flow
 from tests.flow_stage import FAILED, FlowStage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually
+from tests.workflows.graphs import door, pair, shown_as
 
 HOUR = timedelta(hours=1)
-
-
-def pair() -> Workflow:
-    return Workflow().add("a", plain).add("b", plain, deps="a")
-
-
-async def door(request: Any, *inputs: Any, **fields: Any) -> None:
-    await asyncio.to_thread(request, *inputs, **fields)
-
-
-async def shown_as(flow: Flow, path: str, state: str) -> None:
-    await eventually(lambda: flow.states.get(path) == state, f"{path} is {state}", seen=lambda: flow.states)
 
 
 async def test_a_start_that_a_door_outdates_is_planned_anew(flows: FlowStage) -> None:

@@ -17,8 +17,7 @@ from crawler_lifecycle.ports import Execution
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually, eventually_async
-from tests.workflows.test_flow_doors import door, pair, shown_as
-from tests.workflows.test_flow_graphs import chain
+from tests.workflows.graphs import chain, door, pair, shown_as
 
 
 async def test_another_execution_goes_on_with_the_steps_under_way(flows: FlowStage) -> None:

@@ -2,36 +2,12 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
-
-from temporalio.client import WorkflowHandle
 
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.flows import Workflow
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain
-
-
-def diamond() -> Workflow:
-    workflow = Workflow().add("top", plain).add("left", plain, deps="top").add("right", plain, deps="top")
-    return workflow.add("bottom", plain, deps=["left", "right"])
-
-
-def chain(length: int) -> Workflow:
-    workflow = Workflow()
-    for number in range(length):
-        workflow.add(f"j{number}", plain, deps=[f"j{number - 1}"] if number else [])
-    return workflow
-
-
-async def activities_of(supervisor: WorkflowHandle[Any, Any]) -> Counter[str]:
-    """Count the requests of the supervisor for each activity."""
-    scheduled = [
-        event.activity_task_scheduled_event_attributes.activity_type.name
-        async for event in supervisor.fetch_history_events()
-        if event.HasField("activity_task_scheduled_event_attributes")
-    ]
-    return Counter(scheduled)
+from tests.workflows.graphs import activities_of, chain, diamond
 
 
 async def test_a_diamond_comes_to_its_end(flows: FlowStage) -> None:

@@ -10,7 +10,7 @@ from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
 from crawler_lifecycle.ports import ClaimedStep
 from tests.flow_stage import FAILED, FlowStage
 from tests.unit.flows.work import plain
-from tests.workflows.test_flow_doors import door, shown_as
+from tests.workflows.graphs import door, shown_as
 
 MINUTE = timedelta(minutes=1)
 

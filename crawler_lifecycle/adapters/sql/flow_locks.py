@@ -7,9 +7,9 @@ alone: two writers that lock a row through different indexes deadlock.
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, func, insert, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flows
@@ -19,6 +19,8 @@ from crawler_lifecycle.errors import Fenced, NotFound
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Columns = TypeVarTuple("Columns")
+IN_ORDER = "FORCE INDEX (PRIMARY)"  # MySQL locks rows in the order of the index that it reads
 MOST_KNOWN = 10_000  # flows whose ids a process keeps
 # the context may be large, and only few readers need the context
 HEAD_COLUMNS = [column for column in flows.c if column is not flows.c.context]
@@ -104,6 +106,11 @@ def add_line(
     """Add a line to the flow's timeline. The caller holds the lock on the flow's row."""
     line = {"flow": flow, "at": at, "event": event, "message": message, "actor": actor, "door": door}
     tx.execute(insert(flow_logs), line)
+
+
+def locking(query: Select[*Columns], table: Table) -> Select[*Columns]:
+    """Let the query lock its rows of the table in the order of the primary key."""
+    return query.with_hint(table, IN_ORDER, "mysql").with_for_update()
 
 
 def without_index(column: ColumnElement[T]) -> ColumnElement[T]:

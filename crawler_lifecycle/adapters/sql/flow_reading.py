@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
 
+from crawler_lifecycle.adapters.sql.flow_locks import locking
 from crawler_lifecycle.adapters.sql.flow_rows import (
     GROUP_COLUMNS,
     READ_MEMBER,
@@ -14,6 +15,7 @@ from crawler_lifecycle.adapters.sql.flow_rows import (
     member_row,
     members,
 )
+from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, run_sights
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.domain.flows.crawls import after_sight
@@ -25,12 +27,12 @@ ALL_MEMBERS = select(*READ_MEMBER).where(OF_FLOW)
 ALL_GROUPS = select(*GROUP_COLUMNS).where(groups.flow == bindparam("of_flow"))
 FEW = 100  # numbers in a statement that is built once
 FEW_MEMBERS = ALL_MEMBERS.where(members.number.in_(bindparam("numbers", expanding=True))).order_by(members.number)
-FEW_LOCKED = FEW_MEMBERS.with_for_update()
+FEW_LOCKED = locking(FEW_MEMBERS, flow_members)
 KEY = [members.flow, members.number]
 MANY = select(*READ_MEMBER).order_by(members.number)
 MANY_MEMBERS = PagedStatement(KEY, lambda _: MANY, locks=False)
-MANY_LOCKED = PagedStatement(KEY, lambda _: MANY.with_for_update())
-LOCK_MEMBERS = PagedStatement(KEY, lambda _: select(members.number).order_by(members.number).with_for_update())
+MANY_LOCKED = PagedStatement(KEY, lambda _: locking(MANY, flow_members))
+LOCK_MEMBERS = PagedStatement(KEY, lambda _: locking(select(members.number).order_by(members.number), flow_members))
 IN_FLIGHT = select(members.number).where(OF_FLOW, members.in_flight).order_by(members.number)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, false, or_, select
 
 from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
@@ -16,6 +16,7 @@ from crawler_lifecycle.adapters.sql.flow_results import read_results
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.states import FlowState
@@ -58,9 +59,9 @@ class SqlFlowRecords(OnFlows):
         if states is not None:
             query = query.where(flows.c.state.in_(states))
         if ids is not None:
-            query = query.where(flows.c.flow_id.in_(ids))
+            query = query.where(or_(false(), *(is_text(flows.c.flow_id, flow_id) for flow_id in ids)))
         if family is not None:
-            query = query.where(flows.c.family == family)
+            query = query.where(is_text(flows.c.family, family))
         rows = connection.execute(query).all()
         counts = member_counts(connection, {row.id: row.uid for row in rows})
         return [_record(row, counts[row.id]) for row in rows]

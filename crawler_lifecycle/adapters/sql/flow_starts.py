@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import JsonValue
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
+from crawler_lifecycle.adapters.sql.flow_locks import locking
 from crawler_lifecycle.adapters.sql.flow_reading import OF_FLOW
 from crawler_lifecycle.adapters.sql.flow_rows import READ_MEMBER, member_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
@@ -26,7 +27,7 @@ WORK = (
     .where(OF_FLOW, members.number.in_(NUMBERS))
     .order_by(members.number)
 )
-WORK_LOCKED = WORK.with_for_update()
+WORK_LOCKED = locking(WORK, flow_members)
 ATTEMPTS = (
     select(flow_attempts)
     .where(
@@ -36,7 +37,7 @@ ATTEMPTS = (
     )
     .order_by(attempts.member, attempts.attempt)
 )
-ATTEMPTS_LOCKED = ATTEMPTS.with_for_update()
+ATTEMPTS_LOCKED = locking(ATTEMPTS, flow_attempts)
 FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
 ARGUMENTS = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
 AttemptKey = tuple[int, int]  # numbers of the member and of the attempt

@@ -51,10 +51,10 @@ STATE = select(*(histories.c[name] for name in (*STATE_COLUMNS, "epoch", "reques
     histories.c.id == bindparam("of_run")
 )
 LOOK_END = (
-    select(histories.c.waiting_cause, task_histories.c.status, func.count().label("tasks"))
+    select(histories.c.waiting_cause, histories.c.admitted_at, task_histories.c.status, func.count().label("tasks"))
     .join_from(histories, task_histories, task_histories.c.history_id == histories.c.id)
     .where(histories.c.id == bindparam("of_run"))
-    .group_by(histories.c.waiting_cause, task_histories.c.status)
+    .group_by(histories.c.waiting_cause, histories.c.admitted_at, task_histories.c.status)
 )
 NEW_TASK = {
     "attempt": 1,
@@ -167,7 +167,7 @@ class Histories(OnDatabase):
             assignments.append((column.last_look_at, self._db.clock()))
         fence(tx, run, *assignments)
         rows = tx.execute(LOOK_END, {"of_run": run.run_id}).all()
-        return LookEnd({row.status: row.tasks for row in rows}, rows[0].waiting_cause)
+        return LookEnd({row.status: row.tasks for row in rows}, rows[0].waiting_cause, rows[0].admitted_at)
 
     @transaction
     def close(self, tx: Connection, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
@@ -190,8 +190,8 @@ class Histories(OnDatabase):
     @transaction
     def _insert(self, tx: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
-        _refuse_while_another_run_is_open(tx, new)
         _refuse_second_run_of_attempt(tx, new)
+        _refuse_while_another_run_is_open(tx, new)
         values = _values_of_new_run(tx, new)
         inserted = tx.execute(insert(histories), {"created_at": now, "begun_at": now, **values})
         run_id = inserted.lastrowid

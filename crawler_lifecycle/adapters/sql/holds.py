@@ -58,20 +58,22 @@ def write_hold(connection: Connection, run_ids: Iterable[int], hold: Hold, now: 
 
 
 def write_holds(connection: Connection, present: Situation, new: Plan, now: datetime) -> dict[int, str]:
-    """Write the holds that have changed. Return the causes for the QUEUED tasks of PROCESSING runs, by RunID."""
+    """Write the holds that have changed. Return the causes for the QUEUED tasks of PROCESSING runs, by RunID.
+
+    The row of a run without a permit says why the run waits. For an admitted run, the rows of its tasks say so.
+    """
     changed = defaultdict[Hold, list[int]](list)
     scopes = defaultdict[str | None, list[int]](list)
     causes = dict[int, str]()
     for run_id, row in present.rows.items():
-        hold = new.holds.get(run_id)
-        if row.status is RunStatus.INITIALIZING:
+        hold, is_started = new.holds.get(run_id), row.status is not RunStatus.INITIALIZING
+        if hold and is_started:
+            causes[run_id] = hold.cause
+        if row.admitted_at is None and run_id not in new.granted:
             if hold and hold != Hold(row.waiting_cause, row.held_by, row.waiting_message):
                 changed[hold].append(run_id)
-        elif run_id not in new.undecided:
-            if row.held_by != (hold.scope if hold else None):
-                scopes[hold.scope if hold else None].append(run_id)
-            if hold:
-                causes[run_id] = hold.cause
+        elif is_started and run_id not in new.undecided and row.held_by != (hold.scope if hold else None):
+            scopes[hold.scope if hold else None].append(run_id)
     for hold, run_ids in changed.items():
         write_hold(connection, run_ids, hold, now)
     for scope, run_ids in scopes.items():

@@ -19,9 +19,8 @@ from crawler_lifecycle.ports import StepEnd
 from crawler_lifecycle.services.flows import execution
 from tests.contracts.flows import Flow
 from tests.services.flows import authors
+from tests.services.flows.attempts import attempts, expire, has_begun, until
 from tests.services.flows.supervised import MODULE, Hosted, hosted, single
-from tests.services.flows.test_outcomes import attempts
-from tests.services.flows.test_time import has_begun, until
 
 SHORT = timedelta(milliseconds=1)
 
@@ -97,14 +96,6 @@ async def test_a_lost_claim_ends_the_function_and_drops_its_result(
     await playing
     assert await host.result(flow, "thread") == "elsewhere"
     assert [attempt.deaths for attempt in await attempts(flow, "loop")] == [0]
-
-
-async def expire(flow: Flow, path: str, times: int = 1) -> None:
-    """Let hosts claim the attempt and die."""
-    for time in range(times):
-        await in_thread(flow.claim, flow.last(path) if time else flow.start(path), token=f"dead-{time}", lasts=SHORT)
-        await in_thread(flow.store.step_claims.begin, flow.uid, [flow.last(path)], f"dead-{time}")
-        await asyncio.sleep(0.01)
 
 
 async def test_a_function_whose_host_died_runs_apart(host: Hosted) -> None:

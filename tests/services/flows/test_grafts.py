@@ -2,8 +2,8 @@
 
 from crawler_lifecycle.flows import Workflow
 from tests.services.flows import authors
+from tests.services.flows.attempts import attempts
 from tests.services.flows.supervised import Hosted
-from tests.services.flows.test_outcomes import attempts
 
 
 async def test_a_returned_workflow_takes_the_place(host: Hosted) -> None:

@@ -12,10 +12,8 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from tests.services.flows import authors
+from tests.services.flows.attempts import attempts, expire, has_begun, until
 from tests.services.flows.supervised import hosted, single
-from tests.services.flows.test_claims import expire
-from tests.services.flows.test_outcomes import attempts
-from tests.services.flows.test_time import has_begun, until
 
 AWAY = TemporaryError("the database is away")
 

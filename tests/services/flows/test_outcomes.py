@@ -1,6 +1,5 @@
 """Every way in which a function may end, and what of it is on record."""
 
-import asyncio
 import math
 from typing import Any
 
@@ -9,14 +8,9 @@ import pytest_asyncio
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
-from crawler_lifecycle.ports import AttemptRecord
-from tests.contracts.flows import Flow
 from tests.services.flows import authors
+from tests.services.flows.attempts import attempts
 from tests.services.flows.supervised import Hosted, hosted, single
-
-
-async def attempts(flow: Flow, path: str = "step") -> list[AttemptRecord]:
-    return await asyncio.to_thread(flow.store.flow_records.attempts, flow.id, flow.row(path).number)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services.flows import execution, isolation, loops
 from tests.contracts.flows import Flow
 from tests.services.flows import authors
+from tests.services.flows.attempts import attempts, has_begun, until
 from tests.services.flows.supervised import Hosted, hosted, single
-from tests.services.flows.test_outcomes import attempts
 
 
 @pytest.fixture(autouse=True)
@@ -29,21 +29,11 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "CHECK_SECONDS", 0.05)
 
 
-async def has_begun() -> None:
-    assert await asyncio.to_thread(authors.begun.wait, 20)
-
-
 async def until_written(path: Path) -> str:
     async with asyncio.timeout(20):
         while not (path.exists() and path.read_text()):
             await asyncio.sleep(0.02)
     return path.read_text()
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def stop(flow: Flow) -> None:

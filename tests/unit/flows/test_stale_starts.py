@@ -1,7 +1,7 @@
 """Starts and writes that doors outdate: random doors between plans, claims and readings still start no job too early.
 
 The record is a ledger with a door number, as the database keeps it. Hosts, writes and readings take their time, in any
-order. The rules for dependencies are those that `test_properties` states a second time.
+order. The rules for dependencies are those that `random_graphs` states a second time.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.building import fragment_of
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW
-from tests.unit.flows.test_properties import FINE, allowed, build
+from tests.unit.flows.random_graphs import FINE, allowed, build
 from tests.unit.flows.work import plain
 
 

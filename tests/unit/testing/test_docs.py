@@ -17,20 +17,11 @@ import pytest
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import WorkflowPlugin
 from crawler_lifecycle.testing import MemoryFlows, run_inline
+from tests.unit.testing.pages import DOCS, files_of
 
-DOCS = Path(__file__).parents[3] / "docs"
 PAGES = ["tutorial/first-graph.md", "howto/test-flows.md"]
 PORTS = DOCS / "howto" / "flows-from-chancy-and-oban.md"
 INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_package", "api_plugin", "run"]
-
-
-def files_of(page: Path) -> dict[str, str]:
-    files: dict[str, str] = {}
-    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S):
-        name, _, code = block.partition("\n")
-        assert re.fullmatch(r"# \w+\.py", name), f"a block without the name of its file: {block[:100]}"
-        files[name[2:]] = files.get(name[2:], "") + code + "\n"
-    return files
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -113,7 +113,7 @@ export function showRun(main, id, place, list, signal) {
       waits.replaceChildren(visible(text), ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []),
         ...(Number.isInteger(decided) ? [" ", log] : []));
     }
-    held.hidden = run.status !== "PROCESSING" || !run.held_by;
+    held.hidden = run.status !== "PROCESSING" || !run.held_by || !run.admitted_at;
     setText(held, run.held_by ? `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.` : "");
     problem.hidden = !run.look_problem || isOver(run);
     setText(problem, run.look_problem ? `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}` : "");

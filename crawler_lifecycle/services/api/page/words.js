@@ -104,7 +104,8 @@ export const scopeInWords = (scope) => (scope === "installation" ? "the installa
 
 // Whether it waits for its permit. A run that is being stopped does so no more, whatever its row still says.
 const wasHeld = (run) => Boolean(run.held_by) && !run.admitted_at;
-export const isInLine = (run) => wasHeld(run) && run.status === "INITIALIZING" && run.intent === "RUN";
+const mayWait = ["INITIALIZING", "PROCESSING"]; // a reopened run whose main job succeeded before is PROCESSING
+export const isInLine = (run) => wasHeld(run) && mayWait.includes(run.status) && run.intent === "RUN";
 
 // What a run waits for, in a few words; empty if it is over and all is said.
 export function waitsFor(run) {

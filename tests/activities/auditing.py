@@ -1,0 +1,33 @@
+"""Audits of a house, part by part."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from crawler_lifecycle.contract.audits import (
+    AuditPage,
+    AuditPart,
+    AuditRef,
+    AuditStep,
+    FindingRecord,
+)
+from tests.house import House
+
+
+def audit(
+    house: House, part: AuditPart, *, repair: bool = True, after: str | None = None, unknown: bool = False
+) -> AuditPage:
+    ref = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=repair, remove_unknown_jobs=unknown)
+    step = AuditStep(audit=ref, part=part, after=after)
+    activities = {
+        AuditPart.RUNS: house.run_audit.audit_runs,
+        AuditPart.JOBS: house.job_audit.audit_jobs,
+        AuditPart.HANDOVERS: house.handover_audit.audit_handovers,
+        AuditPart.FLOWS: house.flow_audit.audit_flows,
+    }
+    return asyncio.run(house.environment.run(activities[part], step))
+
+
+def findings(house: House) -> Sequence[FindingRecord]:
+    return house.findings.overview(audits=0, findings=100).findings

@@ -1,0 +1,204 @@
+"""Flows as people read them: lists, waits, attempts, timelines, and the runs of flows."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC
+from threading import Barrier
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.records import FlowPlace
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.errors import Conflict, NotFound
+from crawler_lifecycle.flows import Workflow, crawl
+from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
+from tests.databases import MakeRun
+from tests.unit.flows.work import plain
+
+
+def shop(flow: str = "w", family: str | None = None) -> Workflow:
+    return Workflow(flow, id=flow, family=family).add("shop", crawl("books")).add("step", plain, max_attempts=2)
+
+
+def test_lists_are_filtered_and_paged(database: Database) -> None:
+    """Graphs 58."""
+    first, second, third = (pushed(database, shop(name, "shops" if name != "c" else None)) for name in "abc")
+    second.cancel()
+    second.go_on()
+    records = SqlStore(database).flow_records
+
+    def ids(**filters: object) -> list[str]:
+        return [record.id for record in records.page(limit=9, **filters)]  # type: ignore[arg-type]
+
+    assert ids() == ["c", "b", "a"]
+    assert [record.id for record in records.page(limit=2)] == ["c", "b"]
+    assert ids(before=second.uid) == ["a"]
+    assert ids(states=[FlowState.CANCELLED]) == ["b"]
+    assert ids(states=[FlowState.EXECUTING], family="shops") == ["a"]
+    assert ids(states=[]) == []
+    assert ids(ids=["a", "c", "unknown", "A"]) == ["c", "a"]
+    assert ids(ids=[]) == []
+    assert ids(family="Shops") == []
+    with pytest.raises(NotFound):
+        ids(before="unknown")
+    assert (records.uid_of("a"), records.row("c")) == (first.uid, (third.uid, third.ledger.flow))
+
+
+def test_lists_count_members_by_state(database: Database) -> None:
+    flow, other = pushed(database, shop()), pushed(database, shop("other"))
+    flow.claim(flow.start("step"))
+    flow.end(flow.last("step"))
+    later, earlier = SqlStore(database).flow_records.page(limit=9)
+    assert (later.id, later.counts) == (other.id, {MemberState.AVAILABLE: 2})
+    assert (earlier.total, earlier.counts) == (2, {MemberState.AVAILABLE: 1, MemberState.COMPLETED: 1})
+    assert (later.started_at, later.stopped_at) == (None, None)
+    assert earlier.started_at == flow.row("step").started_at
+
+
+def test_a_flow_starts_once_and_stays_started(database: Database) -> None:
+    """Graphs 55."""
+    flow = pushed(database, shop())
+    flow.claim(flow.start("step"))
+    (before,) = flow.store.flow_records.page(limit=9)
+    flow.end(flow.last("step"), kind=FAILED)
+    flow.start_crawls(flow.start("shop"))
+    flow.claim(flow.start("step"))
+    flow.cancel()
+    flow.retry()
+    (after,) = flow.store.flow_records.page(limit=9)
+    assert after.started_at == before.started_at
+    assert after.updated_at > before.updated_at
+
+
+def test_attempts_are_shown_with_their_ends(database: Database) -> None:
+    flow = pushed(database, shop())
+    flow.claim(flow.start("step"), token="1")
+    flow.end(flow.last("step"), token="1", kind=FAILED, reason="no luck", outcome="Oops", error="Traceback")
+    flow.claim(flow.start("step"), token="2")
+    flow.end(flow.last("step"), token="2", kind=CANCELLED)
+    flow.retry("step")
+    flow.claim(flow.start("step"), token="3")
+    first, second, third = flow.store.flow_records.attempts("w", 1)
+    assert (first.attempt, first.generation, first.kind, first.host) == (1, 1, FAILED, "host of 1")
+    assert (first.reason, first.outcome, first.error) == ("no luck", "Oops", "Traceback")
+    assert (second.attempt, second.generation, second.kind) == (2, 1, CANCELLED)
+    assert (third.attempt, third.generation, third.kind, third.ended_at) == (3, 2, None, None)
+    assert flow.store.flow_records.attempts("w", 7) == []
+
+
+def test_a_crawls_attempt_shows_its_run(database: Database) -> None:
+    flow = pushed(database, shop())
+    (start,) = flow.start_crawls(flow.start("shop")).crawls
+    (attempt,) = flow.store.flow_records.attempts("w", 0)
+    assert (attempt.run_id, attempt.kind) == (None, None)
+    run = flow.run(start)
+    (attempt,) = flow.store.flow_records.attempts("w", 0)
+    assert (attempt.run_id, attempt.run_uid, attempt.ended_at) == (run.run_id, run.run_uid, None)
+    flow.close(run, RunStatus.FAILED, "stopped")
+    (attempt,) = flow.store.flow_records.attempts("w", 0)
+    assert (attempt.kind, attempt.outcome) == (CANCELLED, "cancelled")
+    assert attempt.ended_at == flow.store.runs.get(run.run_id).finished_at
+    assert flow.states["shop"] == "cancelled"
+
+
+def test_the_timeline_is_read_page_by_page(database: Database) -> None:
+    flow = pushed(database, shop(), actor="ann", door="cli")
+    flow.hold("pause")
+    flow.hold("run")
+    records = flow.store.flow_records
+    first, second = records.lines("w", after=0, limit=2)
+    assert (first.event, first.message, first.actor, first.door) == ("pushed", "2 new or changed members", "ann", "cli")
+    assert first.at.tzinfo is UTC
+    (third,) = records.lines("w", after=second.number, limit=9)
+    assert (second.event, third.event) == ("paused", "resumed")
+    assert records.lines("w", after=third.number, limit=9) == []
+
+
+def test_arguments_of_a_retry_are_shown(database: Database) -> None:
+    flow = pushed(database, shop())
+    flow.cancel("shop")
+    flow.retry("shop", arguments={"lang": "fr"})
+    assert flow.store.flow_records.kept("w").arguments == {0: {"lang": "fr"}}
+
+
+def test_an_unknown_flow_is_refused_everywhere(database: Database) -> None:
+    records = SqlStore(database).flow_records
+    for read in (
+        lambda: records.uid_of("x"),
+        lambda: records.row("x"),
+        lambda: records.kept("x"),
+        lambda: records.results("x", [0]),
+        lambda: records.attempts("x", 0),
+        lambda: records.lines("x", after=0, limit=1),
+    ):
+        with pytest.raises(NotFound, match="there is no flow 'x'"):
+            read()
+
+
+# runs of flows
+
+
+def runs_of(store: SqlStore, **filters: object) -> list[int]:
+    page = store.records.page(limit=9, before=None, status=None, crawler=None, **filters)  # type: ignore[arg-type]
+    return [run.run_id for run in page]
+
+
+def test_a_run_knows_its_place_in_its_flow(database: Database) -> None:
+    flow = pushed(database, shop())
+    (start,) = flow.start_crawls(flow.start("shop")).crawls
+    run = flow.run(start)
+    place = FlowPlace(id="w", path="shop", attempt=1)
+    assert (run.flow, flow.store.runs.get(run.run_id).flow) == (place, place)
+    assert run.request.flow == start.request.flow
+    (line,) = flow.store.records.page(limit=9, before=None, status=None, crawler=None, flows=True)
+    assert line.flow == place
+    assert flow.store.records.summaries([run.run_id])[0].flow == place
+
+
+def test_lists_leave_out_runs_of_flows_unless_asked(database: Database, make_run: MakeRun) -> None:
+    own = make_run()
+    runs = []
+    for name in ("w", "other"):
+        flow = pushed(database, shop(name))
+        runs.append(flow.run(flow.start_crawls(flow.start("shop")).crawls[0]).run_id)
+    store = SqlStore(database)
+    assert runs_of(store) == [own.run_id]
+    assert runs_of(store, flows=True) == [*runs[::-1], own.run_id]
+    assert runs_of(store, flow="w") == [runs[0]]
+    assert runs_of(store, flow=store.flow_records.uid_of("other")) == [runs[1]]
+    assert runs_of(store, flow="unknown") == []
+    assert own.flow is None
+
+
+def test_runs_are_found_by_their_tags(database: Database, make_run: MakeRun) -> None:
+    one, both = make_run(tags=["nightly", "nightly"]), make_run(tags=["nightly", "shops"])
+    make_run()
+    store = SqlStore(database)
+    assert runs_of(store, tag="nightly") == [both.run_id, one.run_id]
+    assert runs_of(store, tag="shops") == [both.run_id]
+    assert runs_of(store, tag="Shops") == runs_of(store, tag="shops ") == []
+    (line,) = store.records.page(limit=9, before=None, status=None, crawler=None, tag="shops")
+    assert line.tags == both.tags == ["nightly", "shops"]
+
+
+def test_two_workflows_at_once_make_one_run_for_an_attempt(database: Database) -> None:
+    """The check before the insert does not see a run that is not committed yet; the unique key does."""
+    flow = pushed(database, shop())
+    (start,) = flow.start_crawls(flow.start("shop")).crawls
+    barrier = Barrier(3)
+
+    def make(number: int) -> int | str:
+        other = Flow(SqlStore(database), flow.id, flow.uid)
+        barrier.wait()
+        try:
+            return other.run(start, f"execution-{number}").run_id
+        except Conflict as error:
+            return error.message
+
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(make, range(3)))
+    (run_id,) = (answer for answer in answers if isinstance(answer, int))
+    refusal = f"attempt 1 of 'shop' in flow 'w' has run {run_id} already"
+    assert sorted(str(answer) for answer in answers if answer != run_id) == [refusal, refusal]

@@ -1,0 +1,36 @@
+"""Runs whose crawls have said how it went."""
+
+from collections.abc import Sequence
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.crawl_result import CrawlResult
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from tests.databases import ref_to
+
+
+def end_tasks(
+    database: Database,
+    run: RunRecord,
+    results: Sequence[CrawlResult | None],
+    status: TaskStatus = TaskStatus.SUCCEEDED,
+    reason: str | None = None,
+) -> None:
+    """Let every task end, with these results."""
+    tasks = SqlStore(database).tasks
+    changes = [
+        TaskChange(
+            task=row.task,
+            attempt=row.attempt,
+            version=row.version,
+            status=status,
+            reason=reason,
+            job_uid=f"uid-{row.task}",
+            facts=OutcomeFacts(job_uid=f"uid-{row.task}", succeeded=True, result=result) if result else None,
+        )
+        for row, result in zip(tasks.rows(run.run_id, range(len(results))), results, strict=True)
+    ]
+    assert tasks.sync(ref_to(run), changes) == len(results)

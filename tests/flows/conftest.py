@@ -1,0 +1,62 @@
+"""The service for the reference pages: a real server, a supervisor and a host of their modules in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.client import Flows
+from crawler_lifecycle.domain.naming import steps_queue
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.services.flows.clients import StepClients
+from crawler_lifecycle.services.flows.host import StepHost
+from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.settings.processes import FlowSettings
+from tests.databases import copy_of
+from tests.flow_stage import FlowStage, flow_stage
+from workers.flows import working
+
+MODULES = ("tests.unit.flows.reference_chancy", "tests.unit.flows.reference_oban", "tests.flows.steps")
+QUEUES = ("default", "high_priority")
+PATIENCE = 60.0
+
+
+@dataclass
+class Service:
+    """What an author's program sees: the state folder, and the environment that the fixture has set."""
+
+    state: Path
+    stage: FlowStage
+
+    async def ended(self, workflow: Workflow) -> Workflow:
+        """The workflow at its end; its client has to be open."""
+        return await Flows.current().wait(workflow.id, timeout=PATIENCE)
+
+    async def run(self, workflow: Workflow) -> Workflow:
+        """Push the workflow with an own client, and return it at its end."""
+        async with Flows.open(self.state) as flows:
+            return await flows.wait(await flows.push(workflow), timeout=PATIENCE)
+
+
+@pytest_asyncio.fixture
+async def service(
+    real_time: WorkflowEnvironment, sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Service]:
+    url = copy_of(sqlite_template, tmp_path)
+    database = Database(url)
+    async with flow_stage(real_time.client, database, hosted=False) as stage:
+        monkeypatch.setenv("CRAWLER_DATABASE__URL", url)
+        monkeypatch.setenv("CRAWLER_STATE", str(tmp_path))
+        monkeypatch.setenv("CRAWLER_WORKER__TASK_QUEUE", stage.queue)
+        monkeypatch.setenv("TEMPORAL_ADDRESS", stage.engine.address)
+        store, modules = stage.store, load(MODULES)
+        host = StepHost(store.step_claims, store.flow_doors, modules, FlowSettings(), "test", StepClients().around)
+        queues = [steps_queue(stage.queue, f"{queue}|{name}|") for queue in QUEUES for name in modules.names]
+        async with working(real_time.client, host, queues, 1.0):
+            yield Service(tmp_path, stage)
+    await asyncio.to_thread(database.close)
