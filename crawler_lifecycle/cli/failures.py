@@ -23,15 +23,15 @@ DISAGREES = 7
 INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit status:
-  0    done; a run that was watched is COMPLETED
+  0    done; a run or flow that was watched is completed
   1    something went wrong
   2    the command line is not acceptable
-  3    there is no such run, task or schedule
+  3    there is no such run, task, schedule, flow or job
   4    a part of the installation does not answer or is not ready
-  5    the run ended, but not COMPLETED
+  5    the run or flow ended, but is not completed
   6    refused at present: for example, the run is over already, or the name is taken
   7    database, Temporal and cluster disagree (audit)
-  130  interrupted; a started run goes on
+  130  interrupted; a started run or flow goes on
 """
 # exit status -> field `error` in the JSON object; with any other status no error is printed
 KINDS = {

@@ -159,7 +159,8 @@ def cancel(
 @flow_argument
 @jobs_argument
 @click.option("--completed", is_flag=True, help="Retry completed jobs, too.")
-@click.option("--downstream", is_flag=True, help="Retry all jobs behind JOBS, too, the completed ones included.")
+@click.option("--downstream", type=click.Choice(["cancelled", "all"]), default="cancelled", show_default=True,
+              help="`all`: retry all jobs behind JOBS, too, the completed ones included.")  # fmt: skip
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True,
               help="Argument over the former; for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
 @actor_option
@@ -168,7 +169,7 @@ def retry(
     flow: str,
     jobs: tuple[str, ...],
     completed: bool,
-    downstream: bool,
+    downstream: str,
     arguments: tuple[tuple[str, str], ...],
     actor: str | None,
     state: Path | None,
@@ -180,7 +181,7 @@ def retry(
     Examples:
       crawlctl flow retry nightly-2026-11-22
       crawlctl flow retry nightly-2026-11-22 sites/de --arg depth=3
-      crawlctl flow retry nightly-2026-11-22 parse --downstream
+      crawlctl flow retry nightly-2026-11-22 parse --downstream all
     """
     from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
@@ -191,7 +192,7 @@ def retry(
         request = RetryMembers(
             paths=jobs or None,
             completed=completed,
-            downstream=Downstream.ALL if downstream else Downstream.CANCELLED,
+            downstream=Downstream(downstream),
             arguments={key: _value(text) if has_steps else text for key, text in arguments} or None,
             **on_record(actor),
         )

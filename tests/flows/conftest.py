@@ -28,7 +28,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Service:
-    """What an author's program sees: the state folder, and the environment that the fixture has set."""
+    """The view of an author's program: the state folder, and the environment that the fixture has set."""
 
     state: Path
     stage: FlowStage

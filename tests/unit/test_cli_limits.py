@@ -148,7 +148,7 @@ def test_a_run_in_line_says_what_holds_it_and_its_place() -> None:
 
 
 def test_a_run_that_was_reopened_after_its_main_job_says_what_holds_it() -> None:
-    """It is PROCESSING, and showed neither cause nor place."""
+    """The run is PROCESSING, and showed neither cause nor place."""
     details = in_line(RunStatus.PROCESSING, started_at=NOW)
     assert awaited_event(details) == PERMIT
     assert f"waits for {PERMIT}" in lines_of(details)

@@ -37,7 +37,7 @@ async def shown_as(flow: Flow, path: str, state: str) -> None:
 
 
 async def activities_of(supervisor: WorkflowHandle[Any, Any]) -> Counter[str]:
-    """How often the supervisor asked for each activity."""
+    """Count the supervisor's requests for each activity."""
     scheduled = [
         event.activity_task_scheduled_event_attributes.activity_type.name
         async for event in supervisor.fetch_history_events()
