@@ -53,7 +53,7 @@ async def service(
         monkeypatch.setenv("CRAWLER_DATABASE__URL", url)
         monkeypatch.setenv("CRAWLER_STATE", str(tmp_path))
         monkeypatch.setenv("CRAWLER_WORKER__TASK_QUEUE", stage.queue)
-        monkeypatch.setenv("TEMPORAL_ADDRESS", stage.engine.address)
+        monkeypatch.setenv("TEMPORAL_ADDRESS", real_time.client.service_client.config.target_host)
         store, modules = stage.store, load(MODULES)
         host = StepHost(store.step_claims, store.flow_doors, modules, FlowSettings(), "test", StepClients().around)
         queues = [steps_queue(stage.queue, f"{queue}|{name}|") for queue in QUEUES for name in modules.names]
