@@ -21,12 +21,13 @@ class Bell:
     def ring(self, *_: object) -> None:
         self._has_rung = True
 
-    def ring_at(self, time: datetime) -> None:
-        """Ring at the time, or earlier: a further timer is set only for a time before all earlier timers.
+    def ring_at(self, *times: datetime | None) -> None:
+        """Ring at the first of the times, or earlier: no timer is set behind a timer that is set already.
 
-        Most flows need a single timer for this, and not a timer for every step that ends.
+        So most flows need a single timer, and not a timer for every step that ends.
         """
-        if self._alarms and self._alarms[0] <= time:
+        time = min((time for time in times if time is not None), default=None)
+        if time is None or (self._alarms and self._alarms[0] <= time):
             return
         heappush(self._alarms, time)
         delay = max(0.0, (time - workflow.now()).total_seconds())

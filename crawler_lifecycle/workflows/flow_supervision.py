@@ -124,9 +124,7 @@ class Supervision:
             course.writes.begin(course.flow, course.door)
             self._crawls.begin(course)
             self._stops.begin(course, self._crawls.numbers)
-        for time in (self._wake_at, self._steps.wake_at, self._next_look):
-            if time is not None:
-                self._bell.ring_at(time)
+        self._bell.ring_at(self._wake_at, self._steps.wake_at, self._next_look)
 
     def _begins(self, change: Change, starts: dict[int, Start]) -> bool:
         """Return whether the change is a start, and if so, keep the start in mind until the attempt is on record."""
