@@ -12,12 +12,13 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.messages import StartCrawls
 from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import Execution
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually, eventually_async
-from tests.workflows.graphs import chain, door, pair, shown_as
+from tests.workflows.graphs import activities_of, chain, door, pair, shown_as
 
 
 async def test_another_execution_goes_on_with_the_steps_under_way(flows: FlowStage) -> None:
@@ -82,6 +83,19 @@ async def test_an_execution_that_was_taken_over_ends_as_failed(flows: FlowStage)
     assert isinstance(failure.value.cause, ApplicationError)
     assert failure.value.cause.type == "Fenced"
     assert "has another supervisor now" in failure.value.cause.message
+
+
+async def test_a_beginning_and_an_end_survive_an_absent_database(flows: FlowStage) -> None:
+    """Both are tried once inside of the workflow task, and then as any activity."""
+
+    def be_absent(_: Any) -> None:
+        raise TemporaryError("the database does not answer")
+
+    flows.ledger.before |= {"begin": lambda *_: be_absent(None), "write": be_absent}
+    flow = await flows.run(pair())
+    assert set(flow.states.values()) == {"completed"}
+    asked = await activities_of(flows.supervisor(flow))
+    assert (asked["begin_flow"], asked["write_flow"]) == (1, 1)
 
 
 async def test_a_long_history_goes_on_in_another_execution(long_flows: FlowStage) -> None:
