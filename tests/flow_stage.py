@@ -52,7 +52,7 @@ class Host:
     store: SqlStore
     plays: dict[str, Play] = field(default_factory=dict)
     played: list[str] = field(default_factory=list)  # paths in the order of their claims
-    asked: list[RunSteps] = field(default_factory=list)
+    calls: list[RunSteps] = field(default_factory=list)
     scheduled: list[datetime] = field(default_factory=list)  # when each call was scheduled, by the workflow's clock
     before_claim: Callable[[RunSteps], Awaitable[None]] | None = None
     tokens: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Host:
 
     async def _run(self, step: RunSteps) -> StepsEnded:
         """Claim with a token of its own for each call, as if each call reached another host."""
-        self.asked.append(step)
+        self.calls.append(step)
         self.scheduled.append(activity.info().scheduled_time)
         self.tokens.append(token := str(uuid4()))
         if self.before_claim is not None:

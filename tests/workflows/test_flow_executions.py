@@ -27,11 +27,11 @@ async def test_another_execution_goes_on_with_the_steps_under_way(flows: FlowSta
     await flows.host.begun["a"].wait()
     await supervisor.terminate("an operator's mistake")
     await flows.nudge(flow)
-    await eventually(lambda: len(flows.host.asked) == 2)
+    await eventually(lambda: len(flows.host.calls) == 2)
     flows.host.release("a")
     assert (await flows.supervisor(flow).result())["state"] == "completed"
     assert flows.host.played == ["a", "b"]
-    assert [ref.attempt for step in flows.host.asked for ref in step.starts] == [1, 1, 1]
+    assert [ref.attempt for step in flows.host.calls for ref in step.starts] == [1, 1, 1]
 
 
 async def test_what_ended_without_a_supervisor_counts(flows: FlowStage) -> None:
@@ -94,8 +94,8 @@ async def test_a_beginning_and_an_end_survive_an_absent_database(flows: FlowStag
     flows.ledger.before |= {"begin": lambda *_: be_absent(None), "write": be_absent}
     flow = await flows.run(pair())
     assert set(flow.states.values()) == {"completed"}
-    asked = await activities_of(flows.supervisor(flow))
-    assert (asked["begin_flow"], asked["write_flow"]) == (1, 1)
+    activities = await activities_of(flows.supervisor(flow))
+    assert (activities["begin_flow"], activities["write_flow"]) == (1, 1)
 
 
 async def test_a_long_history_goes_on_in_another_execution(long_flows: FlowStage) -> None:
