@@ -10,6 +10,7 @@ from crawler_lifecycle.flows import Workflow
 from tests.flow_stage import FlowStage
 from tests.plays import Stage, played
 from tests.unit.flows.work import plain
+from tests.waiting import eventually_async
 from tests.workflows.script import Script
 
 BOOKS = RunRequest(crawler="books")
@@ -40,9 +41,8 @@ async def test_a_crawl_that_failed_before_its_run_says_why(skipping: WorkflowEnv
         engine = engine_of(stage)
         assert await engine.failure(workflow_id) is None
         await engine.start_crawl(workflow_id, BOOKS)
-        while (await engine.describe(workflow_id)).is_open:
-            assert await engine.failure(workflow_id) is None
-        assert await engine.failure(workflow_id) == "create_history_id is told to fail"
+        message = await eventually_async(lambda: engine.failure(workflow_id))
+        assert message == "create_history_id is told to fail"
         await engine.start_crawl(workflow_id, BOOKS)
         assert (await engine.describe(workflow_id)).end == "failed"
 
