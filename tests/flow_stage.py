@@ -258,7 +258,7 @@ class FlowStage:
 
 
 @asynccontextmanager
-async def flow_stage(client: Client, database: Database, *, hosted: bool = True) -> AsyncIterator[FlowStage]:
+async def flow_stage(client: Client, database: Database, *, cached_workflows: int = 100) -> AsyncIterator[FlowStage]:
     store, queue = SqlStore(database), f"queue-{uuid4()}"
     engine = Engine({}, queue)
     engine._client = client  # the server skips time only for workflows of the environment's own client
@@ -270,12 +270,9 @@ async def flow_stage(client: Client, database: Database, *, hosted: bool = True)
         FlowCrawlActivities(ledger, store.runs, stage.crawls, catalogue, RunLimits()),
     )
     with ThreadPoolExecutor(8) as threads:
-        async with Worker(client, task_queue=queue, activities=steps, activity_executor=threads):
-            if hosted:
-                async with stage.hosting():
-                    yield stage
-            else:
-                yield stage
+        options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}
+        async with Worker(client, task_queue=queue, activities=steps, **options), stage.hosting():
+            yield stage
 
 
 @pytest_asyncio.fixture

@@ -2,20 +2,25 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.messages import StartCrawls
 from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import Execution
-from tests.flow_stage import FlowStage
+from crawler_lifecycle.workflows.visibility import FlowView
+from tests.databases import copy_of
+from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually, eventually_async
 from tests.workflows.graphs import activities_of, chain, door, pair, shown_as
@@ -96,6 +101,26 @@ async def test_a_beginning_and_an_end_survive_an_absent_database(flows: FlowStag
     assert set(flow.states.values()) == {"completed"}
     activities = await activities_of(flows.supervisor(flow))
     assert (activities["begin_flow"], activities["write_flow"]) == (1, 1)
+
+
+async def test_an_execution_that_changed_code_cannot_replay_is_followed_by_another(
+    real_time: WorkflowEnvironment, sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(copy_of(sqlite_template, tmp_path))
+    async with flow_stage(real_time.client, database, cached_workflows=0) as flows:
+        flows.host.hold("a")
+        flow, supervisor = await flows.start(pair())
+        await flows.host.begun["a"].wait()
+        monkeypatch.setattr(FlowView, "show", lambda *_: None)  # without the search attributes in the history
+        await flows.nudge(flow)
+        with pytest.raises(WorkflowFailureError) as failure:
+            await supervisor.result()
+        assert "Nondeterminism" in str(failure.value.cause)
+        await flows.nudge(flow)
+        flows.host.release("a")
+        assert (await flows.supervisor(flow).result())["state"] == "completed"
+        assert flows.host.played == ["a", "b"]
+    database.close()
 
 
 async def test_a_long_history_goes_on_in_another_execution(long_flows: FlowStage) -> None:
