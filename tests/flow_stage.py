@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -258,7 +258,10 @@ class FlowStage:
 
 
 @asynccontextmanager
-async def flow_stage(client: Client, database: Database, *, cached_workflows: int = 100) -> AsyncIterator[FlowStage]:
+async def flow_stage(
+    client: Client, database: Database, *, hosted: bool = True, cached_workflows: int = 100
+) -> AsyncIterator[FlowStage]:
+    """The stage. `hosted`: with its own host of steps."""
     store, queue = SqlStore(database), f"queue-{uuid4()}"
     engine = Engine({}, queue)
     engine._client = client  # the server skips time only for workflows of the environment's own client
@@ -271,8 +274,9 @@ async def flow_stage(client: Client, database: Database, *, cached_workflows: in
     )
     with ThreadPoolExecutor(8) as threads:
         options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}
-        async with Worker(client, task_queue=queue, activities=steps, **options), stage.hosting():
-            yield stage
+        async with Worker(client, task_queue=queue, activities=steps, **options):
+            async with stage.hosting() if hosted else nullcontext():
+                yield stage
 
 
 @pytest_asyncio.fixture
