@@ -62,13 +62,13 @@ def _runs(make: Callable[[], Workflow]) -> Course:
 
 def _ends_of_itself(flows: FlowStage, *ends: RunStatus) -> None:
     """Let each run end before its start is over, so that a history has one order."""
-    start, left = flows.crawls.start_crawl, list(ends)
+    start, statuses = flows.crawls.start_crawl, list(ends)
 
     async def start_and_end(workflow_id: str, request: RunRequest) -> None:
         await start(workflow_id, request)
         assert request.flow is not None
         number = len(flows.crawls.runs[request.flow.path])
-        status = left.pop(0)
+        status = statuses.pop(0)
         reason = "all_succeeded" if status is RunStatus.COMPLETED else "all_failed"
         await flows.crawls.end(request.flow.path, status, reason, number=number)
 
@@ -154,7 +154,7 @@ async def _taken_over(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     async def terminate(flow: Any, supervisor: WorkflowHandle[Any, Any]) -> None:
         await supervisor.terminate()
         await flows.nudge(flow)
-        while len(flows.host.asked) < 2:
+        while len(flows.host.calls) < 2:
             await asyncio.sleep(0.02)
 
     return await _held(flows, terminate)

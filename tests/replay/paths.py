@@ -293,6 +293,8 @@ def _command(kind: str | None, event: object) -> str | None:
             return f"activity {details.activity_type.name}"  # type: ignore[union-attr]
         case "timer_started_event_attributes":
             return _timer(details.start_to_fire_timeout.seconds)  # type: ignore[union-attr]
+        case "marker_recorded_event_attributes":
+            return f"marker {details.marker_name}"  # type: ignore[union-attr]
         case "upsert_workflow_search_attributes_event_attributes":
             return "search attributes"
         case "workflow_execution_update_accepted_event_attributes":
