@@ -274,9 +274,9 @@ async def flow_stage(
     )
     with ThreadPoolExecutor(8) as threads:
         options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}
-        async with Worker(client, task_queue=queue, activities=steps, **options):
-            async with stage.hosting() if hosted else nullcontext():
-                yield stage
+        host = stage.hosting() if hosted else nullcontext()
+        async with Worker(client, task_queue=queue, activities=steps, **options), host:
+            yield stage
 
 
 @pytest_asyncio.fixture
