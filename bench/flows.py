@@ -80,7 +80,7 @@ async def _measure(stack: Stack, database: str, scale: Scale) -> list[Row]:
         rows = [
             await _compared(stack, control, bare, shape, database, scale.rounds_of_flows) for shape in shapes(scale)
         ]
-        rows.append(await _large(stack, control, database, scale.large_fan))
+        rows.append(await _large(stack, control, database, scale.large_flow))
         rows.append(await _idle(stack, control, database, scale.idle_flows))
     return rows
 
@@ -98,9 +98,9 @@ async def _compared(stack: Stack, control: Control, bare: Floor, shape: Shape, d
     return (database, shape.name, shape.steps, *figures)
 
 
-async def _large(stack: Stack, control: Control, database: str, fan: int) -> Row:
-    seconds, events = await _seconds(control, _fan(fan))
-    return (database, "fan-out and fan-in", fan + 2, seconds, seconds, "-", "-", events, _worker_mib(stack))
+async def _large(stack: Stack, control: Control, database: str, steps: int) -> Row:
+    seconds, events = await _seconds(control, _fan(steps - 2))
+    return (database, "fan-out and fan-in", steps, seconds, seconds, "-", "-", events, _worker_mib(stack))
 
 
 async def _idle(stack: Stack, control: Control, database: str, flows: int) -> Row:

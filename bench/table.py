@@ -31,7 +31,7 @@ class Scale:
     two_level_runs: int = 300
     chain: int = 50  # steps of a flow, one after the other
     fan: int = 1_000  # steps of a flow, side by side
-    large_fan: int = 10_000
+    large_flow: int = 10_000
     idle_flows: int = 1_000  # flows that wait for a person
     rounds_of_flows: int = 9  # graphs and their floors, in turn
     limit: int = 200  # for tasks in the cluster, beside so many two-level runs
@@ -60,7 +60,7 @@ QUICK = Scale(
     two_level_runs=12,
     chain=5,
     fan=20,
-    large_fan=100,
+    large_flow=100,
     idle_flows=5,
     rounds_of_flows=2,
     limit=8,
