@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJ
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from tests.activity_events import LOCAL, local_name
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 IN_A_LOOK = "get_history_statuses_to_sync"
@@ -294,7 +295,8 @@ def _command(kind: str | None, event: object) -> str | None:
         case "timer_started_event_attributes":
             return _timer(details.start_to_fire_timeout.seconds)  # type: ignore[union-attr]
         case "marker_recorded_event_attributes":
-            return f"marker {details.marker_name}"  # type: ignore[union-attr]
+            is_local = details.marker_name == LOCAL  # type: ignore[union-attr]
+            return f"activity inside {local_name(details)}" if is_local else f"marker {details.marker_name}"  # type: ignore
         case "upsert_workflow_search_attributes_event_attributes":
             return "search attributes"
         case "workflow_execution_update_accepted_event_attributes":
