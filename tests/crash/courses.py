@@ -23,7 +23,16 @@ from crawler_lifecycle.domain.reasons import ADMISSION, IMAGE_PULL
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
 from tests.crash.hooks import TROUBLES, hold, prevent_starts, suspend
-from tests.crash.interruptions import TURNS, assert_no_place_leaked, crowded, limited, lost_jobs, paused, take_turns
+from tests.crash.interruptions import (
+    TURNS,
+    assert_no_place_leaked,
+    crowded,
+    limited,
+    lost_jobs,
+    paused,
+    paused_installation,
+    take_turns,
+)
 from tests.crash.stack import DELISTED, HOSTILE, HOSTILE_FILE, PATIENCE, Case, until
 from tests.crash.steps import STEPS, TIMER
 from tests.process.stops import assert_stopped, events, notices, workflow_status
@@ -43,13 +52,14 @@ class Course:
     """`only`: what no other course comes to. `also`: what others do come to, but otherwise.
 
     `steps`: of workflows, that no other course comes to and no activity leads to. `alone`: in an installation of its
-    own. `before`: where its worker dies besides, to make what it is about."""
+    own, with a dispatcher if `dispatched`. `before`: where its worker dies besides, to make what it is about."""
 
     take: Callable[[Case], Awaitable[Started]]
     only: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     steps: frozenset[str] = frozenset()
     alone: bool = False
+    dispatched: bool = False
     before: frozenset[str] = frozenset()
 
     @property
@@ -238,8 +248,9 @@ async def reopened(case: Case) -> Started:
 
 async def retried(case: Case) -> Started:
     """Its program fails, and gets another attempt while the run goes on: once, whoever dies."""
-    case.deaths.arm()
     run = await case.begin(retries={"program": 1, "pause_seconds": PAUSE_BEFORE_RETRY})
+    await _until_running(case, run)
+    case.deaths.arm()
     case.site.release(run, 0, codes={0: 3})
     await until(lambda: case.site.details(run).tasks[0].attempt == 2)
     case.site.release(run, 0)
@@ -364,6 +375,7 @@ END = frozenset((
     *("update_run_status", "remove_jobs", "signal_pusher_finished", "initiate_export_signal"),
     "export_supporting_files",
 ))  # fmt: skip
+HELD_BY_A_PAUSE = frozenset(("run_onetime_crawler", "hold_limits", "sync_statuses", "count_alive_tasks"))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}, steps=_of_runs("signal stop")),
@@ -377,9 +389,10 @@ COURSES = {
     "admitted": Course(admitted, also=frozenset(("run_onetime_crawler", "hold_limits", "update_run_status"))),
     "crowded": Course(crowded, also=LOOK | END),
     "paused": Course(paused, also=BEGINNING | LOOK | END | {"hold_limits"}),
+    "paused_installation": Course(paused_installation, also=HELD_BY_A_PAUSE, alone=True, dispatched=True),
     "unstartable": Course(unstartable, also=frozenset(("get_main_job_status",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
-    "retried": Course(retried, also=frozenset(("sync_statuses", "count_alive_tasks"))),
+    "retried": Course(retried, also=LOOK),
     "lost_jobs": Course(lost_jobs, also=LOOK | END),
     "exported_again": Course(
         exported_again,

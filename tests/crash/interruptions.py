@@ -1,27 +1,17 @@
 """Courses of runs that wait for places or for the end of a pause, and of tasks that lose their jobs."""
 
-import asyncio
-import os
-import signal
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import accumulate
 
-from temporalio.service import RPCError
-
-from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.records import JobFolder
-from crawler_lifecycle.adapters.local.records import Started as Runner
 from crawler_lifecycle.contract.limits import LEAST_TASKS, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED
-from tests.crash.stack import PATIENCE, Case, until
+from tests.crash.stack import Case, until
 from tests.process.crawls import Job
 
 TURNS = 3  # tasks of a run below a cap of LEAST_TASKS: one child task waits while the other runs
-BETWEEN_NUDGES = 2.0
 PAUSE_BEFORE_RETRY = 1
 LOST = "runner_lost"  # the local cluster's word for a job without a runner and without a known end
 
@@ -43,8 +33,8 @@ async def lost_jobs(case: Case) -> Started:
     await until(lambda: case.site.statuses(run) == [TaskStatus.RUNNING] * 2)
     case.deaths.arm()
     for number in range(2):
-        await _lose(case, run, number)
-    await _nudge_until_retried(case, run)
+        await case.site.lose(run, number)
+    await case.nudge_until(lambda: [task.attempt for task in case.site.details(run).tasks] == [2, 2], run)
     assert not case.site.details(run).run.status.is_over
     case.site.release(run, 0, 1)
     details = await case.until_handed_over(run)
@@ -87,6 +77,40 @@ async def paused(case: Case) -> Started:
     return run
 
 
+async def paused_installation(case: Case) -> Started:
+    """The installation is paused and resumed. Meanwhile jobs go on, and nothing new is deployed.
+
+    The installation's dispatcher dies as well, around each of its calls."""
+    limits = case.site.control.limits
+    begun = await case.begin(name="begun", tasks=TURNS, max_parallel=2)
+    await case.nudge_until(lambda: case.site.statuses(begun)[:2] == [TaskStatus.RUNNING] * 2, begun)
+    limits.pause(PauseRequest(reason="rebuilt"), "ann")
+    case.deaths.arm()
+    run = await case.begin(name="waits")
+    await until(lambda: case.site.details(run).run.waiting_cause == PAUSED)
+    for task in (1, 0):
+        case.site.release(begun, task)
+        await case.nudge_until(lambda task=task: case.site.statuses(begun)[task].is_over, begun)  # type: ignore[misc]
+    await until(lambda: case.site.details(begun).tasks[2].cause == PAUSED)
+    assert set(case.site.jobs(begun)) == {(0, 1), (1, 1)}
+    assert not case.site.jobs(run)
+    resumed_at = datetime.now(UTC)
+    limits.resume(ScopeName(), "ann")
+    case.site.release(begun, 2)
+    case.site.release(run, 0)
+    await case.nudge_until_handed_over(begun)
+    await case.nudge_until_handed_over(run)
+    await case.site.assert_true(begun, dict.fromkeys(range(TURNS), 0))
+    details = await case.site.assert_true(run, {0: 0})
+    assert details.run.admitted_at
+    assert details.run.admitted_at > resumed_at, "the pause did not hold"
+    late = (case.site.spans(begun)[2, 1], case.site.spans(run)[0, 1])
+    assert all(began > resumed_at.timestamp() for began, _ in late), "a job was deployed in the pause"
+    record = limits.all()[0]
+    assert (record.paused_at, record.runs_begun, record.tasks_in_cluster, record.runs_held) == (None, 0, 0, 0)
+    return run
+
+
 def limited(case: Case, **caps: int) -> str:
     """Give the caps to a label of this case's own, and return the label."""
     label = _label(case)
@@ -122,31 +146,6 @@ async def _until_crowded(case: Case, run: Started) -> None:
         return statuses == [TaskStatus.RUNNING, TaskStatus.RUNNING, TaskStatus.QUEUED] and tasks[2].cause == ADMISSION
 
     await until(is_crowded)
-
-
-async def _lose(case: Case, run: Started, task: int) -> None:
-    """Kill the runner first, so that no record tells the end; then the program with its children at once."""
-    folder = JobFolder(case.site.job_folder(run, task))
-
-    def on_record() -> Runner | None:
-        started = folder.started()
-        return started if started and started.first else None
-
-    started = await until(on_record)
-    assert started.first
-    os.kill(started.runner_pid, signal.SIGKILL)
-    await until(lambda: not folder.has_runner)
-    os.killpg(started.first.pid, signal.SIGKILL)
-    await until(lambda: not folder.processes(processes.survey()))
-
-
-async def _nudge_until_retried(case: Case, run: Started) -> None:
-    """Nudge the run: a runner that was killed tells no watcher of the end."""
-    async with asyncio.timeout(PATIENCE):
-        while [task.attempt for task in case.site.details(run).tasks] != [2, 2]:
-            with suppress(RPCError):
-                await case.site.nudge(run)
-            await asyncio.sleep(BETWEEN_NUDGES)
 
 
 def _job(attempt: int) -> Job:

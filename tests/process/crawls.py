@@ -6,11 +6,12 @@ beginning and its end in a file that the product knows nothing of. Those of the 
 
 import fcntl
 import json
+import math
 import os
 import signal
 import zipfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,9 @@ import psutil
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.failure.v1 import Failure
 
+from crawler_lifecycle.adapters.local.processes import survey
+from crawler_lifecycle.adapters.local.records import JobFolder
+from crawler_lifecycle.adapters.local.records import Started as Runner
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
@@ -51,6 +55,7 @@ note "$code"
 exit "$code"
 """
 A = TypeVar("A")
+Span = tuple[float, float]  # seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,32 @@ class Site:
     def runner(self, run: Started, task: int) -> int:
         pid: int = json.loads((self.job_folder(run, task) / "started.json").read_text())["runner_pid"]
         return pid
+
+    async def lose(self, run: Started, task: int, attempt: int = 1) -> None:
+        """Kill the runner first, so that no record tells the end; then the program with its children at once."""
+        folder = JobFolder(self.job_folder(run, task, attempt))
+
+        def on_record() -> Runner | None:
+            started = folder.started()
+            return started if started and started.first else None
+
+        started = await eventually(on_record, patience=PATIENCE)
+        assert started.first
+        os.kill(started.runner_pid, signal.SIGKILL)
+        await eventually(lambda: not folder.has_runner, patience=PATIENCE)
+        os.killpg(started.first.pid, signal.SIGKILL)
+        await eventually(lambda: not folder.processes(survey()), patience=PATIENCE)
+
+    def spans(self, run: Started) -> dict[JobKey, Span]:
+        """Return the beginning and the end of every job, by the records. A lost job ends with the next attempt."""
+        jobs = {key: JobFolder(self.job_folder(run, *key)) for key in self.jobs(run)}
+        begun = {key: started.at for key, job in jobs.items() if (started := job.started())}
+        return {key: (began, self._ended_at(jobs[key], key, begun)) for key, began in begun.items()}
+
+    def _ended_at(self, job: JobFolder, key: JobKey, begun: Mapping[JobKey, float]) -> float:
+        task, attempt = key
+        ended = job.ended()
+        return ended.at if ended else begun.get((task, attempt + 1), math.inf)
 
     @property
     def placing_lock(self) -> Path:
@@ -280,6 +311,11 @@ class Site:
         written, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
         lines = map(json.loads, written.splitlines())
         return [line for line in lines if line["run_uid"] == run.run_uid]
+
+
+def most_at_once(spans: Collection[Span]) -> int:
+    """Return the largest number of spans that overlap."""
+    return max((sum(began <= moment < ended for began, ended in spans) for moment, _ in spans), default=0)
 
 
 def _chain(failure: Failure) -> Iterator[str]:
