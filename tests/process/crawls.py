@@ -40,10 +40,19 @@ from tests.waiting import eventually, eventually_async
 
 BIG_FILE = 4_000_000_000  # of holes; its archive takes seconds
 PATIENCE = 75.0
-SCRIPT = """
+# The next attempt notes that it began beside a former attempt whose program lives.
+SCRIPT = r"""
 gate="$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK"
 note() { echo "$CRAWL_TASK $CRAWL_ATTEMPT $1" >> "$TRUTH/$CRAWL_RUN_UID"; }
 note began
+former=1
+while [ "$former" -lt "$CRAWL_ATTEMPT" ]; do
+  pid=
+  read -r pid 2> /dev/null < "$gate.$former.pid"
+  grep -qz "^CRAWL_RUN_UID=$CRAWL_RUN_UID\$" "/proc/$pid/environ" 2> /dev/null && note beside
+  former=$((former + 1))
+done
+echo $$ > "$gate.$CRAWL_ATTEMPT.pid"
 [ -z "$SIZE" ] || dd if=/dev/zero of=big bs=1 count=0 "seek=$SIZE" 2> /dev/null
 tries=0
 until [ -e "$gate" ]; do
@@ -64,6 +73,7 @@ class Job:
 
     began: int = 0
     ends: tuple[int, ...] = ()
+    beside: int = 0  # former attempts that lived when it began
 
 
 @dataclass
@@ -142,7 +152,7 @@ class Site:
         keys = {(int(task), int(attempt)) for task, attempt, _ in lines}
         told = {key: [word for task, attempt, word in lines if (int(task), int(attempt)) == key] for key in keys}
         return {
-            key: Job(words.count("began"), tuple(int(word) for word in words if word != "began"))
+            key: Job(words.count("began"), tuple(int(word) for word in words if word.isdigit()), words.count("beside"))
             for key, words in told.items()
         }
 
