@@ -43,7 +43,6 @@ GRACE = 10
 TOLD_OF = 8
 CHILDREN = 5
 REFUSED = 3
-PAUSE_BEFORE_RETRY = 15  # seconds; the second attempt reads how it is to end
 AN_ANSWER = timedelta(seconds=20)
 
 
@@ -248,10 +247,12 @@ async def reopened(case: Case) -> Started:
 
 async def retried(case: Case) -> Started:
     """Its program fails, and gets another attempt while the run goes on: once, whoever dies."""
-    run = await case.begin(retries={"program": 1, "pause_seconds": PAUSE_BEFORE_RETRY})
+    run = await case.begin(retries={"program": 1, "pause_seconds": 1})
     await _until_running(case, run)
     case.deaths.arm()
     case.site.release(run, 0, codes={0: 3})
+    await until((case.site.job_folder(run, 0) / "exit.json").exists)
+    case.site.hold(run, 0)
     await until(lambda: case.site.details(run).tasks[0].attempt == 2)
     case.site.release(run, 0)
     details = await case.until_handed_over(run)

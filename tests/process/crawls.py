@@ -116,6 +116,10 @@ class Site:
             draft.write_text(f"{(codes or {}).get(task, 0)}\n")
             draft.rename(gate)
 
+    def hold(self, run: Started, task: int) -> None:
+        """Let the task's next attempt wait until it is released."""
+        (self.truth / f"{run.run_uid}.{task}").unlink()
+
     def details(self, run: Started) -> RunDetails:
         return self.control.runs.show(run.run_id)
 
