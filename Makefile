@@ -86,6 +86,7 @@ lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy examples/flows
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/python -m tests.ci.prose

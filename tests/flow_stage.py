@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,7 +52,7 @@ class Host:
     store: SqlStore
     plays: dict[str, Play] = field(default_factory=dict)
     played: list[str] = field(default_factory=list)  # paths in the order of their claims
-    asked: list[RunSteps] = field(default_factory=list)
+    calls: list[RunSteps] = field(default_factory=list)
     scheduled: list[datetime] = field(default_factory=list)  # when each call was scheduled, by the workflow's clock
     before_claim: Callable[[RunSteps], Awaitable[None]] | None = None
     tokens: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Host:
 
     async def _run(self, step: RunSteps) -> StepsEnded:
         """Claim with a token of its own for each call, as if each call reached another host."""
-        self.asked.append(step)
+        self.calls.append(step)
         self.scheduled.append(activity.info().scheduled_time)
         self.tokens.append(token := str(uuid4()))
         if self.before_claim is not None:
@@ -258,7 +258,10 @@ class FlowStage:
 
 
 @asynccontextmanager
-async def flow_stage(client: Client, database: Database, *, hosted: bool = True) -> AsyncIterator[FlowStage]:
+async def flow_stage(
+    client: Client, database: Database, *, hosted: bool = True, cached_workflows: int = 100
+) -> AsyncIterator[FlowStage]:
+    """The stage. `hosted`: with its own host of steps."""
     store, queue = SqlStore(database), f"queue-{uuid4()}"
     engine = Engine({}, queue)
     engine._client = client  # the server skips time only for workflows of the environment's own client
@@ -270,12 +273,10 @@ async def flow_stage(client: Client, database: Database, *, hosted: bool = True)
         FlowCrawlActivities(ledger, store.runs, stage.crawls, catalogue, RunLimits()),
     )
     with ThreadPoolExecutor(8) as threads:
-        async with Worker(client, task_queue=queue, activities=steps, activity_executor=threads):
-            if hosted:
-                async with stage.hosting():
-                    yield stage
-            else:
-                yield stage
+        options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}
+        host = stage.hosting() if hosted else nullcontext()
+        async with Worker(client, task_queue=queue, activities=steps, **options), host:
+            yield stage
 
 
 @pytest_asyncio.fixture

@@ -18,6 +18,8 @@ from crawler_lifecycle.services.scheduler import make_app, openapi_document
 
 logger = logging.getLogger("crawler_lifecycle.scheduler")
 
+KEEP_ALIVE_SECONDS = 30  # longer than clients keep idle connections, so that no request meets a closing connection
+
 
 def main() -> int:
     return http_process.run("scheduler", serve, openapi_document)
@@ -37,7 +39,13 @@ def serve() -> None:
         cluster = cluster_of(settings, installation)
         app = make_app(cluster, catalogue, token, installation=installation, folders=folders)
         drain_seconds = http_process.DRAIN_SECONDS
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=drain_seconds)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=drain_seconds,
+        )
         server = uvicorn.Server(config)
         logger.info("listening on http://%s:%d, %d crawlers", *listening.getsockname()[:2], len(catalogue.names()))
         http_process.serve_until_signal(server, listening)

@@ -18,6 +18,8 @@ from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # hosts reached without a proxy
 MOST_CONNECTIONS = 100  # also the number of threads for name lookups
+# Many servers close an idle connection after five seconds; a request that is sent in that moment gets no answer.
+IDLE_SECONDS = 2.0  # a connection that was idle for longer is not used again
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class HttpClient:
         try:
             self._client = httpx.AsyncClient(
                 timeout=None,  # noqa: S113 (the time limit is in _request)
-                limits=httpx.Limits(max_connections=MOST_CONNECTIONS),
+                limits=httpx.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=IDLE_SECONDS),
                 mounts={f"all://{host}": None for host in LOOPBACK},
             )
         except (httpx.InvalidURL, ValueError, ImportError) as error:

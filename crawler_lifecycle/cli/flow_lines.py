@@ -102,8 +102,8 @@ def answer_lines(answer: FlowAnswer, effect: str) -> Iterator[str]:
 
 
 def change_lines(flow: str, before: Mapping[str, MemberRecord], changed: Sequence[MemberRecord]) -> Iterator[str]:
-    """Yield a line for every member with another state, for an output where earlier lines stay."""
-    for job in changed:
+    """Yield a line for every member with another state, in the order of the changes, for a log of lines."""
+    for job in sorted(changed, key=lambda job: (job.since.timestamp() if job.since else 0.0, job.number)):
         old = before.get(job.path)
         is_new = old is None and job.state in (MemberState.SUSPENDED, MemberState.AVAILABLE)
         if is_new or (old is not None and (old.state, old.attempt) == (job.state, job.attempt)):

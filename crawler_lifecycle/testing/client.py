@@ -8,9 +8,13 @@ from typing import Any, TypeVar, cast
 
 from crawler_lifecycle.client.blocking import LoopThread
 from crawler_lifecycle.client.workflows import WorkflowClient
+from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR
+from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import opened
 from crawler_lifecycle.testing.records import MemoryLedger
 
@@ -51,7 +55,7 @@ class _MemoryControl:
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.context = _MemoryContext(ledger)
-        self.flows = _MemoryCommands(cast(Context, self.context), cast(Any, _NoEngine()))
+        self.flows = _MemoryCommands(ledger, cast(Context, self.context), cast(Any, _NoEngine()))
 
 
 class _MemoryContext:
@@ -72,7 +76,19 @@ class _NoEngine:
 
 
 class _MemoryCommands(FlowCommands):
-    """The commands of the service."""
+    """The commands of the service, with the flows' virtual time."""
+
+    def __init__(self, ledger: MemoryLedger, context: Context, engine: Engine) -> None:
+        super().__init__(context, engine)
+        self._ledger = ledger
+
+    def status(self, flow: str, path: str = ROOT) -> FlowStatus:
+        chosen = self._ledger.flow(flow).status
+        for name in path.split(SEPARATOR) if path else ():
+            if name not in chosen.subs:
+                raise NotFound(f"flow {flow!r} has no sub-workflow {path!r}")
+            chosen = chosen.subs[name]
+        return chosen
 
 
 async def _running_loop() -> asyncio.AbstractEventLoop:

@@ -24,8 +24,8 @@ class MemoryInputs:
         return StepInputs(context, contexts.sources(ledger, row))
 
     def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
-        texts = self._flow.result_texts()
-        return {number: json.loads(texts[number]) for number in numbers if number in texts}
+        texts = {number: self._flow.result_text(number) for number in numbers}
+        return {number: json.loads(text) for number, text in texts.items() if text is not None}
 
     def source(self, flow_uid: str, path: str) -> Source | None:  # noqa: ARG002 - the same
         ledger = self._flow.ledger

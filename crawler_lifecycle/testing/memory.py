@@ -187,6 +187,11 @@ class MemoryFlow:
             number: text for (number, generation), text in self._results.items() if self._is_present(number, generation)
         }
 
+    def result_text(self, number: int) -> str | None:
+        """Return a completed member's result as JSON text; None without a result."""
+        row = self.ledger.members[number]
+        return self._results.get((number, row.generation)) if row.state is MemberState.COMPLETED else None
+
     def recorded(self, path: str) -> Any:
         """Return the result for a member, or a nested dict for a sub-workflow; None without a result."""
         return contexts.recorded(self.ledger, self.results(), [path]).get(path)

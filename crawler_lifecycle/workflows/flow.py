@@ -18,7 +18,8 @@ from crawler_lifecycle.workflows.flow_supervision import Supervision, begin
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 
 
-@workflow.defn(name=FLOW_WORKFLOW)
+# An execution that changed code cannot replay fails, and does not hang: the next execution goes on from the rows.
+@workflow.defn(name=FLOW_WORKFLOW, failure_exception_types=[workflow.NondeterminismError])
 class FlowWorkflow:
     @workflow.init
     def __init__(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the SDK wants run's parameters)

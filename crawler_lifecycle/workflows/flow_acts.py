@@ -1,14 +1,31 @@
 """Acts: a flow supervisor's own activities, a kind at a time, and the bell to wake the supervisor."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+
+from crawler_lifecycle.workflows.options import IN_THE_TASK
 
 Result = TypeVar("Result")
+Step = TypeVar("Step")
+
+
+async def at_once(activity: Callable[[Any, Step], Result], step: Step, options: workflow.ActivityConfig) -> Result:
+    """Run the activity inside of the present workflow task, which saves another task; as usual if that fails.
+
+    Use only where nothing starts beside the activity, since the task's commands wait for the activity's end.
+    """
+    try:
+        return await workflow.execute_local_activity_method(activity, step, **IN_THE_TASK)
+    except FailureError as error:  # an activity inside of a task raises its own failure
+        if is_cancelled_exception(error) or (isinstance(error, ApplicationError) and error.non_retryable):
+            raise
+    return await workflow.execute_activity_method(activity, step, **options)
 
 
 class Bell:
@@ -21,12 +38,13 @@ class Bell:
     def ring(self, *_: object) -> None:
         self._has_rung = True
 
-    def ring_at(self, time: datetime) -> None:
-        """Ring at the time, or earlier: a further timer is set only for a time before all earlier timers.
+    def ring_at(self, *times: datetime | None) -> None:
+        """Ring at the first of the times, or earlier: no timer is set behind a timer that is set already.
 
-        Most flows need a single timer for this, and not a timer for every step that ends.
+        So most flows need a single timer, and not a timer for every step that ends.
         """
-        if self._alarms and self._alarms[0] <= time:
+        time = min((time for time in times if time is not None), default=None)
+        if time is None or (self._alarms and self._alarms[0] <= time):
             return
         heappush(self._alarms, time)
         delay = max(0.0, (time - workflow.now()).total_seconds())

@@ -10,7 +10,7 @@ from crawler_lifecycle.domain.flows.messages import BeginFlow, FlowBegun, ReadFl
 from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.domain.pacing import look_time, next_look
-from crawler_lifecycle.workflows.flow_acts import Bell
+from crawler_lifecycle.workflows.flow_acts import Bell, at_once
 from crawler_lifecycle.workflows.flow_course import Course, planner_of
 from crawler_lifecycle.workflows.flow_crawls import CrawlStarts, StartChecks, Stops
 from crawler_lifecycle.workflows.flow_doors import OwnDoors
@@ -30,7 +30,7 @@ async def begin(step: SuperviseFlow, bell: Bell) -> "Supervision":
         temporal_run_id=info.run_id,  # every execution has its own id: a late start by an earlier execution is refused
         began_at=info.workflow_start_time,
     )
-    begun = await workflow.execute_activity_method(FlowActivities.begin_flow, request, **WRITE)
+    begun = await at_once(FlowActivities.begin_flow, request, WRITE)
     reading = await read(ReadFlow(flow=begun.flow), begun.page)
     planner = planner_of(reading.pages[0], reading.members, reading.groups)
     course = Course(begun.flow, step.flow_id, planner, reading.door, Writes(bell), Unconfirmed())
@@ -124,9 +124,7 @@ class Supervision:
             course.writes.begin(course.flow, course.door)
             self._crawls.begin(course)
             self._stops.begin(course, self._crawls.numbers)
-        for time in (self._wake_at, self._steps.wake_at, self._next_look):
-            if time is not None:
-                self._bell.ring_at(time)
+        self._bell.ring_at(self._wake_at, self._steps.wake_at, self._next_look)
 
     def _begins(self, change: Change, starts: dict[int, Start]) -> bool:
         """Return whether the change is a start, and if so, keep the start in mind until the attempt is on record."""

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.flow_acts import Act, Bell, at_once
 from crawler_lifecycle.workflows.options import WRITE
 
 
@@ -70,7 +70,14 @@ class Writes:
         )
         self._sent, self._state = frozenset(self._waiting), None
         self._waiting.clear()
-        self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
+        if self._is_last(step):
+            self._act.begin(at_once(FlowActivities.write_flow, step, WRITE))
+        else:
+            self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
+
+    def _is_last(self, step: WriteFlow) -> bool:
+        """Return whether the write ends the flow, so that no start waits for the write."""
+        return step.state is not None and step.state.is_final
 
     def take(self) -> frozenset[int] | None:
         """Return the members whose rows have to be read, because a door has refused their write. None: no refusal."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio.common import RetryPolicy
-from temporalio.workflow import ActivityCancellationType, ActivityConfig
+from temporalio.workflow import ActivityCancellationType, ActivityConfig, LocalActivityConfig
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 FOR_EVER = RetryPolicy(
@@ -60,6 +60,8 @@ LONG = ActivityConfig(
     heartbeat_timeout=timedelta(seconds=30),  # the archiving activity sends its own heartbeats
     retry_policy=_up_to(5760),  # a day
 )
+# inside of a workflow task, which holds up the task's other commands: where it fails, the activity follows as usual
+IN_THE_TASK = LocalActivityConfig(start_to_close_timeout=timedelta(seconds=2), retry_policy=_up_to(1))
 # A step waits for its host, which keeps the step's own time limit. A step goes on when its execution ends, and the next
 # execution takes the step's end.
 STEPS = ActivityConfig(

@@ -23,6 +23,8 @@ from crawler_lifecycle.contract.flows.requests import (
     StopWay,
 )
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.requests import FlowLink, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.contract.schedules import ScheduleRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.control import Control
@@ -31,7 +33,7 @@ from crawler_lifecycle.control.flows.following import FlowView, follow
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.flows.pruning import Age
 from crawler_lifecycle.domain.naming import flow_workflow_id
-from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.contracts.flows import Flow
 from tests.databases import copy_of
@@ -297,3 +299,14 @@ async def test_refusals_say_why(flows: FlowCommands) -> None:
         flows.status("two", "x")
     with pytest.raises(NotFound, match="has no sub-workflow 'x'"):
         flows.context("two", "x")
+
+
+async def test_a_run_from_outside_has_no_place_in_a_flow(database_url: str, tmp_path: Path) -> None:
+    link = FlowLink(flow_uid="u", flow_id="f", member=0, path="a", generation=1, attempt=1)
+    request = RunRequest(crawler="books", flow=link)
+    control = control_of(database_url, tmp_path, "127.0.0.1:1")
+    with pytest.raises(BadInput, match="flow: is set by a flow's supervisor alone"):
+        await control.runs.start(request)
+    with pytest.raises(BadInput, match="only a flow's supervisor gives places"), refusals_as_bad_input():
+        ScheduleRequest(schedule_id="nightly", run=request, every_seconds=60)
+    control.context.close()

@@ -77,7 +77,8 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes anot
 def test_every_verb_runs_under_a_user_id_without_a_name(image: Image, words: list[str]) -> None:
     """`stop` and the verbs of schedules ended with a KeyError: they asked for the name."""
     ended = image.start_as_stranger("crawlctl", *words)
-    assert ended.returncode in (0, 3, 4), ended.stderr
+    lacks_file = ended.returncode == 2 and "no such file" in ended.stderr  # verbs with an author's file
+    assert lacks_file or ended.returncode in (0, 3, 4), ended.stderr
     assert "Traceback" not in ended.stderr
     if ended.returncode:
         assert ended.stderr.count("\n") <= 1 or words == ["doctor"], ended.stderr

@@ -133,7 +133,7 @@ HELD = DeploymentOutcome(cause="admission", message="the installation has as man
 REFUSED = DeploymentOutcome(cause="deployment_refused", refused=True)
 EXPORT: dict[str, object] = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
 
-PATHS = {
+RUN_PATHS = {
     "plain": Path(lambda: Script(alive=lambda look: 1 if look < 3 else 0, changes=_changing, search_attributes=True)),
     "scheduled": Path(Script, RunRequest(crawler="books", trigger=Trigger.SCHEDULED)),
     "deployed_at_the_third_try": Path(lambda: Script(deployments=in_turn(UNAVAILABLE, UNAVAILABLE, DEPLOYED))),
@@ -293,6 +293,8 @@ def _command(kind: str | None, event: object) -> str | None:
             return f"activity {details.activity_type.name}"  # type: ignore[union-attr]
         case "timer_started_event_attributes":
             return _timer(details.start_to_fire_timeout.seconds)  # type: ignore[union-attr]
+        case "marker_recorded_event_attributes":
+            return f"marker {details.marker_name}"  # type: ignore[union-attr]
         case "upsert_workflow_search_attributes_event_attributes":
             return "search attributes"
         case "workflow_execution_update_accepted_event_attributes":

@@ -21,9 +21,11 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from tests.plays import working
-from tests.replay.paths import PATHS, Ask, commands
+from tests.replay.flow_paths import FLOW_PATHS, LATE, play_flow
+from tests.replay.paths import RUN_PATHS, Ask, commands
 from tests.servers import SHORT_HISTORIES, start_real_time, start_skipping
 
+PATHS = RUN_PATHS | FLOW_PATHS
 HERE = Path(__file__).parent
 HISTORIES = HERE / "histories"
 FINGERPRINTS = HERE / "fingerprints.json"
@@ -39,7 +41,11 @@ def named(name: str, execution: int) -> Path:
 
 async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> Histories:
     """The histories of its executions, the first one first."""
-    path = PATHS[name]
+    if name in FLOW_PATHS:
+        flow = await play_flow(environment, FLOW_PATHS[name], *([] if nudged else [LATE]))
+        first_run_id = (await flow.describe()).raw_description.workflow_execution_info.first_run_id
+        return await _executions(environment.client, flow.id, first_run_id)
+    path = RUN_PATHS[name]
     queue = f"queue-{uuid4()}"
     script, workflow_id = path.script(), f"{name}-{uuid4()}"
     of_any_execution = environment.client.get_workflow_handle(workflow_id)
@@ -98,38 +104,47 @@ async def _nudge(handle: WorkflowHandle[Any, Any]) -> None:
 async def record(names: Iterable[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
     missing = [name for name in names if not named(name, 1).exists()]
-    recorded, played = await asyncio.gather(
-        _on_servers(start_real_time, missing, nudged=True), _on_servers(start_skipping, names, nudged=False)
-    )
+    recorded = await _on_servers(start_real_time, missing, nudged=True)
+    played = await _on_servers(start_skipping, names, nudged=False)  # with another patience: see `play_flow`
     for name, histories in recorded.items():
         for number, history in enumerate(histories, 1):
             named(name, number).write_text(json.dumps(_anywhere(history.to_json_dict())) + "\n")
     fingerprints = json.loads(FINGERPRINTS.read_text()) if FINGERPRINTS.exists() else {}
-    fingerprints |= {name: commands(histories) for name, histories in played.items()}
+    fingerprints |= {name: commands_of(name, histories) for name, histories in played.items() if has_one_order(name)}
     kept = {name: fingerprints[name] for name in PATHS if name in fingerprints}
     FINGERPRINTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
+def has_one_order(name: str) -> bool:
+    return name not in FLOW_PATHS or FLOW_PATHS[name].has_one_order
+
+
+def commands_of(name: str, histories: Histories) -> list[str]:
+    """The commands that a play has to repeat. The timers of a flow depend on the time that its steps take."""
+    return [line for line in commands(histories) if name not in FLOW_PATHS or not line.startswith("timer")]
 
 
 async def _on_servers(start: Start, names: Iterable[str], *, nudged: bool) -> dict[str, Histories]:
     """Paths that continue as new need a server that suggests it early, and no other path may be played there."""
     long = [name for name in names if not PATHS[name].continues]
     short = [name for name in names if PATHS[name].continues]
-    played = await asyncio.gather(
-        _on_server(start, [], long, nudged=nudged), _on_server(start, SHORT_HISTORIES, short, nudged=nudged)
-    )
-    return played[0] | played[1]
+    played = await _on_server(start, [], long, nudged=nudged)
+    return played | await _on_server(start, SHORT_HISTORIES, short, nudged=nudged)
 
 
 async def _on_server(start: Start, options: Iterable[str], names: list[str], *, nudged: bool) -> dict[str, Histories]:
     if not names:
         return {}
     async with await start(*options) as environment:
+        flows = [name for name in names if name in FLOW_PATHS]
+        names = [name for name in names if name not in FLOW_PATHS]
+        of_flows = {name: await play(environment, name, nudged=nudged) for name in flows}
         if nudged:  # in real time, some of them at once: a machine that is overloaded leaves its marks, too
             turns = asyncio.Semaphore(AT_ONCE)
             histories = await asyncio.gather(*(_in_turn(turns, environment, name) for name in names))
         else:
             histories = [await play(environment, name, nudged=False) for name in names]
-    return dict(zip(names, histories, strict=True))
+    return of_flows | dict(zip(names, histories, strict=True))
 
 
 async def _in_turn(turns: asyncio.Semaphore, environment: WorkflowEnvironment, name: str) -> Histories:

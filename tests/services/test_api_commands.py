@@ -107,7 +107,7 @@ async def test_an_audit_is_asked_for_and_tells_what_it_found(http: httpx.AsyncCl
     report = await eventually_async(done, patience=PATIENCE)
     assert report is not None
     assert {part: each["problem"] for part, each in report["parts"].items()} == dict.fromkeys(
-        ("runs", "jobs", "handovers")
+        ("runs", "jobs", "handovers", "flows")
     )
     overview = (await http.get("/v1/audits")).json()
     assert overview["audits"][0]["complete"]

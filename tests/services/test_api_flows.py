@@ -133,8 +133,8 @@ def test_082_lists_have_pages_and_filters(http: httpx.Client, database: Database
     ],
 )  # fmt: skip
 def test_a_bad_definition_is_named_and_leaves_nothing(http: httpx.Client, body: Any, field: str, detail: str) -> None:
-    told = problem(http.post("/v1/flows", json=body), 422, field)
-    assert detail in told.detail
+    refusal = problem(http.post("/v1/flows", json=body), 422, field)
+    assert detail in refusal.detail
     assert done(http.get("/v1/flows"))["flows"] == []
 
 

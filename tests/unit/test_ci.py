@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,10 @@ def test_a_step_that_hangs_is_killed_with_its_processes_and_runs_a_second_time(
             steps.done(step)
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) == sleeps
-    assert not any(_runs(int(pid)) for pid in pids)
+    ended_by = time.monotonic() + 20  # a killed process still runs for a moment on a busy machine
+    while any(_runs(int(pid)) for pid in pids):
+        assert time.monotonic() < ended_by, pids
+        time.sleep(0.02)
     assert "CI: killed at its limit, then repeated: hangs" in steps.summary()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "f9501b509a4e801211dab4289b791e57ce780826"
+COMMIT = "42ddb09a696f5fdc99843f1dbeaab9929e8cc716"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

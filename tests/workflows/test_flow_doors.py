@@ -28,7 +28,7 @@ async def test_a_start_that_a_door_outdates_is_planned_anew(flows: FlowStage) ->
     await flows.supervisor(flow).result()
     assert flows.host.played == ["a", "b", "c"]
     assert flow.row("a").attempt == 1
-    assert [ref.number for step in flows.host.asked for ref in step.starts] == [0, 0, 1, 2]
+    assert [ref.number for step in flows.host.calls for ref in step.starts] == [0, 0, 1, 2]
 
 
 async def test_a_step_that_is_cancelled_before_its_claim_never_starts(flows: FlowStage) -> None:

@@ -2,22 +2,28 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.messages import StartCrawls
 from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import Execution
-from tests.flow_stage import FlowStage
+from crawler_lifecycle.workflows.visibility import FlowView
+from tests.databases import copy_of
+from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually, eventually_async
-from tests.workflows.graphs import chain, door, pair, shown_as
+from tests.workflows.graphs import activities_of, chain, door, pair, shown_as
 
 
 async def test_another_execution_goes_on_with_the_steps_under_way(flows: FlowStage) -> None:
@@ -26,11 +32,11 @@ async def test_another_execution_goes_on_with_the_steps_under_way(flows: FlowSta
     await flows.host.begun["a"].wait()
     await supervisor.terminate("an operator's mistake")
     await flows.nudge(flow)
-    await eventually(lambda: len(flows.host.asked) == 2)
+    await eventually(lambda: len(flows.host.calls) == 2)
     flows.host.release("a")
     assert (await flows.supervisor(flow).result())["state"] == "completed"
     assert flows.host.played == ["a", "b"]
-    assert [ref.attempt for step in flows.host.asked for ref in step.starts] == [1, 1, 1]
+    assert [ref.attempt for step in flows.host.calls for ref in step.starts] == [1, 1, 1]
 
 
 async def test_what_ended_without_a_supervisor_counts(flows: FlowStage) -> None:
@@ -82,6 +88,39 @@ async def test_an_execution_that_was_taken_over_ends_as_failed(flows: FlowStage)
     assert isinstance(failure.value.cause, ApplicationError)
     assert failure.value.cause.type == "Fenced"
     assert "has another supervisor now" in failure.value.cause.message
+
+
+async def test_a_beginning_and_an_end_survive_an_absent_database(flows: FlowStage) -> None:
+    """Both are tried once inside of the workflow task, and then as any activity."""
+
+    def be_absent(_: Any) -> None:
+        raise TemporaryError("the database does not answer")
+
+    flows.ledger.before |= {"begin": lambda *_: be_absent(None), "write": be_absent}
+    flow = await flows.run(pair())
+    assert set(flow.states.values()) == {"completed"}
+    activities = await activities_of(flows.supervisor(flow))
+    assert (activities["begin_flow"], activities["write_flow"]) == (1, 1)
+
+
+async def test_an_execution_that_changed_code_cannot_replay_is_followed_by_another(
+    real_time: WorkflowEnvironment, sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(copy_of(sqlite_template, tmp_path))
+    async with flow_stage(real_time.client, database, cached_workflows=0) as flows:
+        flows.host.hold("a")
+        flow, supervisor = await flows.start(pair())
+        await flows.host.begun["a"].wait()
+        monkeypatch.setattr(FlowView, "show", lambda *_: None)  # without the search attributes in the history
+        await flows.nudge(flow)
+        with pytest.raises(WorkflowFailureError) as failure:
+            await supervisor.result()
+        assert "Nondeterminism" in str(failure.value.cause)
+        await flows.nudge(flow)
+        flows.host.release("a")
+        assert (await flows.supervisor(flow).result())["state"] == "completed"
+        assert flows.host.played == ["a", "b"]
+    database.close()
 
 
 async def test_a_long_history_goes_on_in_another_execution(long_flows: FlowStage) -> None:

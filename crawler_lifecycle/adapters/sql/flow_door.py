@@ -23,7 +23,6 @@ from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.contract.flows.requests import FlowRequest
 from crawler_lifecycle.domain.flows.cancelling import Effect
 from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.requesting import check_crawl
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports.flows import DoorAnswer
@@ -51,8 +50,6 @@ class Door:
 
     def merge(self, merged: Merged, **values: Any) -> None:
         """Write new, changed and removed members and groups, and the flow's row with the given values."""
-        for _, definition in merged.members:
-            check_crawl(definition)
         flow, number = self.head.id, self.number
         known_groups, known_members = self.ledger.groups, self.ledger.members
         delete_members(self.tx, flow, merged.removed_members)

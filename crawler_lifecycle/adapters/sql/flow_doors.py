@@ -9,11 +9,13 @@ from crawler_lifecycle.adapters.sql.flow_pruning import FlowPruning
 from crawler_lifecycle.adapters.sql.flow_requests import FlowRequests
 from crawler_lifecycle.adapters.sql.flow_rows import FLOW_FIELDS
 from crawler_lifecycle.adapters.sql.flow_schema import flow_appends, flow_groups, flows
-from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
 from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers, PushFlow
 from crawler_lifecycle.contract.flows.values import check_encoded
 from crawler_lifecycle.domain.flows import merging
+from crawler_lifecycle.domain.flows.merging import Merged
+from crawler_lifecycle.domain.flows.requesting import check_crawl
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.ports.flows import DoorAnswer
@@ -23,21 +25,28 @@ class FlowAdditions(OnDoors):
     """The methods in `ports.FlowDoors` that add members."""
 
     def push(self, request: PushFlow) -> DoorAnswer:
+        definition = request.definition
+        for member in definition.members:
+            check_crawl(member)
+        new = None
+        if self._find(definition.id) is None:  # a new flow is computed before SQLite's only write lock is taken
+            new = merging.push(merging.new_ledger(definition), definition, self._db.clock())
         try:
-            return self._push(request)
+            return self._push(request, new)
         except Conflict:  # another push may have inserted the flow at the same moment
-            return self._push(request)
+            return self._push(request, new)
+
+    @reading
+    def _find(self, connection: Connection, flow_id: str) -> str | None:
+        return find_uid(connection, flow_id)
 
     @transaction
-    def _push(self, tx: Connection, request: PushFlow) -> DoorAnswer:
+    def _push(self, tx: Connection, request: PushFlow, new: Merged | None) -> DoorAnswer:
+        """Push the definition. `new`: the rows for a new flow."""
         definition = request.definition
         known = find_uid(tx, definition.id)
-        merged = None
-        if known is None:  # refuse bad input before the first row is written
-            merged = merging.push(merging.new_ledger(definition), definition, self._db.clock())
         door = self.open(tx, known or self._insert(tx, request), request)
-        if merged is None:
-            merged = merging.push(door.ledger, definition, door.at)
+        merged = new if known is None and new else merging.push(door.ledger, definition, door.at)
         family = door.head.family or definition.family
         if not merged.is_empty or family != door.head.family:
             door.merge(merged, family=family)
@@ -73,7 +82,7 @@ class FlowAdditions(OnDoors):
             flow_appends.c.flow == door.head.id, flow_appends.c.key == request.key
         )
         door.ledger.keys.update(tx.scalars(same_key))
-        merged = merging.append(door.ledger, request, door.at)
+        merged = _checked(merging.append(door.ledger, request, door.at))
         if merged.key is not None:
             door.merge(merged)
             door.log("appended", f"{counted(len(merged.members), 'member')} under the key {request.key!r}")
@@ -83,12 +92,19 @@ class FlowAdditions(OnDoors):
     def graft(self, tx: Connection, flow_uid: str, request: GraftMembers) -> DoorAnswer:
         check_encoded("context", request.context, LARGEST_CONTEXT)
         door = self.open(tx, flow_uid, request)
-        merged = merging.graft(door.ledger, request, door.at)
+        merged = _checked(merging.graft(door.ledger, request, door.at))
         _write_context(door, request)
         if not merged.is_empty:
             door.merge(merged)
             door.log("grafted", f"{counted(len(merged.members), 'member')} by {request.grafter!r}")
         return door.answer(len(merged.members), changed=not merged.is_empty)
+
+
+def _checked(merged: Merged) -> Merged:
+    """Return the rows; raise BadInput for a crawl whose run would be refused."""
+    for _, definition in merged.members:
+        check_crawl(definition)
+    return merged
 
 
 def _write_context(door: Door, request: GraftMembers) -> None:

@@ -84,24 +84,20 @@ class StepRights(OnFlows):
         ]
         claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host}
         begun = put_on_record(tx, head, fitting, now, lambda _: {**claim, "begun": True})
+        deaths = {key: _take(tx, row, claim, now) for key, row in known.items() if row.ended_at is None}
+        arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
+        arguments |= {key: known[key].arguments for key, count in deaths.items() if count is not None}
         grafters = _grafters(tx, head, starts)
-        mine = [_step(head, item.start, item.work, item.arguments, 0, grafters) for item in begun]
-        held: list[int] = []
-        for start in starts:
-            row = known.get((start.number, start.attempt))
-            if row is None or row.ended_at is not None:
-                continue
-            deaths = _take(tx, row, claim, now)
-            if deaths is None:
-                held.append(start.number)
-            else:
-                mine.append(_step(head, start, works[start.number], row.arguments, deaths, grafters))
-        started = {start.number for start, _ in fitting}
+        mine = [
+            _step(head, start, works[start.number], arguments[key], deaths.get(key) or 0, grafters)
+            for start in sorted(starts, key=lambda start: start.number)
+            if (key := (start.number, start.attempt)) in arguments
+        ]
         return Claimed(
-            mine=with_items(tx, head.uid, sorted(mine, key=lambda step: step.start.number), _rows(works)),
-            held=held,
+            mine=with_items(tx, head.uid, mine, _rows(works)),
+            held=[number for (number, _), count in deaths.items() if count is None],
             ended=[attempt_end(row) for row in known.values() if row.ended_at is not None],
-            stale=[start.number for start in new if start.number not in started],
+            stale=[start.number for start in new if (start.number, start.attempt) not in arguments],
         )
 
     @transaction

@@ -18,7 +18,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An attempt to start, once its change is on record. `rule`: the retry rule with changes for this attempt."""
+    """An attempt to start. `rule`: the retry rule with changes for this attempt."""
 
     number: int
     generation: int
@@ -28,10 +28,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next acts. The changes, groups and flow state are written in a single transaction, before the other acts.
+    """The next acts. No part takes effect behind a door that the planner does not know.
 
-    If a change is refused, because a door was first, then nothing is written and no act is done: the supervisor builds
-    a new planner from the rows on record. Otherwise a member could start because of an end that the door did not allow.
+    A write or a start that a door has outdated is refused, and the supervisor gives the planner the rows on record.
+    Otherwise a member could start because of an end that the door did not allow.
     """
 
     changes: tuple[Change, ...] = ()

@@ -139,7 +139,7 @@ class Supervisor:
     unconfirmed: Unconfirmed = field(default_factory=Unconfirmed)
     waiting: dict[int, Change] = field(default_factory=dict)
     state: Any = None
-    asked: dict[tuple[int, int], tuple[Start, int]] = field(default_factory=dict)  # attempts with an activity
+    activities: dict[tuple[int, int], tuple[Start, int]] = field(default_factory=dict)  # attempts with an activity
     answers: list[tuple[str, Any]] = field(default_factory=list)
     write: tuple[list[Change], Any, int] | None = None
     refused: set[int] = field(default_factory=set)
@@ -166,7 +166,7 @@ class Supervisor:
         crawls = [row for row in self.planner.rows.values() if row.kind is MemberKind.CRAWL]
         for start in plan.starts:
             self.known[start.number, start.attempt] = crawls
-            self.asked.setdefault((start.number, start.attempt), (start, self.door))
+            self.activities.setdefault((start.number, start.attempt), (start, self.door))
         if self.write is None and (self.waiting or self.state):
             self.write = ([*self.waiting.values()], self.state, self.door)
             self.waiting, self.state = {}, None
@@ -211,7 +211,10 @@ class Supervisor:
             row = self.planner.rows.get(start.number)
             if row is not None and row.in_flight and row.attempt == start.attempt:
                 again = Start(start.number, row.generation, start.attempt)
-                self.asked[start.number, start.attempt] = (again, self.unconfirmed.door_of(start.number, self.door))
+                self.activities[start.number, start.attempt] = (
+                    again,
+                    self.unconfirmed.door_of(start.number, self.door),
+                )
 
 
 def _copy(ledger: Ledger) -> Ledger:
@@ -229,12 +232,12 @@ class World:
     # what takes its time
 
     def claim_one(self) -> None:
-        open_starts = [key for key in self.supervisor.asked if key not in self.record.attempts]
+        open_starts = [key for key in self.supervisor.activities if key not in self.record.attempts]
         if not open_starts:
             return
-        start, door = self.supervisor.asked[self.random.choice(open_starts)]
+        start, door = self.supervisor.activities[self.random.choice(open_starts)]
         if not self.record.claim(start, door):
-            del self.supervisor.asked[start.number, start.attempt]
+            del self.supervisor.activities[start.number, start.attempt]
             self.supervisor.refuse(start, door)
             return
         row = self.record.ledger.members[start.number]
@@ -243,7 +246,7 @@ class World:
         assert allowed(self._settled(known), row) == FINE, f"{row.path} starts too early"
         self._check_limits()
         if row.kind is MemberKind.CRAWL:
-            self.supervisor.asked.pop((start.number, start.attempt), None)
+            self.supervisor.activities.pop((start.number, start.attempt), None)
             if self.random.random() < 0.8:
                 self.supervisor.unconfirmed.confirm(start.number, start.attempt)
 
@@ -307,7 +310,7 @@ class World:
         """The answer of a host."""
         if self.ends:
             end = self.ends.pop(self.random.randrange(len(self.ends)))
-            self.supervisor.asked.pop((end.number, end.attempt), None)
+            self.supervisor.activities.pop((end.number, end.attempt), None)
             self.supervisor.unconfirmed.confirm(end.number, end.attempt)
             self.supervisor.planner.observe(end)
 
@@ -415,7 +418,7 @@ class World:
             self.finish_reading()
             self.begin_reading()
             self.finish_reading()
-            for _ in list(self.supervisor.asked):
+            for _ in list(self.supervisor.activities):
                 self.claim_one()
             for row in list(self.record.ledger.members.values()):
                 if row.in_flight and not self._run_is_over(row):

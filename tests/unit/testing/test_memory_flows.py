@@ -1,5 +1,6 @@
 """Programs that push and wait run on flows in memory, in async code and in all other code."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -94,7 +95,8 @@ def test_a_program_that_is_not_async() -> None:
         flow = flows.push(workflow)
         with pytest.raises(TimeoutError, match="waits for a"):
             flows.wait(flow, timeout=30)
-        assert flows.run(workflow.status()).counts == {"executing": 1}
+        status = flows.run(workflow.status())
+        assert (status.counts, status.elapsed) == ({"executing": 1}, timedelta(seconds=30))
         assert flows.wait(flow).is_complete
         assert flows.prune(Age() > 3600) == 0
         assert flows.fetch_one("nowhere") is None
