@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from crawler_lifecycle.workflows.options import IN_THE_TASK
 
@@ -21,11 +21,12 @@ async def at_once(activity: Callable[[Any, Step], Result], step: Step, options: 
     """Run the activity inside of the present workflow task, which saves another task; as usual if that fails.
 
     The task's commands wait for the activity's end, so an activity that may take long does not belong here. In an
-    outage the usual activity is tried again and again, and Temporal's pages show its error.
+    outage the usual activity is tried again and again, and Temporal's pages show its error. A final error comes from
+    the usual activity, too: its callers expect an ActivityError.
     """
     try:
         return await workflow.execute_local_activity_method(activity, step, **IN_THE_TASK)
-    except FailureError as error:  # an activity inside of a task raises its own failure
-        if is_cancelled_exception(error) or (isinstance(error, ApplicationError) and error.non_retryable):
+    except FailureError as error:
+        if is_cancelled_exception(error):
             raise
     return await workflow.execute_activity_method(activity, step, **options)

@@ -22,8 +22,8 @@ from crawler_lifecycle.workflows.options import EVIDENCE, LOOK, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove_in_a_look
 
 LONGEST_COLLECTION = timedelta(seconds=90)  # then no further page is begun, because the statuses wait to be written
-# Bytes in a history after which no further page of evidence is begun. Temporal ends a workflow with 50 MB, and the
-# history has every page twice: as a result and as an input.
+# Bytes in a history after which no further page of evidence is begun. Temporal ends a workflow with 50 MB. The history
+# has every page as a result, and once more as an input if the page could not be written inside of the workflow task.
 LONG_HISTORY = 40_000_000
 
 

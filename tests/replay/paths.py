@@ -221,11 +221,11 @@ RUN_PATHS = {
         lambda: _obedient(suspended=lambda look: look == 1), RunRequest(crawler="books", max_duration_seconds=100)
     ),
     "suspended_and_continued": Path(
-        lambda: Script(suspended=lambda look: look % 3 == 0, alive=lambda look: 1 if look < 9 else 0),
+        lambda: Script(suspended=lambda look: look % 3 == 0, alive=lambda look: 1 if look < 24 else 0),
         RunRequest(crawler="books", max_duration_seconds=360_000), continues=True,
     ),
     "suspended_while_it_continued": Path(
-        lambda: Script(suspended=lambda look: look > 2, alive=lambda look: 1 if look < 9 else 0),
+        lambda: Script(suspended=lambda look: look > 2, alive=lambda look: 1 if look < 24 else 0),
         RunRequest(crawler="books", max_duration_seconds=360_000), continues=True,
     ),
     "cancelled_at_a_limit": Path(
@@ -239,7 +239,7 @@ RUN_PATHS = {
     "reopened": Path(lambda: _resumed(RunStatus.INITIALIZING, end=2), REOPEN),
     "reopened_for_its_children": Path(lambda: _resumed(RunStatus.PROCESSING, end=2), REOPEN),
     "stopped_by_update": Path(_obedient, asks=[Ask("update", {"actor": "ann", "reason": "wrong site"})]),
-    "continued": Path(lambda: Script(alive=lambda look: 1 if look < 9 else 0), continues=True),
+    "continued": Path(lambda: Script(alive=lambda look: 1 if look < 24 else 0), continues=True),
     "continued_in_deployment": Path(
         lambda: Script(deployments=in_turn(*[UNAVAILABLE] * 14, DEPLOYED)), continues=True
     ),
@@ -254,7 +254,7 @@ RUN_PATHS = {
         )
     ),
     "start_told_after_it_continued": Path(
-        lambda: Script(alive=lambda look: 1 if look < 9 else 0).refusing("signal_pusher_started", looks=8),
+        lambda: Script(alive=lambda look: 1 if look < 24 else 0).refusing("signal_pusher_started", looks=8),
         continues=True,
     ),
     "start_told_later": Path(
