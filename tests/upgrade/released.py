@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "42ddb09a696f5fdc99843f1dbeaab9929e8cc716"
+COMMIT = "fff7670d8f273ac032fc8cb70bc400a3f8d55012"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
