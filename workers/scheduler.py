@@ -18,7 +18,7 @@ from crawler_lifecycle.services.scheduler import make_app, openapi_document
 
 logger = logging.getLogger("crawler_lifecycle.scheduler")
 
-KEEP_ALIVE_SECONDS = 30  # longer than clients keep idle connections, so that no request meets a closing connection
+KEEP_ALIVE_SECONDS = 30  # longer than clients keep idle connections: a request on a closing connection gets no answer
 
 
 def main() -> int:

@@ -18,8 +18,8 @@ from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # hosts reached without a proxy
 MOST_CONNECTIONS = 100  # also the number of threads for name lookups
-# Many servers close an idle connection after five seconds; a request that is sent in that moment gets no answer.
-IDLE_SECONDS = 2.0  # a connection that was idle for longer is not used again
+# Servers close idle connections, many after five seconds. A request in the same moment gets no answer.
+IDLE_SECONDS = 2.0  # longest idle time of a connection before its last use
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class DispatcherSettings(BaseModel):
 
 class WorkerSettings(BaseModel):
     task_queue: str = Field(default="crawler-lifecycle", description="Temporal task queue of runs and their activities")
-    # With too few slots, activities go by way of Temporal's task queue, which costs the server twice as many requests.
+    # Temporal gives a worker an activity at once only if a slot is free; a task queue costs three more requests.
     activity_slots: int = Field(default=100, ge=1, description="number of activities at once, each in its own thread")
     archive_slots: int = Field(
         default=4, ge=1, description="number of archives at once, in threads and on a task queue of their own"

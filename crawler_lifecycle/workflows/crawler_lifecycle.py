@@ -27,6 +27,7 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import DeploymentEnd, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
+from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.initiation import Beginning, begin, decoded_input
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded_stop, failing_with_activity_message
 from crawler_lifecycle.workflows.options import OPTIONAL, WRITE
@@ -175,9 +176,8 @@ class CrawlerLifecycleWorkflow:
 
         Return the end on record, which is an earlier end if the run is over already.
         """
-        outcome = await workflow.execute_activity_method(
-            HistoryActivities.update_run_status, CloseRun(run=plan.run, reason=gave_up), **WRITE
-        )
+        step = CloseRun(run=plan.run, reason=gave_up)
+        outcome = await at_once(HistoryActivities.update_run_status, step, WRITE)
         self._outcome = outcome
         set_search_attributes(plan, outcome.status)
         self._watch.apply_saturation(plan, None)

@@ -1,31 +1,14 @@
 """Acts: a flow supervisor's own activities, a kind at a time, and the bell to wake the supervisor."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
-
-from crawler_lifecycle.workflows.options import IN_THE_TASK
 
 Result = TypeVar("Result")
-Step = TypeVar("Step")
-
-
-async def at_once(activity: Callable[[Any, Step], Result], step: Step, options: workflow.ActivityConfig) -> Result:
-    """Run the activity inside of the present workflow task, which saves another task; as usual if that fails.
-
-    Use only where nothing starts beside the activity, since the task's commands wait for the activity's end.
-    """
-    try:
-        return await workflow.execute_local_activity_method(activity, step, **IN_THE_TASK)
-    except FailureError as error:  # an activity inside of a task raises its own failure
-        if is_cancelled_exception(error) or (isinstance(error, ApplicationError) and error.non_retryable):
-            raise
-    return await workflow.execute_activity_method(activity, step, **options)
 
 
 class Bell:

@@ -9,14 +9,15 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.messages import BeginFlow, FlowBegun, ReadFlow, SuperviseFlow
 from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
-from crawler_lifecycle.domain.pacing import look_time, next_look
-from crawler_lifecycle.workflows.flow_acts import Bell, at_once
+from crawler_lifecycle.domain.pacing import FIRST_STEADY_LOOK, look_time, next_look
+from crawler_lifecycle.workflows.flow_acts import Bell
 from crawler_lifecycle.workflows.flow_course import Course, planner_of
 from crawler_lifecycle.workflows.flow_crawls import CrawlStarts, StartChecks, Stops
 from crawler_lifecycle.workflows.flow_doors import OwnDoors
 from crawler_lifecycle.workflows.flow_news import News, read
 from crawler_lifecycle.workflows.flow_steps import Steps
 from crawler_lifecycle.workflows.flow_writes import Writes
+from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import WRITE
 from crawler_lifecycle.workflows.visibility import FlowView
 
@@ -145,4 +146,6 @@ class Supervision:
 
     @property
     def _next_look(self) -> datetime:
-        return look_time(self._anchor, self._look)
+        """Time of the next look. Without crawls under way, only a request at a door can have been missed."""
+        is_busy = bool(self._course.planner.crawls_in_flight)
+        return look_time(self._anchor, self._look if is_busy else max(self._look, FIRST_STEADY_LOOK))

@@ -12,7 +12,8 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.workflows.flow_acts import Act, Bell, at_once
+from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import WRITE
 
 

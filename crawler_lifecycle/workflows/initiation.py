@@ -19,6 +19,7 @@ from crawler_lifecycle.contract.steps.supervision import (
     TakenOver,
     TakeOver,
 )
+from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.inputs import decoded
 from crawler_lifecycle.workflows.options import WRITE
 from crawler_lifecycle.workflows.visibility import set_search_attributes
@@ -60,15 +61,12 @@ async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning | Hand
 
 async def _create_run(watch: Watch, request: RunRequest) -> RunPlan:
     info = workflow.info()
-    plan = await workflow.execute_activity_method(
-        HistoryActivities.create_history_id,
-        CreateHistory(
-            request=AcceptedRequest(**request.model_dump(exclude_unset=True)),
-            workflow_id=info.workflow_id,
-            first_execution_run_id=info.first_execution_run_id,
-        ),
-        **WRITE,
+    step = CreateHistory(
+        request=AcceptedRequest(**request.model_dump(exclude_unset=True)),
+        workflow_id=info.workflow_id,
+        first_execution_run_id=info.first_execution_run_id,
     )
+    plan = await at_once(HistoryActivities.create_history_id, step, WRITE)
     set_search_attributes(plan, RunStatus.INITIALIZING)
     watch.show(Stage.INITIATION, "the deployment", plan)
     return plan
@@ -77,7 +75,7 @@ async def _create_run(watch: Watch, request: RunRequest) -> RunPlan:
 async def _register(run: RunRef) -> None:
     """Write the workflow's id down with the run."""
     step = RegisterWorkflow(run=run, workflow_id=workflow.info().workflow_id)
-    await workflow.execute_activity_method(HistoryActivities.add_workflow_id, step, **WRITE)
+    await at_once(HistoryActivities.add_workflow_id, step, WRITE)
 
 
 async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginning | HandedOver:

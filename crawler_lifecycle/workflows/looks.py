@@ -17,12 +17,13 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import looks as steps
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import EVIDENCE, LOOK, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove_in_a_look
 
 LONGEST_COLLECTION = timedelta(seconds=90)  # then no further page is begun, because the statuses wait to be written
-# Bytes in a history after which no further page of evidence is begun. Temporal ends a workflow with 50 MB, and the
-# history has every page twice: as a result and as an input.
+# Bytes in a history after which no further page of evidence is begun. Temporal ends a workflow with 50 MB. The history
+# has every page as a result, and once more as an input if the page could not be written inside of the workflow task.
 LONG_HISTORY = 40_000_000
 
 
@@ -50,9 +51,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
     `next_look_at` goes on record, since the audit reports a run with a long overdue look. `stopped_at` is the time when
     the present stop began; None without a stop.
     """
-    active = await workflow.execute_activity_method(
-        ReconciliationActivities.get_active_running_tasks, RunInput(run=run), **READ
-    )
+    active = await at_once(ReconciliationActivities.get_active_running_tasks, RunInput(run=run), READ)
     differences = await workflow.execute_activity_method(
         ReconciliationActivities.get_history_statuses_to_sync,
         steps.LookAt(run=run, active=active, stopped_at=stopped_at),
@@ -73,11 +72,8 @@ async def _write_changes(run: RunRef, differences: steps.Differences) -> bool:
     if not differences.changes:
         return differences.more
     await collect_evidence(run, differences.evidence)
-    written = await workflow.execute_activity_method(
-        ReconciliationActivities.sync_statuses,
-        steps.StatusWrite(run=run, changes=differences.changes, flow=differences.flow),
-        **WRITE,
-    )
+    step = steps.StatusWrite(run=run, changes=differences.changes, flow=differences.flow)
+    written = await at_once(ReconciliationActivities.sync_statuses, step, WRITE)
     return differences.more or written.stale > 0
 
 
@@ -97,9 +93,7 @@ async def _collect_page(run: RunRef, tasks: str) -> steps.EvidencePage:
     page = await workflow.execute_activity_method(
         ReconciliationActivities.get_bulk_task_history_data, steps.EvidenceRequest(run=run, tasks=tasks), **EVIDENCE
     )
-    await workflow.execute_activity_method(
-        ReconciliationActivities.reconcile_tasks, steps.EvidenceWrite(run=run, items=page.items), **EVIDENCE
-    )
+    await at_once(ReconciliationActivities.reconcile_tasks, steps.EvidenceWrite(run=run, items=page.items), EVIDENCE)
     return page
 
 
@@ -115,4 +109,4 @@ async def _close_look(
         saturated=differences.saturated,
         next_look_at=next_look_at,
     )
-    return await workflow.execute_activity_method(ReconciliationActivities.count_alive_tasks, step, **WRITE)
+    return await at_once(ReconciliationActivities.count_alive_tasks, step, WRITE)

@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps.deployment import StartRun
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.pacing import look_time, next_look
+from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.looks import LookResult, look
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
 from crawler_lifecycle.workflows.stopping import end_unwanted
@@ -108,7 +109,7 @@ def _in_seconds(seconds: float | None) -> datetime | None:
 async def _start_run(plan: RunPlan, started_at: datetime | None) -> datetime:
     """Record the run's start. Return the anchor of the pacing."""
     step = StartRun(run=plan.run, started_at=started_at)
-    await workflow.execute_activity_method(HistoryActivities.update_run_started, step, **WRITE)
+    await at_once(HistoryActivities.update_run_started, step, WRITE)
     set_search_attributes(plan, RunStatus.PROCESSING)
     return workflow.now()
 

@@ -59,7 +59,13 @@ def divergences(ground: Ground, run: Started) -> list[str]:
 
 
 def compared(seen: Told, archive: Archives) -> list[str]:
-    return [*_of_tasks(seen), *_of_the_run(seen), *_of_exports(seen, archive), *_of_notices(seen)]
+    return [
+        *_of_tasks(seen),
+        *_of_former_attempts(seen),
+        *_of_the_run(seen),
+        *_of_exports(seen, archive),
+        *_of_notices(seen),
+    ]
 
 
 def _of_tasks(seen: Told) -> Iterator[str]:
@@ -90,6 +96,32 @@ def _of_a_job(key: JobKey, end: Ended | None, job: Job, last: Mapping[int, int])
         yield f"task {task}, attempt {attempt}, noted {job}, and the cluster has {end.code}"
     if end and end.left_over:
         yield f"task {task}, attempt {attempt}, has left {end.left_over} processes"
+
+
+def _of_former_attempts(seen: Told) -> Iterator[str]:
+    """Compare the attempts before the last with their jobs. Only the retries of a run that ended once are counted."""
+    for task in seen.details.tasks:
+        for former in task.former_attempts:
+            what, key = f"task {task.task}, attempt {former.attempt},", (task.task, former.attempt)
+            if key not in seen.ends:
+                yield f"{what} is on record and has no job"
+            elif former.status not in _ends_of_a_former_attempt(seen.ends[key]):
+                yield f"{what} is {former.status} ({former.reason}), and by its own record {seen.ends[key]}"
+        retries = task.infrastructure_failures + task.program_failures
+        attempts = [former.attempt for former in task.former_attempts]
+        if seen.details.run.end_number == 1 and not attempts == list(range(1, task.attempt)) == list(
+            range(1, retries + 1)
+        ):
+            yield f"task {task.task} is at attempt {task.attempt} after {retries} retries, and has had {attempts}"
+    for (number, attempt), job in seen.jobs.items():
+        if job.beside:
+            yield f"task {number}, attempt {attempt}, began while a former attempt lived"
+
+
+def _ends_of_a_former_attempt(end: Ended | None) -> tuple[TaskStatus, ...]:
+    if end is None or end.stop_asked:
+        return (TaskStatus.LOST, TaskStatus.STOPPED) if end is None else (TaskStatus.STOPPED, TaskStatus.FAILED)
+    return (TaskStatus.FAILED,) if end.reason else (TaskStatus.SUCCEEDED,)
 
 
 def _expected(seen: Told, task: TaskRecord) -> tuple[TaskStatus, ...]:

@@ -1,40 +1,51 @@
 """Fifty runs in every stage, of which some go on and some end at every outage; the others wait through all of them."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
+from temporalio.service import RPCError
+
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.domain.reasons import ADMISSION
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Limits
 from tests.chaos.comparison import divergences
 from tests.chaos.faults import Fault, faults
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
+from tests.chaos.permits import Permits
+from tests.process.crawls import most_at_once
 from tests.waiting import InVain, eventually_async
 
-RUNNING, STOPPING, WAITING, HELD = 24, 10, 10, 6
-HELD_LABEL = "crowd:held"
-PLACES = RUNNING + STOPPING
+RUNNING, STOPPING, WAITING, HELD = 24, 10, 8, 4
+LIMITED, PERMITS = 4, 2  # runs of a label with a limit, and how many of them have a permit
+HELD_LABEL, LIMITED_LABEL = "crowd:held", "crowd:limited"
+PLACES = RUNNING + STOPPING + PERMITS
 END, STOP = 4, 1  # at each outage so many end, half of them a moment before, and are stopped
+LOSE = 2  # and so many lose their job just before, and get their next attempt in the outage
 BEGIN = END + STOP  # and are asked for
 LASTS = 3.0
 PATIENCE = 150.0
 FOR_LONG = 3600
 EXPORT = "export_supporting_files"
 CODES = (0, 0, 5, 0)
+RETRIES = Retries(infrastructure=100, pause_seconds=1)
 
 
 @dataclass
 class Crowd:
-    """`running` and `stopping` have a place each, `waiting` have none yet. A pause keeps `held` from their permits."""
+    """`running` and `stopping` have a place each, `waiting` have none yet. A pause keeps `held` from their permits.
+
+    Of `limited`, which share a limit, the first have a permit, and the others wait for theirs."""
 
     ground: Ground
     people: People
@@ -42,11 +53,17 @@ class Crowd:
     stopping: list[Started] = field(default_factory=list)
     waiting: list[Started] = field(default_factory=list)
     held: list[Started] = field(default_factory=list)
+    limited: list[Started] = field(default_factory=list)
     over: list[Started] = field(default_factory=list)
     _number: "count[int]" = field(default_factory=count)
 
+    def __post_init__(self) -> None:
+        # main tasks never take the last place of a cap
+        self.permits = Permits(self.ground, f"label:{LIMITED_LABEL}", runs=PERMITS, tasks=PERMITS + 1)
+
     async def gather(self) -> None:
         """Until each is where it is to be."""
+        self.limited = [await self._ask(labels=[LIMITED_LABEL]) for _ in range(LIMITED)]
         asked = [self._ask("stubborn") for _ in range(STOPPING)] + [self._ask() for _ in range(RUNNING)]
         found = await asyncio.gather(*asked)
         self.stopping, self.running = found[:STOPPING], found[STOPPING:]
@@ -59,14 +76,27 @@ class Crowd:
         await self._until_all(self.held, TaskStatus.QUEUED)
         await self._until_all(self.stopping, TaskStatus.STOPPING)
         await self._until_all(self.waiting, TaskStatus.PENDING)
+        await self._until_permits_are_given()
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Watch the limit during the block."""
+        watching = asyncio.create_task(self.permits.watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
 
     async def live_through(self, *names: str) -> None:
         """All of these at once; then everybody is where they should be, and what has ended has ended right."""
         known = faults(self.ground)
         ending, stopped = self.running[:END], self.running[END : END + STOP]
-        del self.running[: END + STOP]
+        lost = self.running[END + STOP : END + STOP + LOSE]
+        del self.running[: END + STOP + LOSE]
+        limited = await self._limited_that_runs()
         early, late = ending[: END // 2], ending[END // 2 :]
         beginning = await self._let_some_be_in_the_middle(early)
+        attempts = [await self._lose(run) for run in lost]
         begun, over = asyncio.Barrier(len(names) + 1), asyncio.Event()
         outages = [asyncio.create_task(self._happen(known[name], begun, over)) for name in names]
         await begun.wait()
@@ -74,15 +104,21 @@ class Crowd:
             self.ground.outside.doors["s3"].let_go()
         for number, run in enumerate(late):
             self._release(run, CODES[END // 2 + number])
+        for run in limited:
+            self._release(run, 0)
         stops = asyncio.gather(*(self._stop(run) for run in stopped))
         await asyncio.sleep(LASTS)
         over.set()
         await asyncio.gather(*outages)
         await stops
         self.waiting += await beginning
-        for run in [*ending, *stopped]:
+        await self._until_retried(lost, attempts)
+        self.waiting += lost
+        self.limited += [await self._ask(labels=[LIMITED_LABEL]) for _ in limited]
+        for run in [*ending, *stopped, *limited]:
             await self._until_right(run)
         await self._until_places_are_taken()
+        await self._until_permits_are_given()
         self._assert_the_others_wait()
 
     async def _happen(self, fault: Fault, begun: asyncio.Barrier, over: asyncio.Event) -> None:
@@ -105,13 +141,20 @@ class Crowd:
     async def end(self) -> list[str]:
         """The gates are opened, and those that do not listen to their stop are forced; what is wrong then."""
         self.limits.resume(f"label:{HELD_LABEL}", None)
-        for run in [*self.running, *self.waiting, *self.held]:
+        for run in [*self.running, *self.waiting, *self.held, *self.limited]:
             self._release(run, 0)
         for run in self.stopping:
             await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor="chaos", force=True))
-        for run in [*self.running, *self.waiting, *self.stopping, *self.held]:
+        for run in [*self.running, *self.waiting, *self.stopping, *self.held, *self.limited]:
             await self._until_right(run)
-        return self.people.refused
+        return [*self.people.refused, *await asyncio.to_thread(self.permits.problems), *self._most_limited_jobs()]
+
+    def _most_limited_jobs(self) -> Iterator[str]:
+        """Compare the limit with the jobs' own records."""
+        labelled = [run for run in self.over if self.ground.site.details(run).run.request.labels == [LIMITED_LABEL]]
+        most = most_at_once([span for run in labelled for span in self.ground.site.spans(run).values()])
+        if most != PERMITS:
+            yield f"{most} jobs with the limited label ran at once, and {PERMITS} permits were there"
 
     # One run
 
@@ -120,10 +163,36 @@ class Crowd:
         return self.ground.site.control.parts.store.limits
 
     async def _ask(self, crawler: str = "polite", labels: Sequence[str] = ()) -> Started:
-        request = RunRequest(crawler=crawler, grace_seconds=FOR_LONG, labels=list(labels))
+        request = RunRequest(crawler=crawler, grace_seconds=FOR_LONG, labels=list(labels), retries=RETRIES)
         run = await self.people.ask_for(f"crowd-{next(self._number)}", request)
         assert run, self.people.refused
         return run
+
+    async def _lose(self, run: Started) -> int:
+        """Kill the run's job with its runner just before the outage, and return the attempt."""
+        (task,) = self.ground.site.details(run).tasks
+        await self.ground.site.lose(run, 0, task.attempt)
+        await self.ground.site.nudge(run)
+        return task.attempt
+
+    async def _until_retried(self, runs: Sequence[Started], former: Sequence[int]) -> None:
+        for run, attempt in zip(runs, former, strict=True):
+
+            async def retried(run: Started = run, attempt: int = attempt) -> bool:
+                with suppress(RPCError):  # nobody else tells of a runner that was killed
+                    await self.ground.site.nudge(run)
+                details = await self._details(run)
+                return details is not None and details.tasks[0].attempt == attempt + 1
+
+            await eventually_async(retried, f"run {run.run_id} to get its next attempt", PATIENCE, pause=1.0)
+
+    async def _limited_that_runs(self) -> list[Started]:
+        """Take one of the runs with a permit whose job runs; a job may wait for a place instead."""
+        for run in self.limited:
+            if await asyncio.to_thread(self.ground.site.statuses, run) == [TaskStatus.RUNNING]:
+                self.limited.remove(run)
+                return [run]
+        return []
 
     def _release(self, run: Started, code: int) -> None:
         self.people.release(run, [code])
@@ -170,9 +239,24 @@ class Crowd:
                     if await asyncio.to_thread(self.ground.site.statuses, run) == [TaskStatus.RUNNING]:
                         self.waiting.remove(run)
                         self.running.append(run)
-            return len(self.running) == RUNNING
+                return len(self.running) + await self._running_of_the_limited() == RUNNING + PERMITS
+            return False
 
         await eventually_async(taken, "the places that are free to be taken", PATIENCE, pause=0.2)
+
+    async def _running_of_the_limited(self) -> int:
+        """A run with a permit may wait for its place behind others, who then have the place."""
+        statuses = [await asyncio.to_thread(self.ground.site.statuses, run) for run in self.limited]
+        return statuses.count([TaskStatus.RUNNING])
+
+    async def _until_permits_are_given(self) -> None:
+        async def given() -> bool:
+            details = [await self._details(run) for run in self.limited]
+            runs = [seen.run for seen in details if seen]
+            waiting = [run for run in runs if run.admitted_at is None]
+            return len(runs) - len(waiting) == PERMITS and all(run.waiting_cause == ADMISSION for run in waiting)
+
+        await eventually_async(given, f"{PERMITS} runs to have a permit, and the others to wait", PATIENCE, pause=0.5)
 
     async def _until_all(self, runs: Sequence[Started], status: TaskStatus) -> None:
         for run in runs:
@@ -186,7 +270,7 @@ class Crowd:
     def _assert_the_others_wait(self) -> None:
         """None of them was ended, lost or forgotten by what happened."""
         listed = {run.run_id: run for run in self.ground.site.control.runs.list(limit=1000)}
-        alive = {run.run_id for run in [*self.running, *self.stopping, *self.waiting, *self.held]}
+        alive = {run.run_id for run in [*self.running, *self.stopping, *self.waiting, *self.held, *self.limited]}
         assert listed.keys() == alive | {run.run_id for run in self.over}
         assert {run_id for run_id, run in listed.items() if not run.status.is_over} == alive
         assert all(listed[run.run_id].status is RunStatus.STOPPING for run in self.stopping)

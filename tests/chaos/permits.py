@@ -1,10 +1,11 @@
-"""Permits in a soak: some runs share a label with a limit, which is never exceeded, and of which nothing is left."""
+"""Permits in a soak or an outage: runs share a label with a limit, which is never exceeded, and no permit leaks."""
 
 import asyncio
 from contextlib import suppress
 
 from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.ports import Limits
 from tests.chaos.ground import Ground
 from tests.chaos.lives import NARROW
 
@@ -14,11 +15,15 @@ PAUSE = 0.5
 
 
 class Permits:
-    def __init__(self, ground: Ground) -> None:
-        self._limits = ground.site.control.parts.store.limits
-        self._limits.change(SCOPE, {"runs": RUNS, "tasks": TASKS}, "chaos")
+    def __init__(self, ground: Ground, scope: str = SCOPE, runs: int = RUNS, tasks: int = TASKS) -> None:
+        self._ground, self._scope, self._runs, self._tasks = ground, scope, runs, tasks
+        self._limits.change(scope, {"runs": runs, "tasks": tasks}, "chaos")
         self._exceeded = set[str]()
         self.held = 0  # most runs that waited for a permit at once
+
+    @property
+    def _limits(self) -> Limits:
+        return self._ground.site.control.parts.store.limits  # another control after each start of the stack
 
     async def watch(self) -> None:
         while True:
@@ -34,9 +39,9 @@ class Permits:
         return sorted(self._exceeded)
 
     def _read(self) -> LimitRecord:
-        return next(record for record in self._limits.all() if record.scope == SCOPE)
+        return next(record for record in self._limits.all() if record.scope == self._scope)
 
     def _note(self, record: LimitRecord) -> None:
         self.held = max(self.held, record.runs_held)
-        if record.runs_begun > RUNS or record.tasks_in_cluster > TASKS:
+        if record.runs_begun > self._runs or record.tasks_in_cluster > self._tasks:
             self._exceeded.add(f"a limit was exceeded: {record}")

@@ -59,7 +59,8 @@ async def on_mariadb(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     async with ground(tmp_path_factory.mktemp("outages") / "mariadb", on_mariadb=True, capacity=PLACES) as made:
         crowd = Crowd(made, People(made))
         await crowd.gather()
-        yield crowd
+        async with crowd.watched():
+            yield crowd
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -67,7 +68,8 @@ async def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[C
     async with ground(tmp_path_factory.mktemp("outages") / "sqlite", on_mariadb=False, capacity=PLACES) as made:
         crowd = Crowd(made, People(made))
         await crowd.gather()
-        yield crowd
+        async with crowd.watched():
+            yield crowd
 
 
 @pytest.mark.parametrize("names", ALONE_ON_MARIADB)

@@ -3,21 +3,18 @@ runs of all cases. What it finds there, and what must be true afterwards."""
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.service import RPCError
 
 from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, FindingKind, FindingRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
-from tests.crash.stack import PATIENCE, PAUSE, Case, until
+from tests.crash.stack import BETWEEN_NUDGES, PATIENCE, PAUSE, Case, until
 from tests.process.stops import assert_stopped
 
-BETWEEN_NUDGES = 2.0  # each makes a look, and the history longer
 MOST_AUDITS = 6
 BEFORE_THE_EXPORT = "initiate_export_signal.before"
 DISAGREES = {FindingKind.UNSUPERVISED: 2, FindingKind.LEFTOVER_JOB: 1, FindingKind.EXPORT_PENDING: 1}
@@ -40,7 +37,7 @@ async def audited(case: Case) -> Started:
     await _mended(case)
     for run in (terminated, deleted):
         case.site.release(run, 0)
-        await _until_handed_over(case, run)
+        await case.nudge_until_handed_over(run)
     await case.until_handed_over(pending)
     for run in (terminated, deleted, pending):
         await case.site.assert_true(run, {0: 0})
@@ -54,7 +51,7 @@ async def audited(case: Case) -> Started:
     assert last.findings == []
     assert case.site.control.audits.overview().open == {}
     case.site.release(well, 0)
-    await _until_handed_over(case, well)
+    await case.nudge_until_handed_over(well)
     assert (await case.site.assert_true(well, {0: 0})).run.epoch == 1
     case.site.assert_one_history_per_request()
     return terminated
@@ -80,7 +77,7 @@ def _is_mended(finding: FindingRecord) -> bool:
 
 async def _job_too_late(case: Case, run: Started) -> None:
     await case.site.control.runs.stop(run.run_id, StopRequest(actor="ann"))
-    await _until_handed_over(case, run)
+    await case.nudge_until_handed_over(run)
     details = await assert_stopped(case.site, run)
     assert details.tasks[1].job_name is None
     await case.deploy(run, attempt=1, task=1)
@@ -96,7 +93,7 @@ async def _never_exported(case: Case, run: Started) -> None:
     case.site.release(run, 0)
     async with asyncio.timeout(PATIENCE):
         while BEFORE_THE_EXPORT not in case.noted:
-            await _nudge(case, run)
+            await case.nudge(run)
             await asyncio.sleep(BETWEEN_NUDGES)
     await _terminate(case, run)
     details = case.site.details(run)
@@ -118,20 +115,6 @@ async def _delete(case: Case, run: Started) -> None:
     async with asyncio.timeout(PATIENCE):
         while (await case.site.control.engine.describe(run.workflow_id)).end != "missing":
             await asyncio.sleep(PAUSE)
-
-
-async def _until_handed_over(case: Case, run: Started) -> None:
-    """Nobody nudges it but we."""
-    async with asyncio.timeout(PATIENCE):
-        while (await case.site.control.engine.describe(run.workflow_id)).is_open:
-            await _nudge(case, run)
-            await asyncio.sleep(BETWEEN_NUDGES)
-    await case.until_handed_over(run)
-
-
-async def _nudge(case: Case, run: Started) -> None:
-    with suppress(RPCError):  # it has ended just now
-        await case.site.nudge(run)
 
 
 async def _until_listed_as_closed(case: Case) -> None:

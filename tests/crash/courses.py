@@ -12,6 +12,7 @@ from temporalio.client import RPCTimeoutOrCancelledError, WorkflowExecutionStatu
 from temporalio.service import RPCError
 
 from crawler_lifecycle.adapters.zip_parts import archived_name
+from crawler_lifecycle.contract.limits import LEAST_TASKS
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps.run import RunEnd, RunRef
@@ -22,6 +23,16 @@ from crawler_lifecycle.domain.reasons import ADMISSION, IMAGE_PULL
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
 from tests.crash.hooks import TROUBLES, hold, prevent_starts, suspend
+from tests.crash.interruptions import (
+    TURNS,
+    assert_no_place_leaked,
+    crowded,
+    limited,
+    lost_jobs,
+    paused,
+    paused_installation,
+    take_turns,
+)
 from tests.crash.stack import DELISTED, HOSTILE, HOSTILE_FILE, PATIENCE, Case, until
 from tests.crash.steps import STEPS, TIMER
 from tests.process.stops import assert_stopped, events, notices, workflow_status
@@ -32,7 +43,6 @@ GRACE = 10
 TOLD_OF = 8
 CHILDREN = 5
 REFUSED = 3
-PAUSE_BEFORE_RETRY = 15  # seconds; the second attempt reads how it is to end
 AN_ANSWER = timedelta(seconds=20)
 
 
@@ -41,13 +51,14 @@ class Course:
     """`only`: what no other course comes to. `also`: what others do come to, but otherwise.
 
     `steps`: of workflows, that no other course comes to and no activity leads to. `alone`: in an installation of its
-    own. `before`: where its worker dies besides, to make what it is about."""
+    own, with a dispatcher if `dispatched`. `before`: where its worker dies besides, to make what it is about."""
 
     take: Callable[[Case], Awaitable[Started]]
     only: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     steps: frozenset[str] = frozenset()
     alone: bool = False
+    dispatched: bool = False
     before: frozenset[str] = frozenset()
 
     @property
@@ -188,27 +199,20 @@ async def held(case: Case) -> Started:
 
 
 async def admitted(case: Case) -> Started:
-    """Its label allows a single run: the run waits for its permit, and so do its child tasks for their place."""
-    label = f"case:{case.plan.name.lower()}"
-    limits = case.site.control.parts.store.limits
-    limits.change(f"label:{label}", {"runs": 1}, "a test")
+    """Its label allows one run and two tasks: the run waits for its permit, and a child task for its place."""
+    label = limited(case, runs=1, tasks=LEAST_TASKS)
     first = await case.begin(labels=[label])
     await _until_running(case, first)
     case.deaths.arm()
-    run = await case.begin(name="waits", labels=[label], tasks=2)
+    run = await case.begin(name="waits", labels=[label], tasks=TURNS)
     await until(lambda: case.site.details(run).run.waiting_cause == ADMISSION)
     case.site.release(first, 0)
     ended = await case.until_handed_over(first)
-    for task in range(2):
-        case.site.release(run, task)
-    details = await case.until_handed_over(run)
-    await case.site.assert_true(run, {0: 0, 1: 0})
+    details = await take_turns(case, run)
     assert details.run.admitted_at
     assert ended.run.finished_at
     assert details.run.admitted_at > ended.run.finished_at, "the limit was exceeded"
-    assert next(record for record in limits.all() if record.scope == f"label:{label}").runs_begun == 0, (
-        "a permit has leaked"
-    )
+    assert_no_place_leaked(case, label)
     return run
 
 
@@ -243,9 +247,12 @@ async def reopened(case: Case) -> Started:
 
 async def retried(case: Case) -> Started:
     """Its program fails, and gets another attempt while the run goes on: once, whoever dies."""
+    run = await case.begin(retries={"program": 1, "pause_seconds": 1})
+    await _until_running(case, run)
     case.deaths.arm()
-    run = await case.begin(retries={"program": 1, "pause_seconds": PAUSE_BEFORE_RETRY})
     case.site.release(run, 0, codes={0: 3})
+    await until((case.site.job_folder(run, 0) / "exit.json").exists)
+    case.site.hold(run, 0)
     await until(lambda: case.site.details(run).tasks[0].attempt == 2)
     case.site.release(run, 0)
     details = await case.until_handed_over(run)
@@ -357,6 +364,19 @@ def _of_runs(*steps: str) -> frozenset[str]:
 
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
 AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "audit_flows", "finish_audit"))
+LOOK = frozenset((
+    *("get_active_running_tasks", "get_history_statuses_to_sync", "get_bulk_task_history_data", "reconcile_tasks"),
+    *("sync_statuses", "count_alive_tasks"),
+))  # fmt: skip
+BEGINNING = frozenset((
+    *("create_history_id", "add_workflow_id", "run_onetime_crawler", "get_main_job_status", "update_run_started"),
+    "signal_pusher_started",
+))  # fmt: skip
+END = frozenset((
+    *("update_run_status", "remove_jobs", "signal_pusher_finished", "initiate_export_signal"),
+    "export_supporting_files",
+))  # fmt: skip
+HELD_BY_A_PAUSE = frozenset(("run_onetime_crawler", "hold_limits", "sync_statuses", "count_alive_tasks"))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}, steps=_of_runs("signal stop")),
@@ -368,9 +388,13 @@ COURSES = {
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
     "held": Course(held, only=frozenset(("hold_limits",))),
     "admitted": Course(admitted, also=frozenset(("run_onetime_crawler", "hold_limits", "update_run_status"))),
+    "crowded": Course(crowded, also=LOOK | END),
+    "paused": Course(paused, also=BEGINNING | LOOK | END | {"hold_limits"}),
+    "paused_installation": Course(paused_installation, also=HELD_BY_A_PAUSE, alone=True, dispatched=True),
     "unstartable": Course(unstartable, also=frozenset(("get_main_job_status",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
-    "retried": Course(retried, also=frozenset(("sync_statuses", "count_alive_tasks"))),
+    "retried": Course(retried, also=LOOK),
+    "lost_jobs": Course(lost_jobs, also=LOOK | END),
     "exported_again": Course(
         exported_again,
         also=frozenset(("initiate_export_signal", "export_supporting_files")),

@@ -44,7 +44,7 @@ LAST_WORD_SECONDS = 20
 class ChildPlan:
     """`notes`: the folder of its deaths and of its faults. `failing`: the activities that fail, or else all.
 
-    `alone`: in an installation of its own."""
+    `alone`: in an installation of its own, with a dispatcher if `dispatched`."""
 
     name: str
     part: str
@@ -53,6 +53,7 @@ class ChildPlan:
     fault: str | None = None
     failing: list[str] = field(default_factory=list)
     alone: bool = False
+    dispatched: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
 

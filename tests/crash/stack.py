@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.sql.migrate import upgrade
@@ -29,8 +30,10 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
+from tests.crash.calls import CALLS
 from tests.crash.deaths import Deaths
 from tests.crash.nursery import ChildPlan, wanted, write
+from tests.crash.steps import STEPS
 from tests.embedded import Crawlctl
 from tests.process.crawls import Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
@@ -40,6 +43,7 @@ from tests.waiting import eventually, eventually_async
 
 PAUSE = 0.8  # many wait at once
 CALM_JOBS = "PAUSE=1\n"  # and so do their jobs
+BETWEEN_NUDGES = 2.0  # each makes a look, and the history longer
 PATIENCE = 400.0  # a case dies several times, and each time it takes Temporal 10 or 30 seconds to miss it
 # what a worker that dies in a step of a workflow costs
 SOON_MISSED = ("--dynamic-config-value", 'history.defaultWorkflowTaskTimeout="4s"')
@@ -76,7 +80,14 @@ class Case:
 
     plan: ChildPlan
     site: Site
+    dispatcher: ChildPlan | None = None  # of its own
     begun: list[Started] = field(default_factory=list)
+
+    def be_born(self) -> None:
+        wanted(self.plan).touch()
+        if self.dispatcher:
+            Deaths(Path(self.dispatcher.notes), self.dispatcher.deaths).arm()
+            wanted(self.dispatcher).touch()
 
     @property
     def deaths(self) -> Deaths:
@@ -91,7 +102,9 @@ class Case:
         return Path(self.plan.notes).with_name(service)
 
     async def begin(self, crawler: str = "gated", *, name: str = "", **request: object) -> Started:
-        """A run that exists. `name`: one of several of this case."""
+        """A run that exists. `name`: one of several of this case. A worker that dies in every step dies from now on."""
+        if STEPS in self.plan.deaths:
+            self.deaths.arm()
         workflow_id = "-".join(filter(None, ("crawl", self.plan.name, name)))
         execution = await self._submitted(workflow_id, RunRequest.model_validate({"crawler": crawler, **request}))
         found = await until(lambda: self.site.control.parts.store.runs.find(workflow_id, execution))
@@ -146,6 +159,25 @@ class Case:
         draft = catalogue.with_suffix(".draft")
         draft.write_text(listed)
         draft.rename(catalogue)
+
+    async def nudge_until(self, holds: Callable[[], bool], *runs: Started) -> None:
+        """Nudge the runs until this holds: no watcher hears of the change."""
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                for run in runs:
+                    await self.nudge(run)
+                await asyncio.sleep(BETWEEN_NUDGES)
+
+    async def nudge(self, run: Started) -> None:
+        with suppress(RPCError):  # its workflow has closed just now
+            await self.site.nudge(run)
+
+    async def nudge_until_handed_over(self, run: Started) -> RunDetails:
+        async with asyncio.timeout(PATIENCE):
+            while (await self.site.control.engine.describe(run.workflow_id)).is_open:
+                await self.nudge(run)
+                await asyncio.sleep(BETWEEN_NUDGES)
+        return await self.until_handed_over(run)
 
     async def until_it_goes_on(self, run: Started) -> None:
         """As a new execution of its workflow."""
@@ -264,6 +296,7 @@ async def crashing(
         replace(child, notes=str(folder / "notes" / child.name), environment=_own(child, new_database))
         for child in children
     ]
+    placed += [_own_dispatcher(child) for child in placed if child.dispatched]
     write(folder / "children.json", plan.child_environment, state / "logs", placed)
     try:
         with serving(receiver), ExitStack() as logs:
@@ -290,12 +323,19 @@ def _stack(plan: Plan, site: Site, receiver: Receiver, children: Sequence[ChildP
         deaths = Deaths(Path(child.notes), child.deaths)
         if child.part == "lifecycle":
             own = replace(site, control=_control(plan, child.environment), asked=[] if child.alone else site.asked)
-            stack.cases[child.name] = Case(child, own)
-        else:
+            stack.cases[child.name] = Case(child, own, _own_dispatcher(child) if child.dispatched else None)
+        elif not child.alone:
             stack.services[child.name] = deaths
             deaths.arm()
             wanted(child).touch()
     return stack
+
+
+def _own_dispatcher(child: ChildPlan) -> ChildPlan:
+    """Return the dispatcher of the child's installation. It dies around each of its calls, as every dispatcher here."""
+    name, part = f"{child.name}.dispatcher", "dispatcher"
+    own = {"CRAWLER_DATABASE__URL": child.environment["CRAWLER_DATABASE__URL"]}
+    return ChildPlan(name, part, f"{child.notes}.{part}", sorted(CALLS[part]), alone=True, environment=own)
 
 
 def _own(child: ChildPlan, new_database: Callable[[str], str]) -> dict[str, str]:

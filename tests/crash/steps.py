@@ -49,8 +49,10 @@ class MortalSteps:
         answered = [job.resolve_activity.seq for job in given.jobs if job.HasField("resolve_activity")]
         made = self._activate(given)
         for command in made.successful.commands:
-            if command.HasField("schedule_activity"):
-                self._scheduled[command.schedule_activity.seq] = command.schedule_activity.activity_type
+            for kind in ("schedule_activity", "schedule_local_activity"):
+                if command.HasField(kind):
+                    scheduled = getattr(command, kind)
+                    self._scheduled[scheduled.seq] = scheduled.activity_type
         points = [f"{self._scheduled[number]}.{THEN}" for number in answered]
         if not given.is_replaying:
             points += [f"{STEPS}.{each}" for each in self._led_by(given)]

@@ -25,7 +25,7 @@ from tests.crash.calls import CALLS, HOLDERS, NAMES, of_activities
 from tests.crash.courses import COURSES, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
 from tests.crash.hooks import MOMENTS, TROUBLES
-from tests.crash.nursery import ChildPlan, wanted
+from tests.crash.nursery import ChildPlan
 from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
 from tests.crash.steps import STEPS, THEN, kinds, steps, steps_of
 from tests.databases import create_database, mariadb, mariadb_is_installed, missing
@@ -44,7 +44,7 @@ def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None) -> C
     chosen = COURSES[course]
     failing = sorted(chosen.activities) if chosen.alone and fault else []
     deaths = (*deaths, *chosen.before)
-    return ChildPlan(f"{course}.{what}", "lifecycle", "", list(deaths), fault, failing, chosen.alone)
+    return ChildPlan(f"{course}.{what}", "lifecycle", "", list(deaths), fault, failing, chosen.alone, chosen.dispatched)
 
 
 CASES = [_plan(course, name, name) for course, name in courses_of(NAMES)]
@@ -53,7 +53,13 @@ LED_BY = courses_by_step(
     {step for definition in WORKFLOWS if definition is not FlowWorkflow for step in steps_of(definition)}
 )
 BY_STEP = [_plan(course, STEPS, *(f"{STEPS}.{step}" for step in sorted(steps))) for course, steps in LED_BY.items()]
-EVERY_STEP = _plan("scheduled", STEPS, STEPS)
+WHOLE = ("scheduled", "retried", "lost_jobs", "admitted", "paused_installation")  # a worker dies in their every step
+EVERY_STEP = [_plan(course, STEPS, STEPS) for course in WHOLE]
+RESOLVED = (
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT,
+)
 FAULTY = [_plan(course, fault, fault=fault) for fault in OF_PORTS for course in TAKEN]
 FAULTY.sort(key=lambda case: not case.alone)  # the longest begin first
 # a part of the same on the other kind of database, and what only it can do
@@ -92,7 +98,7 @@ ELSEWHERE = {
         for call in ("supervisors.requested_run_id", "cluster.look", "tasks.by_status", "tasks.rows")
     ),
 }
-ON_SQLITE = [EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]
+ON_SQLITE = [*EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]
 ON_MARIADB = CASES[3::4]
 DATABASES = [pytest.param(name, marks=pytest.mark.closing(name)) for name in ("sqlite", "mariadb")]
 AT_ONCE = 48  # more cases keep each other from being in time
@@ -139,7 +145,7 @@ async def matrix(
         folder = tmp_path_factory.mktemp("sqlite")
         children = [
             *SERVICES,
-            *_chosen(request, "name", [EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]),
+            *_chosen(request, "name", [*EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]),
         ]
         places = asyncio.Semaphore(AT_ONCE)
         on_sqlite = _run(places, await stacks.enter_async_context(crashing(folder, children)))
@@ -170,7 +176,7 @@ def _chosen(request: pytest.FixtureRequest, argument: str, cases: Sequence[Child
 def _run(places: asyncio.Semaphore, stack: Stack) -> Running:
     async def taken(name: str, case: Case) -> Started:
         async with places:
-            wanted(case.plan).touch()
+            case.be_born()
             return await COURSES[name.partition(".")[0]].take(case)
 
     return Running(stack, {name: asyncio.create_task(taken(name, case)) for name, case in stack.cases.items()})
@@ -229,16 +235,17 @@ async def test_a_worker_dies_in_a_step_that_no_activity_leads_to(matrix: Matrix,
 
 
 @pytest.mark.shard("sqlite: steps")
-@pytest.mark.parametrize("name", [EVERY_STEP.name])
+@pytest.mark.parametrize("name", [case.name for case in EVERY_STEP])
 async def test_a_worker_dies_in_every_step_of_a_run(matrix: Matrix, name: str) -> None:
-    case, run = await matrix.sqlite.over(name)
+    case, _ = await matrix.sqlite.over(name)
     client = await case.site.control.engine.client()
     made = Counter[int]()
-    async for each in client.list_workflows(f"WorkflowId = '{run.workflow_id}'"):  # its history may be long
-        history = await client.get_workflow_handle(each.id, run_id=each.run_id).fetch_history()
-        made.update(event.event_type for event in history.events)
+    for run in case.begun:
+        async for each in client.list_workflows(f"WorkflowId = '{run.workflow_id}'"):  # its history may be long
+            history = await client.get_workflow_handle(each.id, run_id=each.run_id).fetch_history()
+            made.update(event.event_type for event in history.events)
     died = Counter(step.partition(" ")[2] in NAMES for step in steps(case.noted))
-    assert died[True] == made[EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED]
+    assert died[True] == sum(made[kind] for kind in RESOLVED)
     assert made[EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT] >= died[True]
     matrix.sqlite.stack.assert_each_is_one(case)
 

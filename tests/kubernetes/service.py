@@ -265,6 +265,16 @@ class Service:
         return {task.job_name for task in tasks if task.status in ended_by_itself and task.node is None}
 
 
+def living_pod(service: Service, run: Started) -> str:
+    """Return the path of the only pod of the run that has not ended."""
+    (name,) = [
+        pod["metadata"]["name"]
+        for pod in service.objects("pods", run)
+        if pod["status"]["phase"] not in ("Succeeded", "Failed")
+    ]
+    return f"/api/v1/namespaces/{service.namespace}/pods/{name}"
+
+
 def assert_completed(details: RunDetails, tasks: int) -> None:
     others = [task for task in details.tasks if task.status is not TaskStatus.SUCCEEDED]
     told = [(task.task, task.status, task.reason, task.exit_code, task.message, task.events) for task in others]

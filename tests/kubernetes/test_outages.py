@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -11,10 +13,12 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.domain.reasons import ADMISSION
 from tests.databases import create_database
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed
-from tests.kubernetes.service import Service, assert_completed, served
+from tests.kubernetes.harm import drain, finish
+from tests.kubernetes.service import Service, assert_completed, living_pod, served
 from tests.kubernetes.touching import SETTLED, until
 
 pytestmark = pytest.mark.timeout(900)
@@ -58,6 +62,7 @@ async def test_rights_are_taken_and_given_back(service: Service) -> None:
 
 async def test_an_api_server_hangs_for_a_minute(service: Service) -> None:
     running, stopped = await a_running(service, tasks=2), await a_running(service, tasks=2)
+    others = await interrupted(service)
     with service.bed.frozen("kube-apiserver"):
         began = time.monotonic()
         late = await service.run("books", tasks=2)
@@ -72,11 +77,13 @@ async def test_an_api_server_hangs_for_a_minute(service: Service) -> None:
         assert "not proved yet" in service.crawlctl("show", str(stopped.run_id))
     assert_stopped(await service.until_over(stopped, SETTLED), 2)
     assert_completed(await service.until_over(late, SETTLED), 2)
+    await assert_they_complete(service, others)
     await it_goes_on_until_it_is_stopped(service, running, tasks=2)
 
 
 async def test_a_cluster_whose_controllers_stand_still_deletes_nothing(service: Service) -> None:
     stopped = await a_running(service, tasks=2)
+    others = await interrupted(service)
     with service.bed.frozen("kube-controller-manager"):
         late = await service.run("books", tasks=2)
         await service.stop_run(stopped)
@@ -87,6 +94,7 @@ async def test_a_cluster_whose_controllers_stand_still_deletes_nothing(service: 
         assert "not proved yet" in service.crawlctl("show", str(stopped.run_id))
     assert_stopped(await service.until_over(stopped, SETTLED), 2)
     assert_completed(await service.until_over(late, SETTLED), 2)
+    await assert_they_complete(service, others)
 
 
 async def test_a_cluster_goes_back_in_time(service: Service) -> None:
@@ -118,6 +126,48 @@ async def test_without_the_watcher_looks_find_the_end(service: Service) -> None:
         assert_completed(await service.until_over(run, SETTLED), 2)
     finally:
         service.start("watcher")
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """`retrying` has lost its pod. `permitted` has the only permit of a label, which `waiting` waits for."""
+
+    retrying: Started
+    permitted: Started
+    waiting: Started
+
+
+async def interrupted(service: Service) -> Interrupted:
+    label = f"outage:{uuid4()}"
+    service.control.parts.store.limits.change(f"label:{label}", {"runs": 1}, "a test")
+    permitted = await service.run("obeys", labels=[label])
+    retrying = await service.run("obeys", retries={"infrastructure": 1, "pause_seconds": 1})
+    for run in (permitted, retrying):
+        await service.until(run, TaskStatus.RUNNING, 1)
+    waiting = await service.run("obeys", labels=[label])
+    await service.until_waiting(waiting, ADMISSION)
+    await asyncio.to_thread(drain, service.bed, service.pod(retrying))
+    return Interrupted(retrying, permitted, waiting)
+
+
+async def assert_they_complete(service: Service, runs: Interrupted) -> None:
+    """The lost task has one further attempt, and the limit lets one run begin after the other."""
+    finish(service.bed, service.pod(runs.permitted))
+    await until(service, runs.waiting, lambda details: details.run.tasks == {TaskStatus.RUNNING: 1})
+    finish(service.bed, service.pod(runs.waiting))
+    await until(service, runs.retrying, lambda details: details.tasks[0].attempt == 2)
+    await service.until(runs.retrying, TaskStatus.RUNNING, 1, SETTLED)
+    finish(service.bed, living_pod(service, runs.retrying))
+    ended, details = [await service.until_over(run, SETTLED) for run in (runs.permitted, runs.waiting)]
+    for complete in (ended, details):
+        assert_completed(complete, 1)
+    assert ended.run.finished_at
+    assert details.run.admitted_at
+    assert details.run.admitted_at > ended.run.finished_at, "the limit was exceeded"
+    retried = await service.until_over(runs.retrying, SETTLED)
+    assert_completed(retried, 1)
+    (task,) = retried.tasks
+    assert (task.attempt, task.infrastructure_failures, len(task.former_attempts)) == (2, 1, 1)
 
 
 async def a_running(service: Service, tasks: int) -> Started:

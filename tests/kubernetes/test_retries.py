@@ -15,7 +15,7 @@ from tests.databases import create_database
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.harm import drain, finish, lack_disk, shut_down
-from tests.kubernetes.service import Service, assert_completed, served
+from tests.kubernetes.service import Service, assert_completed, living_pod, served
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
@@ -64,16 +64,6 @@ async def until_running(service: Service, runs: Sequence[Started], attempt: int)
         return all((task.status, task.attempt) == (TaskStatus.RUNNING, attempt) for task in tasks)
 
     await eventually(running, patience=SETTLED, seen=lambda: service.seen(runs[-1]))
-
-
-def living_pod(service: Service, run: Started) -> str:
-    """Return the path of the only pod of the run that has not ended."""
-    (name,) = [
-        pod["metadata"]["name"]
-        for pod in service.objects("pods", run)
-        if pod["status"]["phase"] not in ("Succeeded", "Failed")
-    ]
-    return f"/api/v1/namespaces/{service.namespace}/pods/{name}"
 
 
 def assert_second_attempt_completed(details: RunDetails, *reasons: str) -> None:

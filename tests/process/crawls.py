@@ -6,11 +6,12 @@ beginning and its end in a file that the product knows nothing of. Those of the 
 
 import fcntl
 import json
+import math
 import os
 import signal
 import zipfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,9 @@ import psutil
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.failure.v1 import Failure
 
+from crawler_lifecycle.adapters.local.processes import survey
+from crawler_lifecycle.adapters.local.records import JobFolder
+from crawler_lifecycle.adapters.local.records import Started as Runner
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
@@ -36,10 +40,19 @@ from tests.waiting import eventually, eventually_async
 
 BIG_FILE = 4_000_000_000  # of holes; its archive takes seconds
 PATIENCE = 75.0
-SCRIPT = """
+# The next attempt notes that it began beside a former attempt whose program lives.
+SCRIPT = r"""
 gate="$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK"
 note() { echo "$CRAWL_TASK $CRAWL_ATTEMPT $1" >> "$TRUTH/$CRAWL_RUN_UID"; }
 note began
+former=1
+while [ "$former" -lt "$CRAWL_ATTEMPT" ]; do
+  pid=
+  read -r pid 2> /dev/null < "$gate.$former.pid"
+  grep -qz "^CRAWL_RUN_UID=$CRAWL_RUN_UID\$" "/proc/$pid/environ" 2> /dev/null && note beside
+  former=$((former + 1))
+done
+echo $$ > "$gate.$CRAWL_ATTEMPT.pid"
 [ -z "$SIZE" ] || dd if=/dev/zero of=big bs=1 count=0 "seek=$SIZE" 2> /dev/null
 tries=0
 until [ -e "$gate" ]; do
@@ -51,6 +64,7 @@ note "$code"
 exit "$code"
 """
 A = TypeVar("A")
+Span = tuple[float, float]  # seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,7 @@ class Job:
 
     began: int = 0
     ends: tuple[int, ...] = ()
+    beside: int = 0  # former attempts that lived when it began
 
 
 @dataclass
@@ -101,6 +116,10 @@ class Site:
             draft.write_text(f"{(codes or {}).get(task, 0)}\n")
             draft.rename(gate)
 
+    def hold(self, run: Started, task: int) -> None:
+        """Let the task's next attempt wait until it is released."""
+        (self.truth / f"{run.run_uid}.{task}").unlink()
+
     def details(self, run: Started) -> RunDetails:
         return self.control.runs.show(run.run_id)
 
@@ -137,7 +156,7 @@ class Site:
         keys = {(int(task), int(attempt)) for task, attempt, _ in lines}
         told = {key: [word for task, attempt, word in lines if (int(task), int(attempt)) == key] for key in keys}
         return {
-            key: Job(words.count("began"), tuple(int(word) for word in words if word != "began"))
+            key: Job(words.count("began"), tuple(int(word) for word in words if word.isdigit()), words.count("beside"))
             for key, words in told.items()
         }
 
@@ -149,6 +168,32 @@ class Site:
     def runner(self, run: Started, task: int) -> int:
         pid: int = json.loads((self.job_folder(run, task) / "started.json").read_text())["runner_pid"]
         return pid
+
+    async def lose(self, run: Started, task: int, attempt: int = 1) -> None:
+        """Kill the runner first, so that no record tells the end; then the program with its children at once."""
+        folder = JobFolder(self.job_folder(run, task, attempt))
+
+        def on_record() -> Runner | None:
+            started = folder.started()
+            return started if started and started.first else None
+
+        started = await eventually(on_record, patience=PATIENCE)
+        assert started.first
+        os.kill(started.runner_pid, signal.SIGKILL)
+        await eventually(lambda: not folder.has_runner, patience=PATIENCE)
+        os.killpg(started.first.pid, signal.SIGKILL)
+        await eventually(lambda: not folder.processes(survey()), patience=PATIENCE)
+
+    def spans(self, run: Started) -> dict[JobKey, Span]:
+        """Return the beginning and the end of every job, by the records. A lost job ends with the next attempt."""
+        jobs = {key: JobFolder(self.job_folder(run, *key)) for key in self.jobs(run)}
+        begun = {key: started.at for key, job in jobs.items() if (started := job.started())}
+        return {key: (began, self._ended_at(jobs[key], key, begun)) for key, began in begun.items()}
+
+    def _ended_at(self, job: JobFolder, key: JobKey, begun: Mapping[JobKey, float]) -> float:
+        task, attempt = key
+        ended = job.ended()
+        return ended.at if ended else begun.get((task, attempt + 1), math.inf)
 
     @property
     def placing_lock(self) -> Path:
@@ -280,6 +325,11 @@ class Site:
         written, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
         lines = map(json.loads, written.splitlines())
         return [line for line in lines if line["run_uid"] == run.run_uid]
+
+
+def most_at_once(spans: Collection[Span]) -> int:
+    """Return the largest number of spans that overlap."""
+    return max((sum(began <= moment < ended for began, ended in spans) for moment, _ in spans), default=0)
 
 
 def _chain(failure: Failure) -> Iterator[str]:

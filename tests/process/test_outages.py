@@ -16,6 +16,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.runs import Started
 from tests.process.crawls import PATIENCE, Site, held, moved
+from tests.process.interruptions import interrupted
 from tests.process.stops import assert_stopped, command, until_closed
 from tests.waiting import eventually, eventually_async
 
@@ -50,13 +51,16 @@ async def overlooked(stack: Site) -> AsyncIterator[Overlooked]:
 async def test_temporal_dies_and_all_runs_go_on(stack: Site) -> None:
     reconciling = await stack.start(tasks=2)
     await stack.until_running(reconciling, 2)
+    others = await interrupted(stack)
     deploying = await stack.start()
     killed = stack.kill("temporal")
+    others.release()
     stack.release(reconciling, 0, 1, codes={1: 4})
     stack.release(deploying, 0)
     await stack.until_replaced("temporal", killed)
     await stack.assert_true(reconciling, {0: 0, 1: 4})
     await stack.assert_true(deploying, {0: 0})
+    await others.assert_completed()
 
 
 async def test_sigterm_lets_the_worker_finish_what_is_under_way(stack: Site) -> None:
@@ -87,8 +91,10 @@ async def test_the_folder_of_the_cluster_is_away_for_a_while(stack: Site) -> Non
     for run in (going_on, stopping, ending):
         await stack.until_running(run, 1)
     await stack.control.runs.stop(stopping.run_id, StopRequest(actor="ann"))
+    others = await interrupted(stack)
     cluster = stack.state / "cluster"
     with moved(cluster):
+        others.release()
         stack.release(ending, 0, codes={0: 4})
         await eventually(lambda: stack.jobs(ending)[0, 1].ends == (4,), patience=PATIENCE)
         deploying = await stack.start()
@@ -107,6 +113,7 @@ async def test_the_folder_of_the_cluster_is_away_for_a_while(stack: Site) -> Non
     await stack.assert_true(ending, {0: 4})
     for run in (going_on, deploying):
         await stack.assert_true(run, {0: 0})
+    await others.assert_completed()
 
 
 async def _is_tried_again(stack: Site, run: Started, problem: str) -> bool:

@@ -79,7 +79,9 @@ async def test_statuses_wait_no_longer_for_many_than_for_one(monkeypatch: pytest
     """Each page takes ten seconds."""
     began, pages = datetime(2026, 11, 22, tzinfo=UTC), list[str]()
 
-    async def answer(_activity: object, step: EvidenceRequest | EvidenceWrite, **_options: object) -> EvidencePage:
+    async def answer(
+        _activity: object, step: EvidenceRequest | EvidenceWrite, *_: object, **_options: object
+    ) -> EvidencePage:
         if isinstance(step, EvidenceRequest):
             pages.append(step.tasks)
         return EvidencePage(items=[], rest="1-9")
@@ -90,13 +92,14 @@ async def test_statuses_wait_no_longer_for_many_than_for_one(monkeypatch: pytest
         execute_activity_method=answer,
     )
     monkeypatch.setattr(looks, "workflow", fake)
+    monkeypatch.setattr(looks, "at_once", answer)
     await looks.collect_evidence(RunRef(run_id=7, run_uid="uid", epoch=1), "0-9")
     assert len(pages) == 9
 
 
 async def test_a_history_that_has_become_long_takes_no_more_of_it_and_the_run_ends(play: Play) -> None:
-    """All of the evidence would take three times what Temporal allows before it ends a workflow itself."""
-    tasks, megabyte = 80, "x" * 1_000_000
+    """All of the evidence would take twice what Temporal allows before it ends a workflow itself."""
+    tasks, megabyte = 100, "x" * 1_000_000
     script = Script(changes=lambda look: over(*range(tasks)), log_tail=megabyte)
     async with play(script) as stage:
         handle = await stage.start(BOOKS.model_copy(update={"tasks": tasks}))

@@ -11,6 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus, StartRun
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from tests.activity_events import begun, begun_in
 from tests.house import House
 from tests.plays import Play
 from tests.waiting import until
@@ -22,11 +23,11 @@ HELD = DeploymentOutcome(cause="admission", message="the installation has as man
 STARTED_AT = datetime(2026, 11, 22, 8, 30, tzinfo=UTC)
 
 
-def kinds_before(history: WorkflowHistory, activity: str) -> list[int]:
+def kinds_before(history: WorkflowHistory, name: str) -> list[int]:
     """The types of all events before the activity is scheduled for the first time."""
     kinds = list[int]()
     for event in history.events:
-        if event.activity_task_scheduled_event_attributes.activity_type.name == activity:
+        if (activity := begun(event)) and activity.name == name:
             break
         kinds.append(event.event_type)
     return kinds
@@ -82,10 +83,9 @@ async def test_a_run_that_was_nudged_at_its_start_is_looked_at_a_second_later(pl
         handle = await stage.start(BOOKS)
         await handle.result()
         times = [
-            event.event_time.ToDatetime(UTC)
-            for event in (await handle.fetch_history()).events
-            if event.activity_task_scheduled_event_attributes.activity_type.name
-            in ("signal_pusher_started", "get_active_running_tasks")
+            activity.at
+            for activity in begun_in((await handle.fetch_history()).events)
+            if activity.name in ("signal_pusher_started", "get_active_running_tasks")
         ]
     assert times[1] - times[0] < timedelta(seconds=30)
     assert times[2] - times[0] > timedelta(seconds=30)

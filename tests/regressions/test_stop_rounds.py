@@ -7,6 +7,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from tests.activity_events import times_of
 from tests.clusters import LocalBench
 from tests.plays import Play
 from tests.workflows.script import Script
@@ -38,11 +39,7 @@ async def test_nudges_do_not_make_a_stop_ask_all_the_time(play: Play) -> None:
         handle = await stage.start(RunRequest(crawler="books"), start_signal="stop")
         await handle.result()
         history = await handle.fetch_history()
-    times = [
-        event.event_time.ToDatetime()
-        for event in history.events
-        if event.activity_task_scheduled_event_attributes.activity_type.name == "get_active_running_tasks"
-    ]
+    times = times_of(history.events, "get_active_running_tasks")
     assert min(later - earlier for earlier, later in pairwise(times)) >= timedelta(seconds=1)
 
 

@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJ
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from tests.activity_events import LOCAL, local_name
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 IN_A_LOOK = "get_history_statuses_to_sync"
@@ -220,11 +221,11 @@ RUN_PATHS = {
         lambda: _obedient(suspended=lambda look: look == 1), RunRequest(crawler="books", max_duration_seconds=100)
     ),
     "suspended_and_continued": Path(
-        lambda: Script(suspended=lambda look: look % 3 == 0, alive=lambda look: 1 if look < 9 else 0),
+        lambda: Script(suspended=lambda look: look % 3 == 0, alive=lambda look: 1 if look < 24 else 0),
         RunRequest(crawler="books", max_duration_seconds=360_000), continues=True,
     ),
     "suspended_while_it_continued": Path(
-        lambda: Script(suspended=lambda look: look > 2, alive=lambda look: 1 if look < 9 else 0),
+        lambda: Script(suspended=lambda look: look > 2, alive=lambda look: 1 if look < 24 else 0),
         RunRequest(crawler="books", max_duration_seconds=360_000), continues=True,
     ),
     "cancelled_at_a_limit": Path(
@@ -238,7 +239,7 @@ RUN_PATHS = {
     "reopened": Path(lambda: _resumed(RunStatus.INITIALIZING, end=2), REOPEN),
     "reopened_for_its_children": Path(lambda: _resumed(RunStatus.PROCESSING, end=2), REOPEN),
     "stopped_by_update": Path(_obedient, asks=[Ask("update", {"actor": "ann", "reason": "wrong site"})]),
-    "continued": Path(lambda: Script(alive=lambda look: 1 if look < 9 else 0), continues=True),
+    "continued": Path(lambda: Script(alive=lambda look: 1 if look < 24 else 0), continues=True),
     "continued_in_deployment": Path(
         lambda: Script(deployments=in_turn(*[UNAVAILABLE] * 14, DEPLOYED)), continues=True
     ),
@@ -253,7 +254,7 @@ RUN_PATHS = {
         )
     ),
     "start_told_after_it_continued": Path(
-        lambda: Script(alive=lambda look: 1 if look < 9 else 0).refusing("signal_pusher_started", looks=8),
+        lambda: Script(alive=lambda look: 1 if look < 24 else 0).refusing("signal_pusher_started", looks=8),
         continues=True,
     ),
     "start_told_later": Path(
@@ -294,7 +295,8 @@ def _command(kind: str | None, event: object) -> str | None:
         case "timer_started_event_attributes":
             return _timer(details.start_to_fire_timeout.seconds)  # type: ignore[union-attr]
         case "marker_recorded_event_attributes":
-            return f"marker {details.marker_name}"  # type: ignore[union-attr]
+            is_local = details.marker_name == LOCAL  # type: ignore[union-attr]
+            return f"activity inside {local_name(details)}" if is_local else f"marker {details.marker_name}"  # type: ignore
         case "upsert_workflow_search_attributes_event_attributes":
             return "search attributes"
         case "workflow_execution_update_accepted_event_attributes":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.adapters.local.records import Ended
-from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunDetails
+from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, LogRecord, RunDetails
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.naming import event_id
@@ -91,6 +91,23 @@ def told(**changes: object) -> Change:
     return lambda seen: replace(seen, **changes)  # type: ignore[arg-type]
 
 
+def retried(
+    *,
+    attempt: int = 2,
+    failures: int = 1,
+    status: TaskStatus = TaskStatus.LOST,
+    first: Ended | None = None,
+    beside: int = 0,
+) -> Change:
+    """The first task lost its job, and completed at its second attempt."""
+    nothing = {name: None for name, field in FormerAttempt.model_fields.items() if field.is_required()}
+    former = FormerAttempt.model_validate(nothing | {"attempt": 1, "status": status, "events": []})
+    changes = {"attempt": attempt, "infrastructure_failures": failures, "former_attempts": [former]}
+    jobs = {(0, 1): Job(1, ()), (0, 2): Job(1, (0,), beside), (1, 1): Job(1, (3,))}
+    ends = {(0, 1): first, (0, 2): end(0), (1, 1): end(3)}
+    return lambda seen: replace(task(0, **changes)(seen), jobs=jobs, ends=ends)
+
+
 def test_nothing_is_wrong_with_the_truth() -> None:
     assert compared(a_truth(), an_archive) == []
 
@@ -124,6 +141,11 @@ def test_nothing_is_wrong_with_the_truth() -> None:
         (told(notices=[_notice("stopped")]), "was not told as `finished`"),
         (told(notices=[_notice("finished"), _notice("finished", 2)]), "its end was told as"),
         (told(notices=[_notice("started"), _notice("started", 2), _notice("finished")]), "its start was told 2 times"),
+        (retried(status=TaskStatus.FAILED), "task 0, attempt 1, is FAILED"),
+        (retried(first=end(3)), "task 0, attempt 1, is LOST"),
+        (retried(attempt=3), "is at attempt 3 after 1 retries"),
+        (retried(failures=2), "is at attempt 2 after 2 retries"),
+        (retried(beside=1), "attempt 2, began while a former attempt lived"),
     ],
 )
 def test_what_is_wrong_is_told(change: Change, said: str) -> None:
@@ -142,5 +164,6 @@ def test_a_stopped_task_and_one_whose_runner_died_are_no_divergence() -> None:
     stopped = run(intent=Intent.STOP, reason="stopped")(task(1, status=TaskStatus.STOPPED)(a_truth()))
     stopped = replace(stopped, ends={(0, 1): end(0), (1, 1): end(3, stop_asked=True)}, notices=[_notice("stopped")])
     assert compared(stopped, an_archive) == []
+    assert compared(retried()(a_truth()), an_archive) == []
     lost = replace(task(1, status=TaskStatus.LOST, exit_code=None)(a_truth()), ends={(0, 1): end(0), (1, 1): None})
     assert compared(lost, an_archive) == []

@@ -7,6 +7,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from crawler_lifecycle.flows import Workflow
+from tests.activity_events import begun_in
 from tests.contracts.flows import Flow
 from tests.unit.flows.work import plain
 from tests.waiting import eventually
@@ -37,10 +38,6 @@ async def shown_as(flow: Flow, path: str, state: str) -> None:
 
 
 async def activities_of(supervisor: WorkflowHandle[Any, Any]) -> Counter[str]:
-    """Count the supervisor's requests for each activity."""
-    scheduled = [
-        event.activity_task_scheduled_event_attributes.activity_type.name
-        async for event in supervisor.fetch_history_events()
-        if event.HasField("activity_task_scheduled_event_attributes")
-    ]
-    return Counter(scheduled)
+    """Count the supervisor's requests for each activity, but for those inside of workflow tasks."""
+    activities = begun_in([event async for event in supervisor.fetch_history_events()])
+    return Counter(activity.name for activity in activities if not activity.is_inside)

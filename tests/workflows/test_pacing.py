@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
+from tests.activity_events import times_of
 from tests.plays import Play, played
 from tests.workflows.script import Script
 
@@ -28,11 +29,7 @@ def minutes_of_looks(history: WorkflowHistory) -> list[float]:
 
 
 def _scheduled(history: WorkflowHistory, activity: str) -> list[datetime]:
-    return [
-        event.event_time.ToDatetime(UTC)
-        for event in history.events
-        if event.activity_task_scheduled_event_attributes.activity_type.name == activity
-    ]
+    return times_of(history.events, activity)
 
 
 def assert_close(found: Sequence[float], expected: Sequence[float]) -> None:

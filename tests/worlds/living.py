@@ -4,12 +4,13 @@ from random import Random
 
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import Look, TaskRow, uids_of
-from crawler_lifecycle.domain.verdict import verdict, with_facts
+from crawler_lifecycle.domain.verdict import with_facts
 from tests.kube import UID
-from tests.rows import NOW, after, applied, row
+from tests.rows import applied, row
 from tests.worlds.disturbances import CALM, ROUGH, Disturbance
 from tests.worlds.lives import KEY, Life
 from tests.worlds.looks import Span, facts_before_a_stop, look_at
+from tests.worlds.retrying import Retrying
 from tests.worlds.stories import a_life
 from tests.worlds.truth import SAY_NOTHING, check, check_facts, expected, knows_that_it_was_told
 
@@ -24,7 +25,7 @@ def live(random: Random) -> tuple[int, TaskRow]:
     now = min(life.made_at, life.last) if known_from_start else 0
     is_on_record = known_from_start and life.made_at == now
     current = row(TaskStatus.PENDING, UID) if is_on_record else row(TaskStatus.DEPLOYING, None)
-    looks = random.randint(1, LOOKS_AT_A_LIFE)
+    looks, retrying = random.randint(1, LOOKS_AT_A_LIFE), Retrying.chosen(random)
     read, seen_told, was_shown = current, False, False
     for _ in range(looks):
         now = min(now + random.choice([0, 0, 1, 1, 2, 5]), life.last)
@@ -35,13 +36,20 @@ def live(random: Random) -> tuple[int, TaskRow]:
             current = _read_before_a_stop(life, span, random, rough, current)
             seen_told = knows_that_it_was_told(current, seen_told=seen_told)
         look = look_at(life, span, random, rough, uids_of([read]))
-        before, current = current, applied(current, verdict(read, look, life.intent(now), NOW))
+        change = retrying.change(read, look, life.intent(now))
+        before, current = current, retrying.applied(current, change)
+        if before.attempt > 1:
+            retrying.check_next_attempt(life, now, look, before, current)
+            continue
+        if change and current.attempt > 1:
+            retrying.check(life, now, look, before, change, seen_told=seen_told)
+            continue
         check(life, now, look, before, current, seen_told=seen_told)
         if read.version == before.version and (look.complete or KEY in look.jobs):
             _check_memory(look, before, current, was_shown=was_shown)
             was_shown = KEY in look.jobs and not look.jobs[KEY].gone and look.jobs[KEY].uid in ("", UID)
         seen_told = knows_that_it_was_told(current, seen_told=seen_told)
-    return looks + LOOKS_AT_THE_END, _see_the_truth(life, random, current, seen_told=seen_told)
+    return looks + LOOKS_AT_THE_END, _see_the_truth(life, random, current, retrying, seen_told=seen_told)
 
 
 def _read_before_a_stop(life: Life, span: Span, random: Random, rough: Disturbance, current: TaskRow) -> TaskRow:
@@ -65,12 +73,21 @@ def _check_memory(look: Look, before: TaskRow, current: TaskRow, *, was_shown: b
         assert current.facts.has_ended
 
 
-def _see_the_truth(life: Life, random: Random, before: TaskRow, *, seen_told: bool) -> TaskRow:
+def _see_the_truth(life: Life, random: Random, before: TaskRow, retrying: Retrying, *, seen_told: bool) -> TaskRow:
     last, intent, current = Span(life.last, life.last), life.intent(life.last), before
     for _ in range(LOOKS_AT_THE_END):
         look = look_at(life, last, random, CALM, uids_of([current]))
-        previous, current = current, after(current, look, intent=intent)
-        check(life, life.last, look, previous, current, seen_told=seen_told)
+        change = retrying.change(current, look, intent)
+        previous, current = current, retrying.applied(current, change)
+        if previous.attempt > 1:
+            retrying.check_next_attempt(life, life.last, look, previous, current)
+        elif change and current.attempt > 1:
+            retrying.check(life, life.last, look, previous, change, seen_told=seen_told)
+        else:
+            check(life, life.last, look, previous, current, seen_told=seen_told)
+    if current.attempt > 1 or retrying.is_awaited(life, current):
+        return current
+    retrying.check_end(before, current, intent)
     assert current.status in expected(life, before, intent, seen_told=seen_told), (life, before, current)
     if not before.status.is_over and current.status is TaskStatus.FAILED and life.moments[life.last].remembers:
         assert current.reason not in SAY_NOTHING, (life, current)

@@ -1,0 +1,63 @@
+"""For tests of outages: a run with a retry under way, and a run that waits for its permit, while something is away."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import uuid4
+
+from temporalio.service import RPCError
+
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.domain.reasons import ADMISSION
+from tests.process.crawls import PATIENCE, Job, Site, most_at_once
+from tests.process.stops import events
+from tests.waiting import eventually, eventually_async
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """`retrying` has lost its job. `permitted` has the only permit of a label, which `waiting` waits for."""
+
+    site: Site
+    retrying: Started
+    permitted: Started
+    waiting: Started
+
+    def release(self) -> None:
+        self.site.release(self.retrying, 0)
+        self.site.release(self.permitted, 0)
+        self.site.release(self.waiting, 0)
+
+    async def assert_completed(self) -> None:
+        """Each task has had one job for each attempt, and the limit was not exceeded."""
+        await eventually_async(self._is_retried, patience=2 * PATIENCE, pause=1.0)
+        details = await self.site.until_over(self.retrying, patience=2 * PATIENCE)
+        (task,) = details.tasks
+        assert (details.run.status, task.attempt, task.infrastructure_failures) == (RunStatus.COMPLETED, 2, 1)
+        assert [former.reason for former in task.former_attempts] == ["runner_lost"]
+        assert events(details).count("next attempt") == 1
+        assert self.site.jobs(self.retrying) == {(0, 1): Job(1, ()), (0, 2): Job(1, (0,))}
+        for run in (self.permitted, self.waiting):
+            await self.site.assert_true(run, {0: 0})
+        spans = [*self.site.spans(self.permitted).values(), *self.site.spans(self.waiting).values()]
+        assert (len(spans), most_at_once(spans)) == (2, 1)
+
+    async def _is_retried(self) -> bool:
+        """Nobody tells of a runner that was killed, so a nudge comes from here."""
+        with suppress(RPCError):  # the run has completed just now
+            await self.site.nudge(self.retrying)
+        return self.site.details(self.retrying).tasks[0].attempt == 2
+
+
+async def interrupted(site: Site) -> Interrupted:
+    label = f"outage:{uuid4()}"
+    site.control.parts.store.limits.change(f"label:{label}", {"runs": 1}, "a test")
+    permitted = await site.start(labels=[label])
+    retrying = await site.start(retries={"infrastructure": 1, "pause_seconds": 1})
+    for run in (permitted, retrying):
+        await site.until_running(run, 1)
+    waiting = await site.start(labels=[label])
+    await eventually(lambda: site.details(waiting).run.waiting_cause == ADMISSION, patience=PATIENCE)
+    assert site.statuses(waiting) == [TaskStatus.QUEUED]
+    await site.lose(retrying, 0)
+    return Interrupted(site, retrying, permitted, waiting)
