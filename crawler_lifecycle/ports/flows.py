@@ -11,10 +11,12 @@ attempt alone. No transaction locks a run and a flow, a member or an attempt.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from crawler_lifecycle.contract.flows.announcements import FlowEnd
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
@@ -336,6 +338,54 @@ class FlowRecords(Protocol):
 
     def silent(self, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
         """Return a page with open flows whose row has not changed since the time, by uid, for the audit.
+
+        `after`: the last uid on the previous page.
+        """
+
+
+class Delivery(StrEnum):
+    """Delivery for an end."""
+
+    NOTICE = "notice"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class OwedEnd:
+    """An end on record with deliveries that are not made yet."""
+
+    end: FlowEnd
+    owed: frozenset[Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class UnannouncedFlow:
+    """An ended flow with an owed delivery."""
+
+    uid: str
+    id: str
+    ended_at: datetime
+    problem: str | None  # the last failure; None: no delivery has failed
+
+
+class FlowEnds(Protocol):
+    """Announcements of flows' ends. An end is on record as owed in the same transaction as the flow's final state."""
+
+    def owed(self, flow_uid: str) -> list[OwedEnd]:
+        """Return the flow's ends with owed deliveries, by number."""
+
+    def settle(
+        self, flow_uid: str, end: int, settled: Sequence[Delivery], problems: Mapping[Delivery, str]
+    ) -> None:
+        """Write a try to announce the end: deliveries that were made or refused for good, and problems by delivery.
+
+        The timeline has the first problem, and a later delivery. Nothing is written if the flow was pruned.
+        """
+
+    def unannounced(
+        self, since: datetime, before: datetime, *, after: str = "", limit: int
+    ) -> list[UnannouncedFlow]:
+        """Return a page with ended flows that owe a delivery for an end between the times, by uid, for the audit.
 
         `after`: the last uid on the previous page.
         """
