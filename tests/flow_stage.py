@@ -20,6 +20,7 @@ from temporalio.worker import Worker
 from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
 from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.bootstrap.steps import activities_of
@@ -192,7 +193,7 @@ class Catalogue:
     """A catalogue of crawlers, for the check of requests."""
 
     def crawler(self, name: str) -> Crawler:
-        if name != "books":
+        if name not in ("books", "bookshop"):
             raise BadInput("crawler", f"there is no crawler named {name}")
         return Crawler(name=name, command=["true"])
 
@@ -298,6 +299,7 @@ async def flow_stage(
     steps = activities_of(
         FlowActivities(ledger, store.flow_doors, search_attributes=True),
         FlowCrawlActivities(ledger, store.runs, stage.crawls, catalogue, RunLimits()),
+        ScheduledFlows(store.flow_doors, store.flow_records),
         FlowAnnouncements(store.flow_ends, stage.receivers, stage.receivers),
     )
     with ThreadPoolExecutor(8) as threads:

@@ -18,6 +18,7 @@ from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.bootstrap.outside import limited_pusher
@@ -48,6 +49,7 @@ def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: 
         ExportActivities(runs, parts.announcer, parts.archiver, nudges),
         FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes),
         FlowCrawlActivities(parts.store.flow_ledger, runs, supervisors, parts.deployer, limits),
+        ScheduledFlows(parts.store.flow_doors, parts.store.flow_records),
         FlowAnnouncements(parts.store.flow_ends, pusher, parts.announcer),
         *_audit_activities(parts, supervisors),
     )

@@ -60,6 +60,7 @@ flows = sa.Table(
     sa.UniqueConstraint("flow_id", name="uq_flows_flow_id"),
     sa.Index("ix_flows_state", "state", "changed_at"),
     sa.Index("ix_flows_family", "family"),
+    sa.Index("ix_flows_stopped_at", "stopped_at"),
     sqlite_autoincrement=True,
     **TABLE_OPTIONS,
 )
@@ -207,7 +208,7 @@ flow_logs = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# Ends of flows. An end is written with the flow's final state, so no end goes without its announcement.
+# Flows' ends. An end is written with the flow's final state, so no end goes without its announcement.
 flow_ends = sa.Table(
     "flow_ends",
     metadata,
@@ -217,7 +218,7 @@ flow_ends = sa.Table(
     sa.Column("ended_at", UtcDateTime, nullable=False),
     sa.Column("notice_owed", sa.Boolean, nullable=False),
     sa.Column("event_owed", sa.Boolean, nullable=False),
-    sa.Column("is_owed", sa.Boolean, nullable=False),  # either of both, for the audit's index
+    sa.Column("is_owed", sa.Boolean, nullable=False),  # notice or event, for the audit's index
     sa.Column("problem", LongText(1000)),  # the last failure, or the refusal for good
     sa.PrimaryKeyConstraint("flow", "number", name="pk_flow_ends"),
     sa.Index("ix_flow_ends_owed", "is_owed", "ended_at"),
