@@ -177,7 +177,9 @@ class House:
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)
         self.handover_audit = HandoverAudit(records, self.findings, self.supervisors, AT_ONCE)
         self.flow_records, self.flow_doors = store.flow_records, store.flow_doors
-        self.flow_audit = FlowAudit(self.flow_records, store.flow_ends, self.findings, self.supervisors, AT_ONCE)
+        self.flow_audit = FlowAudit(
+            self.flow_records, store.flow_ends, self.findings, self.supervisors, AT_ONCE, self.flow_doors
+        )
         self.flow_announcements = FlowAnnouncements(store.flow_ends, self.notices.pusher, exporter)
 
     @overload

@@ -1,9 +1,10 @@
-"""Audit part `flows`: give flows a supervisor again that are open, or whose end was not announced."""
+"""Audit part `flows`: give a supervisor to open flows without a workflow, and to flows with an owed announcement."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
@@ -16,6 +17,7 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import (
     Acted,
     Findings,
+    FlowDoors,
     FlowEnds,
     FlowRecords,
     FlowSupervisors,
@@ -23,6 +25,8 @@ from crawler_lifecycle.ports import (
     UnannouncedFlow,
 )
 
+logger = logging.getLogger(__name__)
+MOST_PRUNED = 1000  # flows in an audit
 FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
 AuditedFlow = SilentFlow | UnannouncedFlow
 
@@ -34,13 +38,17 @@ class FlowAudit:
     findings: Findings
     supervisors: FlowSupervisors
     patience: AuditPatience
+    doors: FlowDoors
+    keep_for: timedelta | None = None  # time from a flow's end to its pruning; None: flows are kept
 
     @activity.defn
     async def audit_flows(self, step: AuditStep) -> AuditPage:
-        """Start workflows for flows without a workflow: open flows, and ended flows that owe an announcement.
+        """Start workflows for flows without a workflow: open flows, and ended flows with an owed announcement.
 
         A flow with a recent write has a supervisor.
         """
+        if step.audit.repair and step.after is None:
+            await asyncio.to_thread(self._prune)
         page = await self._page(step.after or "")
         workflows = await auditing.gather_limited(self._describe, page)
         ledger, now = auditing.Ledger(step.audit, self.findings), datetime.now(UTC)
@@ -61,6 +69,14 @@ class FlowAudit:
 
         settled = await ledger.settle(findings, act, examined=len(page))
         return settled.model_copy(update={"rest": _rest(page)})
+
+    def _prune(self) -> None:
+        """Delete flows with an old end. The limit keeps an audit short."""
+        if self.keep_for is None:
+            return
+        old = self.records.ended(datetime.now(UTC) - self.keep_for, limit=MOST_PRUNED)
+        if old:
+            logger.info("%d flows are pruned", self.doors.prune(old))
 
     async def _page(self, after: str) -> Sequence[AuditedFlow]:
         """Return the next flows by uid. A flow is either open or ended, so no flow is on the page twice."""
@@ -96,7 +112,7 @@ def _finding(flow: AuditedFlow, workflow: WorkflowInfo) -> Finding:
 
 
 def _at_work(pairs: Sequence[tuple[AuditedFlow, WorkflowInfo]]) -> list[tuple[FindingKind, str]]:
-    """Return the owed announcements that a workflow may be making. Their findings stay open, with the repetitions."""
+    """Return the owed announcements with an open workflow. Their findings stay open, with the repetitions."""
     return [
         (FindingKind.FLOW_UNANNOUNCED, flow.uid)
         for flow, workflow in pairs

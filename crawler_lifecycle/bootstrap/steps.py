@@ -65,13 +65,15 @@ def by_queue(steps: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]
 
 def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[object]:
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
+    keep_days = parts.settings.flows.keep_days
+    keep_flows = None if keep_days is None else timedelta(days=keep_days)
     records, findings, tasks = store.records, store.findings, store.tasks
     return (
         AuditActivities(findings, timedelta(days=settings.keep_days), settings.remove_unknown_jobs),
         RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience),
         HandoverAudit(records, findings, supervisors, patience),
-        FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience),
+        FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, store.flow_doors, keep_flows),
     )
 
 
