@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "42ddb09a696f5fdc99843f1dbeaab9929e8cc716"
+COMMIT = "4193b6238147c9b734f8a5ef48287fbb0d8b14db"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

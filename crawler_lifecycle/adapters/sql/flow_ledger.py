@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
+from crawler_lifecycle.adapters.sql.flow_ends import insert_end
 from crawler_lifecycle.adapters.sql.flow_growth import FlowGrowth
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
@@ -100,6 +101,7 @@ class FlowSupervision(OnFlows):
         tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
         if state.is_final:
             add_line(tx, head.id, now, "ended", f"the flow is {state}")
+            insert_end(tx, head, state, now)
         elif head.state.is_final:
             add_line(tx, head.id, now, "reopened", "a run of the flow was reopened")
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Base64UrlBytes, BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
@@ -35,6 +36,21 @@ class FlowSupervised(Message):
     flow_uid: str
     flow_id: str
     state: FlowState
+
+
+class FlowOccurrence(Message):
+    """Input for a scheduled flow's workflow. `definition`: the schedule's, without an occurrence's own id."""
+
+    schedule_id: str
+    definition: FlowDefinition
+    requested_by: str | None = None
+
+
+class PushOccurrence(Message):
+    """Push an occurrence's flow, unless a flow has the id. The result has the flow's present state."""
+
+    definition: FlowDefinition
+    requested_by: str | None = None
 
 
 class FlowRef(Message):
