@@ -6,12 +6,19 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
 from crawler_lifecycle.contract.notices import ExportEvent, Notice, WebhookNotice
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 
 FOLDER = Path(__file__).with_name("schemas")
 ACCEPTED: dict[str, type[BaseModel]] = {"run-request": RunRequest, "stop-request": StopRequest}
-SENT: dict[str, type[BaseModel]] = {"event": ExportEvent, "notice": Notice, "webhook": WebhookNotice}
+SENT: dict[str, type[BaseModel]] = {
+    "event": ExportEvent,
+    "flow-event": FlowEvent,
+    "flow-notice": FlowNotice,
+    "notice": Notice,
+    "webhook": WebhookNotice,
+}
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 

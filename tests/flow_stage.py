@@ -1,6 +1,7 @@
 """A worker for flows on a real ledger, with a host of steps and runs of crawls in the test's hands."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
@@ -16,8 +17,10 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
 from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.bootstrap.steps import activities_of
@@ -33,7 +36,7 @@ from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
 from crawler_lifecycle.domain.naming import flow_workflow_id, steps_queue
 from crawler_lifecycle.domain.plan import RunLimits
 from crawler_lifecycle.domain.ranges import to_ranges
-from crawler_lifecycle.errors import BadInput, NotFound
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import ClaimedStep, NewRun, StepEnd
 from tests.contracts.flows import Flow
@@ -190,9 +193,33 @@ class Catalogue:
     """A catalogue of crawlers, for the check of requests."""
 
     def crawler(self, name: str) -> Crawler:
-        if name != "books":
+        if name not in ("books", "bookshop"):
             raise BadInput("crawler", f"there is no crawler named {name}")
         return Crawler(name=name, command=["true"])
+
+
+class Receivers:
+    """Receivers for notices and events, with an error in the test's hands in place of an answer."""
+
+    def __init__(self) -> None:
+        self.notices: list[Any] = []
+        self.events: list[Any] = []
+        self.trouble: LifecycleError | None = None  # of the receiver of notices
+        self.tried = threading.Event()
+
+    def send(self, notice: Any) -> None:
+        self.tried.set()
+        if self.trouble is not None:
+            raise self.trouble
+        self.notices.append(notice)
+
+    def announce(self, event: Any) -> None:
+        self.events.append(event)
+
+    def check(self) -> str:
+        return "receivers"
+
+    check_events = check
 
 
 class Watched:
@@ -226,6 +253,7 @@ class FlowStage:
     host: Host
     crawls: Crawls
     ledger: Watched
+    receivers: Receivers = field(default_factory=Receivers)
 
     def push(self, workflow: Workflow) -> Flow:
         answer = self.store.flow_doors.push(PushFlow(definition=workflow.definition()))
@@ -271,6 +299,8 @@ async def flow_stage(
     steps = activities_of(
         FlowActivities(ledger, store.flow_doors, search_attributes=True),
         FlowCrawlActivities(ledger, store.runs, stage.crawls, catalogue, RunLimits()),
+        ScheduledFlows(store.flow_doors, store.flow_records),
+        FlowAnnouncements(store.flow_ends, stage.receivers, stage.receivers),
     )
     with ThreadPoolExecutor(8) as threads:
         options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}

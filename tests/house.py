@@ -19,6 +19,7 @@ from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities
+from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
 from crawler_lifecycle.activities.flow_nudges import FlowNudges
 from crawler_lifecycle.activities.histories import HistoryActivities
@@ -176,7 +177,10 @@ class House:
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)
         self.handover_audit = HandoverAudit(records, self.findings, self.supervisors, AT_ONCE)
         self.flow_records, self.flow_doors = store.flow_records, store.flow_doors
-        self.flow_audit = FlowAudit(self.flow_records, self.findings, self.supervisors, AT_ONCE)
+        self.flow_audit = FlowAudit(
+            self.flow_records, store.flow_ends, self.findings, self.supervisors, AT_ONCE, self.flow_doors
+        )
+        self.flow_announcements = FlowAnnouncements(store.flow_ends, self.notices.pusher, exporter)
 
     @overload
     def do(self, activity: Callable[[A], Coroutine[Any, Any, R]], step: A) -> R: ...

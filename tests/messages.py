@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from crawler_lifecycle.contract.flows.announcements import FlowEnd, FlowEvent, FlowFailure, FlowNotice
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
@@ -40,3 +42,29 @@ def a_notice(notice_id: str) -> Notice:
         stats={"items": 3},
         result={"next": 7},
     )
+
+
+def a_flow_end(reason: str = "no such table") -> FlowEnd:
+    now = datetime.now(UTC)
+    return FlowEnd(
+        end=1,
+        flow_id="nightly",
+        flow_uid=str(uuid4()),
+        name=None,
+        family="shops",
+        state=FlowState.DISCARDED,
+        total=3,
+        counts={MemberState.COMPLETED: 2, MemberState.DISCARDED: 1},
+        started_at=now,
+        elapsed_seconds=0.0,
+        failures=(FlowFailure(path="load", state=MemberState.DISCARDED, reason=reason),),
+        at=now,
+    )
+
+
+def a_flow_notice(notice_id: str) -> FlowNotice:
+    return FlowNotice(notice_id=notice_id, **a_flow_end().model_dump())
+
+
+def a_flow_event(event_id: str) -> FlowEvent:
+    return FlowEvent(event_id=event_id, **a_flow_end().model_dump())

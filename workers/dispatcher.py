@@ -7,6 +7,7 @@ from datetime import timedelta
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.services.flow_metrics import FlowMetrics
 from crawler_lifecycle.services.line_metrics import LineMetrics
 
 
@@ -27,6 +28,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         async with health.served(parts.settings.health, needs, dispatcher.pulses) as health_server:
             if health_server is not None:
                 health_server.metrics.register(LineMetrics(parts.store.limits.all))
+                health_server.metrics.register(FlowMetrics(parts.store.flow_records.figures))
             loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, loop_end, interval))
             signal = asyncio.create_task(stopped.wait())
             await asyncio.wait((loop, signal), return_when=asyncio.FIRST_COMPLETED)

@@ -1,57 +1,100 @@
-"""Audit part `flows`: find open flows without a workflow, and give them a supervisor again."""
+"""Audit part `flows`: give a supervisor to open flows without a workflow, and to flows with an owed announcement."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
 from crawler_lifecycle.activities import auditing
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo, timestamp
+from crawler_lifecycle.domain.audit import flows as rules
+from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Findings, FlowRecords, FlowSupervisors, SilentFlow
+from crawler_lifecycle.ports import (
+    Acted,
+    Findings,
+    FlowDoors,
+    FlowEnds,
+    FlowRecords,
+    FlowSupervisors,
+    SilentFlow,
+    UnannouncedFlow,
+)
 
+logger = logging.getLogger(__name__)
+MOST_PRUNED = 1000  # flows in an audit
 FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
+AuditedFlow = SilentFlow | UnannouncedFlow
 
 
 @dataclass(frozen=True)
 class FlowAudit:
     records: FlowRecords
+    ends: FlowEnds
     findings: Findings
     supervisors: FlowSupervisors
     patience: AuditPatience
+    doors: FlowDoors
+    keep_for: timedelta | None = None  # time from a flow's end to its pruning; None: flows are kept
 
     @activity.defn
     async def audit_flows(self, step: AuditStep) -> AuditPage:
-        """Start workflows for open flows without a workflow. A flow with a recent write has a supervisor."""
-        now = datetime.now(UTC)
-        page = await asyncio.to_thread(
-            self.records.silent, now - self.patience.workflow, after=step.after or "", limit=FLOWS_IN_A_PAGE
-        )
+        """Start workflows for flows without a workflow: open flows, and ended flows with an owed announcement.
+
+        A flow with a recent write has a supervisor.
+        """
+        if step.audit.repair and step.after is None:
+            await asyncio.to_thread(self._prune)
+        page = await self._page(step.after or "")
         workflows = await auditing.gather_limited(self._describe, page)
+        ledger, now = auditing.Ledger(step.audit, self.findings), datetime.now(UTC)
+        pairs = list(zip(page, workflows, strict=True))
         findings = [
-            _unsupervised(flow, workflow)
-            for flow, workflow in zip(page, workflows, strict=True)
-            if _is_unsupervised(workflow, now, self.patience)
+            _finding(flow, workflow) for flow, workflow in pairs if rules.is_unsupervised(workflow, now, self.patience)
         ]
+        await ledger.keep_open(_at_work(pairs))
         flows = {flow.uid: flow for flow in page}
+        repetitions = await asyncio.to_thread(
+            self.findings.acted, [(finding.kind, finding.subject) for finding in findings]
+        )
 
         async def act(finding: Finding) -> Finding:
-            return await self._resume(flows[finding.subject], finding)
+            acted = repetitions.get((finding.kind, finding.subject), Acted(0, None))
+            problem = finding.problem or rules.reason_to_wait(finding, acted.acts, acted.at, now, self.patience)
+            return await self._resume(flows[finding.subject], finding.model_copy(update={"problem": problem}))
 
-        settled = await auditing.Ledger(step.audit, self.findings).settle(findings, act, examined=len(page))
+        settled = await ledger.settle(findings, act, examined=len(page))
         return settled.model_copy(update={"rest": _rest(page)})
 
-    async def _describe(self, flow: SilentFlow) -> WorkflowInfo:
+    def _prune(self) -> None:
+        """Delete flows with an old end. The limit keeps an audit short."""
+        if self.keep_for is None:
+            return
+        old = self.records.ended(datetime.now(UTC) - self.keep_for, limit=MOST_PRUNED)
+        if old:
+            logger.info("%d flows are pruned", self.doors.prune(old))
+
+    async def _page(self, after: str) -> Sequence[AuditedFlow]:
+        """Return the next flows by uid. A flow is either open or ended, so no flow is on the page twice."""
+        now, patience, limit = datetime.now(UTC), self.patience, FLOWS_IN_A_PAGE
+        silent = await asyncio.to_thread(self.records.silent, now - patience.workflow, after=after, limit=limit)
+        owing = await asyncio.to_thread(
+            self.ends.unannounced, now - patience.replay, now - patience.handover, after=after, limit=limit
+        )
+        flows: list[AuditedFlow] = [*silent, *owing]
+        return sorted({flow.uid: flow for flow in flows}.values(), key=lambda flow: flow.uid)[:limit]
+
+    async def _describe(self, flow: AuditedFlow) -> WorkflowInfo:
         try:
             return await self.supervisors.describe(flow_workflow_id(flow.uid))
         except LifecycleError as error:
             return WorkflowInfo(is_open=False, problem=auditing.message_or_raise(error))
 
-    async def _resume(self, flow: SilentFlow, finding: Finding) -> Finding:
+    async def _resume(self, flow: AuditedFlow, finding: Finding) -> Finding:
         """Nudge the flow's workflow: the nudge starts a workflow where none is open."""
         if finding.problem:
             return finding
@@ -62,23 +105,20 @@ class FlowAudit:
         return finding.model_copy(update={"action": auditing.RESUMED})
 
 
-def _is_unsupervised(workflow: WorkflowInfo, now: datetime, patience: AuditPatience) -> bool:
-    """Return whether the flow has no workflow. After a workflow closed a moment ago, another may follow."""
-    return not workflow.is_open and (workflow.ended_at is None or now - workflow.ended_at >= patience.workflow)
+def _finding(flow: AuditedFlow, workflow: WorkflowInfo) -> Finding:
+    if isinstance(flow, SilentFlow):
+        return rules.unsupervised(flow.uid, flow.id, flow.state, workflow)
+    return rules.unannounced(flow.uid, flow.id, flow.ended_at, flow.problem, workflow)
 
 
-def _unsupervised(flow: SilentFlow, workflow: WorkflowInfo) -> Finding:
-    if workflow.problem:
-        state = "cannot be described"
-    elif workflow.ended_at is None:
-        state = "is not there"
-    else:
-        state = f"has {workflow.end} at {timestamp(workflow.ended_at)}"
-    message = f"flow {flow.id} is {flow.state}, and its workflow {state}"
-    return Finding(
-        kind=FindingKind.FLOW_UNSUPERVISED, subject=flow.uid, message=message, problem=workflow.problem or None
-    )
+def _at_work(pairs: Sequence[tuple[AuditedFlow, WorkflowInfo]]) -> list[tuple[FindingKind, str]]:
+    """Return the owed announcements with an open workflow. Their findings stay open, with the repetitions."""
+    return [
+        (FindingKind.FLOW_UNANNOUNCED, flow.uid)
+        for flow, workflow in pairs
+        if isinstance(flow, UnannouncedFlow) and workflow.is_open
+    ]
 
 
-def _rest(page: Sequence[SilentFlow]) -> str | None:
+def _rest(page: Sequence[AuditedFlow]) -> str | None:
     return page[-1].uid if len(page) == FLOWS_IN_A_PAGE else None

@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.archive_limits import DEFAULT_LIMITS, ArchiveLimits
 from crawler_lifecycle.adapters.json_lines import append_once, check_writable
 from crawler_lifecycle.adapters.regular_files import files_of
-from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.contract.notices import AnyEvent
 from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive
@@ -30,7 +30,7 @@ class FolderExporter:
         self._exports = exports.absolute()
         self._limits = limits
 
-    def announce(self, event: ExportEvent) -> None:
+    def announce(self, event: AnyEvent) -> None:
         append_once(self._exports / "events.jsonl", event.model_dump_json(), event.event_id)
 
     def destination(self, run_uid: str, end: int) -> str:

@@ -4,7 +4,8 @@ import logging
 from pathlib import Path
 
 from crawler_lifecycle.adapters.json_lines import append_once, check_writable
-from crawler_lifecycle.contract.notices import Notice
+from crawler_lifecycle.contract.flows.announcements import FlowNotice
+from crawler_lifecycle.contract.notices import AnyNotice, Notice
 
 logger = logging.getLogger("crawler_lifecycle.notices")
 
@@ -17,9 +18,12 @@ class FilePusher:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notice: AnyNotice) -> None:
         if append_once(self._path, notice.model_dump_json(), notice.notice_id):
-            logger.info("%s", _sentence(notice), extra={"run_id": notice.run_id})
+            if isinstance(notice, Notice):
+                logger.info("%s", _sentence(notice), extra={"run_id": notice.run_id})
+            else:
+                logger.info("%s", _sentence_about_flow(notice))
 
     def check(self) -> str:
         check_writable(self._path.parent)
@@ -31,3 +35,9 @@ def _sentence(notice: Notice) -> str:
     reason = f" ({notice.reason})" if notice.reason else ""
     explanation = f"; {notice.explanation.text}" if notice.explanation else ""
     return f"{notice.crawler} {notice.kind}: {notice.status}{reason}; tasks: {tasks or 'none'}{explanation}"
+
+
+def _sentence_about_flow(notice: FlowNotice) -> str:
+    members = ", ".join(f"{count} {state}" for state, count in notice.counts.items())
+    failures = "".join(f"; {failure.path}: {failure.reason or failure.state}" for failure in notice.failures)
+    return f"flow {notice.flow_id} ended: {notice.state}; members: {members or 'none'}{failures}"

@@ -11,12 +11,14 @@ from crawler_lifecycle.activities.audit_runs import RunAudit
 from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities
+from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
 from crawler_lifecycle.activities.flow_nudges import FlowNudges
 from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.bootstrap.outside import limited_pusher
@@ -36,16 +38,19 @@ def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: 
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     abilities = Abilities(search_attributes, cluster.records_stay)
     nudges = FlowNudges(supervisors)
+    pusher = limited_pusher(parts.pusher, parts.settings.worker.activity_slots)
     return activities_of(
         HistoryActivities(runs, tasks, parts.deployer, limits, abilities, nudges),
         SupervisionActivities(runs, tasks, cluster, supervisors, limits, abilities, nudges),
         DeploymentActivities(runs, tasks, parts.store.claims, cluster, parts.claim_deployer, parts.claim_for),
         ReconciliationActivities(runs, tasks, cluster, nudges),
         StoppingActivities(runs, tasks, cluster),
-        NoticeActivities(runs, limited_pusher(parts.pusher, parts.settings.worker.activity_slots)),
+        NoticeActivities(runs, pusher),
         ExportActivities(runs, parts.announcer, parts.archiver, nudges),
         FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes),
         FlowCrawlActivities(parts.store.flow_ledger, runs, supervisors, parts.deployer, limits),
+        ScheduledFlows(parts.store.flow_doors, parts.store.flow_records),
+        FlowAnnouncements(parts.store.flow_ends, pusher, parts.announcer),
         *_audit_activities(parts, supervisors),
     )
 
@@ -60,13 +65,15 @@ def by_queue(steps: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]
 
 def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[object]:
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
+    keep_days = parts.settings.flows.keep_days
+    keep_flows = None if keep_days is None else timedelta(days=keep_days)
     records, findings, tasks = store.records, store.findings, store.tasks
     return (
         AuditActivities(findings, timedelta(days=settings.keep_days), settings.remove_unknown_jobs),
         RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience),
         HandoverAudit(records, findings, supervisors, patience),
-        FlowAudit(store.flow_records, findings, supervisors, patience),
+        FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, store.flow_doors, keep_flows),
     )
 
 

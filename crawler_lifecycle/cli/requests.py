@@ -1,10 +1,12 @@
 """Makes the requests for runs, schedules and stops from the options of a command, and defines the shared options."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from crawler_lifecycle.cli.common import Command, Duration, KeyValue, user_name
+from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.requests import RunRequest, StopRequest
@@ -72,19 +74,38 @@ def _without_retries(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str,
     return others, {kind: number for kind, number in given.items() if number is not None}
 
 
-def make_schedule(schedule_id: str, crawler: str, arguments: Arguments, options: dict[str, Any]) -> "ScheduleRequest":
+def make_schedule(
+    schedule_id: str, crawler: str | None, file: Path | None, arguments: Arguments, options: dict[str, Any]
+) -> "ScheduleRequest":
     """Return the request for a schedule. `options` has the options for the schedule, which are removed from `options`,
-    and the options for its runs.
+    and the options for its runs. `file`: the flow, in place of a crawler.
     """
+    from crawler_lifecycle.cli.flow_files import definition_in
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
     from crawler_lifecycle.contract.schedules import Overlap, ScheduleRequest
 
     rules: dict[str, Any] = {name: options.pop(name) for name in RULES}
     rules |= {f"{name}_seconds": options.pop(name) for name in RULES_IN_SECONDS}
     rules |= {"overlap": Overlap(rules["overlap"]), "cron": list(options.pop("cron"))}
-    options |= {"requested_by": options["requested_by"] or user_name(), "trigger": "scheduled"}
+    requested_by = options.pop("requested_by") or user_name()
+    if (crawler is None) == (file is None):
+        raise BadInput("CRAWLER", "either a crawler or a flow in a file (--flow) is needed, and not both")
+    if file is not None:
+        _refuse_run_options({**options, "arg": arguments})
+        rules |= {"flow": definition_in(file, None, None), "requested_by": requested_by}
+    elif crawler is not None:
+        options |= {"requested_by": requested_by, "trigger": "scheduled"}
+        rules["run"] = make_request(crawler, arguments, options)
     with refusals_as_bad_input():
-        return ScheduleRequest(schedule_id=schedule_id, run=make_request(crawler, arguments, options), **rules)
+        return ScheduleRequest(schedule_id=schedule_id, **rules)
+
+
+def _refuse_run_options(options: dict[str, Any]) -> None:
+    """Raise BadInput for the first option with a value."""
+    given = next((name for name, value in options.items() if value), None)
+    if given is not None:
+        option = "--" + given.removesuffix("s" if given == "labels" else "").replace("_", "-")
+        raise BadInput(option, "is for a run; with --flow, the crawls in the file have their own options")
 
 
 def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopRequest":

@@ -10,7 +10,7 @@ from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, tabl
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleDetails, ScheduleSummary
 from crawler_lifecycle.domain.words import counted
 
-COLUMNS = ("SCHEDULE", "CRAWLER", "WHEN", "STATE", "NEXT", "LAST START")
+COLUMNS = ("SCHEDULE", "STARTS", "WHEN", "STATE", "NEXT", "LAST START")
 COLOURS = {Outcome.STARTED: "green", Outcome.SKIPPED: "yellow", Outcome.UNKNOWN: "red", Outcome.QUEUED: "cyan"}
 NEXT_TIMES = 3  # next due times that are shown
 
@@ -22,12 +22,16 @@ def list_lines(schedules: Sequence[ScheduleSummary]) -> Iterator[str]:
 def _row(schedule: ScheduleSummary) -> tuple[str, ...]:
     return (
         schedule.schedule_id,
-        schedule.crawler or "-",
+        _subject(schedule),
         _times(schedule),
         "paused" if schedule.paused else "going",
         rfc3339(schedule.next_at[0] if schedule.next_at else None),
         rfc3339(schedule.last_started_at),
     )
+
+
+def _subject(schedule: ScheduleSummary) -> str:
+    return f"flow {schedule.flow_id}" if schedule.flow_id else schedule.crawler or "-"
 
 
 def _times(schedule: ScheduleSummary) -> str:
@@ -56,20 +60,22 @@ def details_lines(
 
 
 def _lines_without_occurrences(details: ScheduleDetails, before: datetime | None) -> Iterator[str]:
-    """Say that no occurrence was due, and where the runs came from if the schedule has started runs all the same."""
+    """Say that no occurrence was due, and name the command that lists the runs or flows from further starts."""
     if before:
         yield f"none was due before {rfc3339(before)} by the present rules"
         return
     yield "none was due by the present rules"
     if details.counts.started:
         runs = f"crawlctl list --crawler {shlex.quote(details.crawler)}" if details.crawler else "crawlctl list"
+        if details.flow:
+            runs = f"crawlctl flow list --family {shlex.quote(details.flow.family or details.schedule_id)}"
         starts = counted(details.counts.started, "start")
         yield f"the {starts} came by a trigger, a backfill or earlier rules: {runs}"
 
 
 def _facts(details: ScheduleDetails) -> Iterator[str]:
     state = click.style("paused", fg="yellow") if details.paused else "going"
-    yield f"{click.style(f'schedule {details.schedule_id}', bold=True)}  {details.crawler or '-'}  {state}"
+    yield f"{click.style(f'schedule {details.schedule_id}', bold=True)}  {_subject(details)}  {state}"
     run, counts = details.run, details.counts
     arguments = " ".join(f"{name}={value}" for name, value in run.arguments.items()) if run else ""
     pause = details.pauses[-1] if details.paused and details.pauses else None
@@ -97,7 +103,9 @@ def _facts(details: ScheduleDetails) -> Iterator[str]:
 def _occurrence(occurrence: Occurrence) -> str:
     outcome = click.style(occurrence.outcome.ljust(8), fg=COLOURS.get(occurrence.outcome))
     parts = [f"{rfc3339(occurrence.at)}  {outcome}"]
-    if occurrence.run_id is not None:
+    if occurrence.flow_id is not None:
+        parts.append(f"flow {occurrence.flow_id} {coloured(occurrence.flow_state or '')}")
+    elif occurrence.run_id is not None:
         parts.append(f"run {occurrence.run_id} {coloured(occurrence.run_status or '')}")
     elif occurrence.workflow_id:
         parts.append(f"workflow {occurrence.workflow_id}")

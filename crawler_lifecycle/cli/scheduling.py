@@ -26,7 +26,7 @@ schedule_argument = click.argument("schedule_id", metavar="SCHEDULE")
 
 @click.group(cls=Commands)
 def schedule() -> None:
-    """Start runs by the clock.
+    """Start runs and flows by the clock.
 
     \b
     Start with:
@@ -37,7 +37,14 @@ def schedule() -> None:
 
 @schedule.command()
 @schedule_argument
-@click.argument("crawler")
+@click.argument("crawler", required=False)
+@click.option(
+    "--flow",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Start flows in place of runs: a Python file with a workflow, or a definition as JSON.",
+)
 @click.option("--cron", multiple=True, help="Five fields, or for example @daily; repeatable.")
 @click.option("--every", type=Duration(), help="Instead of --cron, e.g. 6h: counted from 1970-01-01 in UTC.")
 @click.option("--offset", type=Duration(), default=0, help="Shifts --every, e.g. 15m.")
@@ -61,9 +68,15 @@ def schedule() -> None:
 @click.option("--requested-by", help="Name for the record; default: your login name.")
 @standard_options
 def create(
-    schedule_id: str, crawler: str, arguments: Arguments, state: Path | None, as_json: bool, **options: Any
+    schedule_id: str,
+    crawler: str | None,
+    file: Path | None,
+    arguments: Arguments,
+    state: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
-    """Start runs of CRAWLER by the clock, under the name SCHEDULE.
+    """Start runs of CRAWLER, or the flow in a file, by the clock, under the name SCHEDULE.
 
     As in Temporal, a cron line with a day of the month and a day of the week applies when both days fit.
 
@@ -73,9 +86,10 @@ def create(
       crawlctl schedule create news newsroom --every 15m --jitter 1m --overlap queue --arg section=world
       crawlctl schedule create weekly bookshop --cron "30 4 * * mon" --overlap replace --paused
       crawlctl schedule create weekly bookshop --cron "30 5 * * mon" --replace
+      crawlctl schedule create shops --flow shops_graph.py --cron "0 3 * * *"
     """
     replace = options.pop("replace")
-    request = make_schedule(schedule_id, crawler, arguments, options)
+    request = make_schedule(schedule_id, crawler, file, arguments, options)
     schedules = _schedules(state)
     change = schedules.replace(request) if replace else schedules.create(request, actor=user_name())
     _print(asyncio.run(change), as_json=as_json)

@@ -21,6 +21,7 @@ class FindingKind(StrEnum):
     WORKFLOW_FAILING = "workflow_failing"  # an open workflow fails the same workflow task again and again
     LOOK_OVERDUE = "look_overdue"  # an open workflow has not looked at its run's jobs for too long
     FLOW_UNSUPERVISED = "flow_unsupervised"  # a flow is open and has no open workflow
+    FLOW_UNANNOUNCED = "flow_unannounced"  # a flow is over, and a notice or event for its end was not delivered
 
 
 class AuditPart(StrEnum):
@@ -29,7 +30,7 @@ class AuditPart(StrEnum):
     RUNS = "runs"  # open runs and their workflows
     JOBS = "jobs"  # jobs in the cluster without an open run
     HANDOVERS = "handovers"  # owed exports and closing notices, after a run's end
-    FLOWS = "flows"  # open flows and their workflows
+    FLOWS = "flows"  # open flows and their workflows, and owed announcements
 
     @property
     def kinds(self) -> tuple[FindingKind, ...]:
@@ -46,7 +47,7 @@ KINDS = {
     ),
     AuditPart.JOBS: (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB),
     AuditPart.HANDOVERS: (FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED, FindingKind.UNDELIVERED),
-    AuditPart.FLOWS: (FindingKind.FLOW_UNSUPERVISED,),
+    AuditPart.FLOWS: (FindingKind.FLOW_UNSUPERVISED, FindingKind.FLOW_UNANNOUNCED),
 }
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.crawl_result import Stats
+from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
 from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 
@@ -41,13 +42,18 @@ class Notice(Message):
     stats: Stats | None = Field(description="sums of the numbers in the tasks' crawl results; closing notice only")
     result: JsonValue = Field(description="the main task's own result; closing notice only")
 
+    @property
+    def topic(self) -> str:
+        """Subject and kind, by which receivers choose notices."""
+        return f"run.{self.kind}"
+
 
 class WebhookNotice(Message):
     """A webhook request's body. The HTTP headers have the webhook's id, its sending time and its signatures."""
 
-    type: str = Field(description="`run.` and the notice's kind")
+    type: str = Field(description="`run.` and the notice's kind, or `flow.ended`")
     timestamp: datetime = Field(description="time of the state, which may be long before the request")
-    data: Notice
+    data: Notice | FlowNotice
 
 
 class ExportKind(StrEnum):
@@ -79,3 +85,7 @@ class ExportEvent(Message):
         default=None, description="number of entries that the archive leaves out, such as files that cannot be read"
     )
     at: datetime = Field(description="time of the end")
+
+
+AnyNotice = Notice | FlowNotice
+AnyEvent = ExportEvent | FlowEvent

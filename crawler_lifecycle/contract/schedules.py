@@ -1,13 +1,17 @@
-"""Models for schedules, to start runs by the clock: the request, the occurrences, and the commands' answers."""
+"""Models for schedules, for runs and flows: the request, the occurrences, and the commands' answers."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.cron import is_skipped_in, problem_of
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.limits import LARGEST_SCHEDULED
+from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import A_YEAR, RunRequest, Seconds
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 
@@ -99,19 +103,54 @@ class ScheduleRules(Request):
 
 
 class ScheduleRequest(ScheduleRules):
-    """Make or change a schedule, to start a crawler's runs by the clock."""
+    """Make or change a schedule, to start a crawler's runs, or flows, by the clock."""
 
     schedule_id: ScheduleId = Field(description="unchangeable name of the schedule")
-    run: RunRequest = Field(description="request for the run of each occurrence; its trigger is always `scheduled`")
+    run: RunRequest | None = Field(
+        default=None, description="request for the run of each occurrence; its trigger is always `scheduled`"
+    )
+    flow: FlowDefinition | None = Field(
+        default=None, description="in place of a run: definition for the flow of each occurrence, which has its own id"
+    )
+    requested_by: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, description="name for the record of a flow; a run's request has its own"
+    )
 
     @field_validator("run")
     @classmethod
-    def _is_a_new_run(cls, run: RunRequest) -> RunRequest:
+    def _is_a_new_run(cls, run: RunRequest | None) -> RunRequest | None:
+        if run is None:
+            return None
         if run.run_id is not None:
             raise ValueError("a schedule starts runs; it does not go on with one (run_id)")
         if run.flow is not None:
             raise ValueError("has a place in a flow (flow), and only a flow's supervisor gives places")
         return run.model_copy(update={"trigger": Trigger.SCHEDULED})
+
+    @field_validator("flow")
+    @classmethod
+    def _fits_into_a_schedule(cls, flow: FlowDefinition | None) -> FlowDefinition | None:
+        size = len(flow.model_dump_json()) if flow is not None else 0
+        if size > LARGEST_SCHEDULED:
+            raise ValueError(
+                f"is {size} bytes as JSON, and a schedule takes at most {LARGEST_SCHEDULED}: let a step of a small "
+                "flow push or graft the large one"
+            )
+        return flow
+
+    @model_validator(mode="after")
+    def _starts_one_thing(self) -> Self:
+        """Refuse a schedule for both or neither. The error's type is the field's name, for `_bad_input`."""
+        if (self.run is None) == (self.flow is None):
+            raise PydanticCustomError("run", "either a run or a flow is needed, and not both")
+        return self
+
+    @property
+    def subject(self) -> str:
+        """The crawler, or the id in the flow's definition."""
+        if self.flow is not None:
+            return self.flow.id
+        return self.run.crawler if self.run is not None else ""
 
 
 class Outcome(StrEnum):
@@ -144,6 +183,8 @@ class Occurrence(Message):
     workflow_id: str | None = None
     run_id: int | None = None
     run_status: RunStatus | None = None
+    flow_id: str | None = None
+    flow_state: FlowState | None = None
 
 
 class Pause(Message):
@@ -165,10 +206,11 @@ class ScheduleCounts(Message):
 
 
 class ScheduleSummary(Message):
-    """Schedule in a list. `crawler` is None if another tool created the schedule."""
+    """Schedule in a list. Without a crawler and a flow, another tool created the schedule."""
 
     schedule_id: str
     crawler: str | None
+    flow_id: str | None = Field(default=None, description="id in the definition of the flows, in place of a crawler")
     cron: list[str]
     every_seconds: int | None
     offset_seconds: int
@@ -183,6 +225,7 @@ class ScheduleDetails(ScheduleSummary):
     """A schedule with all fields and its latest occurrences, newest first."""
 
     run: RunRequest | None
+    flow: FlowDefinition | None = None
     overlap: Overlap | None
     missed_window_seconds: int
     created_at: datetime

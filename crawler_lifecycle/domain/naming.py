@@ -11,10 +11,12 @@ if TYPE_CHECKING:  # a local job's runner imports this module and has to start f
 
 LABEL_DOMAIN = "crawler-lifecycle"  # prefix for the keys of our labels and annotations
 MAIN_TASK = 0  # number of the task whose job is the main job
+SCHEDULED = "crawl-"  # workflow ids of schedules' occurrences begin so
 RUN_WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
 AUDIT_WORKFLOW = "AuditWorkflow"
 FLOW_WORKFLOW = "FlowWorkflow"
+SCHEDULED_FLOW_WORKFLOW = "ScheduledFlowWorkflow"
 
 
 def checked_uid(run_uid: str) -> str:
@@ -62,6 +64,11 @@ def archive_name(run_uid: str, end: int) -> str:
 
 def flow_workflow_id(flow_uid: str) -> str:
     return f"flow-{flow_uid}"
+
+
+def scheduled_flow_id(workflow_id: str) -> str:
+    """Return the id for the flow behind a schedule's occurrence."""
+    return workflow_id.removeprefix(SCHEDULED)
 
 
 def crawl_workflow_id(flow_uid: str, member: int, attempt: int) -> str:

@@ -28,17 +28,23 @@ from crawler_lifecycle.ports.flows import (
     CrawlStart,
     CrawlStarts,
     CrawlToStop,
+    Delivery,
     DoorAnswer,
     FlowDoors,
+    FlowEnds,
+    FlowFigures,
     FlowLedger,
     FlowLine,
     FlowRecord,
     FlowRecords,
     KeptFlow,
+    OwedEnd,
+    ScheduledFlow,
     SilentFlow,
     StepClaims,
     StepEnd,
     StepInputs,
+    UnannouncedFlow,
 )
 from crawler_lifecycle.ports.limits import Limits
 from crawler_lifecycle.ports.outside import (

@@ -11,10 +11,12 @@ attempt alone. No transaction locks a run and a flow, a member or an attempt.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from crawler_lifecycle.contract.flows.announcements import FlowEnd
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
@@ -250,6 +252,16 @@ class FlowRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledFlow:
+    """A flow with its place in time: a schedule's occurrence finds its flow by the id."""
+
+    id: str
+    state: FlowState
+    created_at: datetime
+    stopped_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptRecord:
     """An attempt for people."""
 
@@ -295,6 +307,15 @@ class KeptFlow:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """Numbers over all flows on record, for metrics."""
+
+    flows: Mapping[FlowState, int]
+    members: Mapping[MemberState, int]  # in open flows
+    silent_since: datetime | None  # oldest last change among executing flows; None: no flow is executing
+
+
+@dataclass(frozen=True, slots=True)
 class SilentFlow:
     """An open flow without a recent write."""
 
@@ -321,6 +342,9 @@ class FlowRecords(Protocol):
         """Return a page with flows, newest first. `before`: the last uid on the previous page. Filters are joined by
         and; an empty collection matches none."""
 
+    def between(self, first: str, last: str) -> list[ScheduledFlow]:
+        """Return flows with ids from the first to the last id, as texts, oldest first."""
+
     def row(self, flow: str) -> tuple[str, FlowRow]:
         """Return the flow's uid and row alone, for waits."""
 
@@ -334,8 +358,57 @@ class FlowRecords(Protocol):
     def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]:
         """Return lines of the timeline, oldest first. `after`: number of the last line on the previous page."""
 
+    def figures(self) -> FlowFigures: ...
+
+    def ended(self, before: datetime, *, limit: int) -> list[str]:
+        """Return the uids for flows with an end before the time, oldest end first."""
+
     def silent(self, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
         """Return a page with open flows whose row has not changed since the time, by uid, for the audit.
+
+        `after`: the last uid on the previous page.
+        """
+
+
+class Delivery(StrEnum):
+    """Delivery for an end."""
+
+    NOTICE = "notice"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class OwedEnd:
+    """An end on record with deliveries still to make."""
+
+    end: FlowEnd
+    owed: frozenset[Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class UnannouncedFlow:
+    """An ended flow with an owed delivery."""
+
+    uid: str
+    id: str
+    ended_at: datetime
+    problem: str | None  # the last failure; None: no delivery has failed
+
+
+class FlowEnds(Protocol):
+    """Announcements of flows' ends. An end is on record as owed in the same transaction as the flow's final state."""
+
+    def owed(self, flow_uid: str) -> list[OwedEnd]:
+        """Return the flow's ends with owed deliveries, by number."""
+
+    def settle(self, flow_uid: str, end: int, settled: Sequence[Delivery], problems: Mapping[Delivery, str]) -> None:
+        """Write a try to announce the end: deliveries made or refused for good, and problems by delivery.
+
+        The timeline has the first problem, and a later delivery. Nothing is written if the flow was pruned.
+        """
+
+    def unannounced(self, since: datetime, before: datetime, *, after: str = "", limit: int) -> list[UnannouncedFlow]:
+        """Return a page with ended flows with an owed delivery for an end between the times, by uid, for the audit.
 
         `after`: the last uid on the previous page.
         """

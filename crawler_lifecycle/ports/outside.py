@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from crawler_lifecycle.contract.notices import ExportEvent, Notice
+from crawler_lifecycle.contract.notices import AnyEvent, AnyNotice
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 
@@ -64,7 +64,7 @@ class FlowSupervisors(Protocol):
 class Pusher(Protocol):
     """Receivers for notices."""
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notice: AnyNotice) -> None:
         """Send the notice.
 
         After a TemporaryError the caller sends again, under the same id. PermanentError: the notice can never be
@@ -105,9 +105,9 @@ class Progress(Protocol):
 
 
 class Announcer(Protocol):
-    """Receiver for export events."""
+    """Receiver for events."""
 
-    def announce(self, event: ExportEvent) -> None: ...
+    def announce(self, event: AnyEvent) -> None: ...
 
     def check_events(self) -> str:
         """Return a line about the receiver of events, or raise an error with the remedy."""

@@ -37,6 +37,7 @@ class ExportSettings(BaseModel):
     event_source: str = Field(default="crawler-lifecycle", description="source of the events, for EventBridge's rules")
     run_ended_type: str = Field(default="Crawl Run Ended", description="detail type of the event for a run's end")
     files_ready_type: str = Field(default="Crawl Files Ready", description="detail type of the event for an archive")
+    flow_ended_type: str = Field(default="Crawl Flow Ended", description="detail type of the event for a flow's end")
     events_endpoint_url: str | None = Field(default=None, description="address of another EventBridge server")
     region: str | None = Field(default=None, description="AWS region; default: by AWS's own variables and files")
     timeout_seconds: float = Field(default=20, gt=0, le=25, description="time limit for an answer by AWS")
@@ -56,6 +57,10 @@ class NoticeSettings(BaseModel):
     pusher_channels: str = Field(
         default="crawler-runs crawler-run-{run_id}",
         description="channels for the notices, separated by spaces; `{run_id}` and `{run_uid}` are filled in",
+    )
+    pusher_flow_channels: str = Field(
+        default="crawler-flows crawler-flow-{flow_uid}",
+        description="channels for the notices about flows, separated by spaces; `{flow_uid}` is filled in",
     )
     webhooks: SecretStr | None = Field(
         default=None,

@@ -85,6 +85,11 @@ class FlowSettings(BaseModel):
         le=16 * 1024 * 1024,
         description="largest result of a step, in bytes as JSON",
     )
+    keep_days: float | None = Field(
+        default=None,
+        gt=0,
+        description="time after a flow's end until the audit deletes the flow; default: flows are kept. Runs stay",
+    )
 
 
 class AuditSettings(BaseModel):

@@ -11,6 +11,7 @@ from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.domain.pacing import FIRST_STEADY_LOOK, look_time, next_look
 from crawler_lifecycle.workflows.flow_acts import Bell
+from crawler_lifecycle.workflows.flow_announcement import Announcement
 from crawler_lifecycle.workflows.flow_course import Course, planner_of
 from crawler_lifecycle.workflows.flow_crawls import CrawlStarts, StartChecks, Stops
 from crawler_lifecycle.workflows.flow_doors import OwnDoors
@@ -48,6 +49,7 @@ class Supervision:
         self._checks = StartChecks(bell)
         self._stops = Stops(bell)
         self._doors = OwnDoors(bell)
+        self._announcement = Announcement(bell)
         self._view = FlowView(course.flow_id, begun.search_attributes)
         self._anchor = workflow.now()  # the looks' times count from here
         self._look = 1  # number of the next look
@@ -68,6 +70,11 @@ class Supervision:
 
     @property
     def is_over(self) -> bool:
+        return self._is_settled and self._announcement.is_made
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the flow has ended, the end is on record, and no news are left."""
         is_read = not (self.news.is_wanted or self.news.is_under_way)
         return self.state.is_final and is_read and self._course.writes.is_idle and not self._doors.is_under_way
 
@@ -89,6 +96,7 @@ class Supervision:
         if refused is not None:
             self.news.want(first=True, refused=refused)
         self._stops.take()
+        self._announcement.take()
         self._checks.take(course, self._crawls)
         if self._next_look <= workflow.now():
             self._look = next_look(self._anchor, self._look, workflow.now())
@@ -121,6 +129,7 @@ class Supervision:
         self.news.begin(course)
         self._doors.begin(course)
         self._checks.begin(course)
+        self._announcement.begin(course, is_settled=self._is_settled)
         if not self.news.comes_first:
             course.writes.begin(course.flow, course.door)
             self._crawls.begin(course)

@@ -3,7 +3,7 @@
 Changes that gather during a write go with the next write. No start waits for a write.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from temporalio import workflow
 
@@ -11,10 +11,13 @@ from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
 from crawler_lifecycle.domain.flows.plan import Change
-from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.domain.flows.rows import NO_RETRY, TOP, MemberRow
 from crawler_lifecycle.workflows.flow_acts import Act, Bell
 from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import WRITE
+
+BYTES_IN_A_WRITE = 1_000_000  # at most, before the compression; Temporal refuses a payload over 2 MB
+BYTES_OF_A_CHANGE = 100  # without its reason, which may be a long path
 
 
 class Writes:
@@ -58,23 +61,37 @@ class Writes:
             self._waiting.pop(number, None)
 
     def begin(self, flow: FlowRef, door: int) -> None:
-        """Begin to write all waiting changes, if there are any and no write is under way."""
+        """Begin to write the waiting changes, if there are any and no write is under way.
+
+        The flow's state goes with the last changes, so that a flow that has ended has no open members on record.
+        """
         if self._act.is_under_way or not (self._waiting or self._state):
             return
-        changes = [self._waiting[number] for number in sorted(self._waiting)]
+        numbers = list(self._fitting())
+        changes = [self._waiting.pop(number) for number in numbers]
         step = WriteFlow(
             flow=flow,
             door=door,
-            was=PackedRows.from_rows([change.was for change in changes]),
-            rows=PackedRows.from_rows([change.row for change in changes]),
-            state=self._state,
+            was=PackedRows.from_rows([_standing(change.was) for change in changes]),
+            rows=PackedRows.from_rows([_standing(change.row) for change in changes]),
+            state=None if self._waiting else self._state,
         )
-        self._sent, self._state = frozenset(self._waiting), None
-        self._waiting.clear()
+        self._sent = frozenset(numbers)
+        if not self._waiting:
+            self._state = None
         if self._is_last(step):
             self._act.begin(at_once(FlowActivities.write_flow, step, WRITE))
         else:
             self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
+
+    def _fitting(self) -> Iterator[int]:
+        """Yield the first members with changes that fit into a write."""
+        size = 0
+        for number in sorted(self._waiting):
+            size += BYTES_OF_A_CHANGE + len((self._waiting[number].row.reason or "").encode())
+            if size > BYTES_IN_A_WRITE:
+                return
+            yield number
 
     def _is_last(self, step: WriteFlow) -> bool:
         """Return whether the write ends the flow, so that no start waits for the write."""
@@ -91,3 +108,8 @@ class Writes:
             self._waiting.clear()
             self._state = None
         return refused
+
+
+def _standing(row: MemberRow) -> MemberRow:
+    """Return the row without its definition, which a write does not change."""
+    return row._replace(path="", group=TOP, needs=(), retry=NO_RETRY, fingerprint="", route="")

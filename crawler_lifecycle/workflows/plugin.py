@@ -13,8 +13,15 @@ from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.crawler_lifecycle import CrawlerLifecycleWorkflow
 from crawler_lifecycle.workflows.exporting import RunExportWorkflow
 from crawler_lifecycle.workflows.flow import FlowWorkflow
+from crawler_lifecycle.workflows.scheduled_flow import ScheduledFlowWorkflow
 
-WORKFLOWS: Sequence[type] = (CrawlerLifecycleWorkflow, RunExportWorkflow, AuditWorkflow, FlowWorkflow)
+WORKFLOWS: Sequence[type] = (
+    CrawlerLifecycleWorkflow,
+    RunExportWorkflow,
+    AuditWorkflow,
+    FlowWorkflow,
+    ScheduledFlowWorkflow,
+)
 # pure modules, and modules for activities only: the sandbox passes these modules through and never reloads them
 TRUSTED = (
     "crawler_lifecycle.contract",

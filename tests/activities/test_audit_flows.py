@@ -1,6 +1,8 @@
 """The audit of flows: an open flow without a workflow gets one, and every other flow is left alone."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,10 @@ from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.ports import Delivery
 from tests.activities.auditing import audit, findings
-from tests.house import House
+from tests.contracts.flows import failing
+from tests.house import AT_ONCE, House
 
 AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
 OPEN = WorkflowInfo(is_open=True)
@@ -50,6 +54,56 @@ def test_a_dry_run_tells_and_starts_nothing(house: House) -> None:
     assert audit(house, AuditPart.FLOWS, repair=False).found == {FindingKind.FLOW_UNSUPERVISED: 1}
     assert house.supervisors.nudged_flows == []
     assert findings(house) == []
+
+
+def test_an_end_that_was_never_announced_is_announced_by_a_new_supervisor(house: House) -> None:
+    """The supervisor died between the end and its announcement."""
+    flow = failing(house.database)
+    page = audit(house, AuditPart.FLOWS)
+    assert (page.examined, page.found, page.acted) == (1, {FindingKind.FLOW_UNANNOUNCED: 1}, 1)
+    assert house.supervisors.nudged_flows == [(flow.uid, "w")]
+    assert "and its end is not announced" in findings(house)[0].message
+    flow.store.flow_ends.settle(flow.uid, 1, list(Delivery), {})
+    assert audit(house, AuditPart.FLOWS).found == {}
+
+
+def test_an_announcement_in_vain_is_repeated_after_growing_pauses(house: House) -> None:
+    flow = failing(house.database)
+    flow.store.flow_ends.settle(flow.uid, 1, [Delivery.EVENT], {Delivery.NOTICE: "no answer"})
+    patient = replace(house.flow_audit, patience=replace(AT_ONCE, failed_export=timedelta(hours=1)))
+    house.flow_audit = patient
+    assert [audit(house, AuditPart.FLOWS).acted for _ in range(2)] == [1, 0]
+    (finding,) = findings(house)
+    assert "not announced: notice of end 1: no answer" in finding.message
+    assert finding.problem is not None
+    assert finding.problem.startswith("announced again once in vain, and again at ")
+
+
+def test_an_announcement_that_is_under_way_is_left_alone(house: House) -> None:
+    flow = failing(house.database)
+    house.supervisors.described[flow_workflow_id(flow.uid)] = OPEN
+    page = audit(house, AuditPart.FLOWS)
+    assert (page.examined, page.found) == (1, {})
+    assert house.supervisors.nudged_flows == []
+
+
+def test_flows_that_ended_long_ago_are_pruned_in_bounded_pieces(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, opened = [failing(house.database, name) for name in "abc"], pushed(house, "open")
+    monkeypatch.setattr(audit_flows, "MOST_PRUNED", 2)
+
+    def names(**audited: Any) -> list[str]:
+        audit(house, AuditPart.FLOWS, **audited)
+        return [record.id for record in house.flow_records.page(limit=9)]
+
+    assert names() == ["open", "c", "b", "a"]  # without the setting
+    house.flow_audit = replace(house.flow_audit, keep_for=timedelta(hours=1))
+    assert names() == ["open", "c", "b", "a"]
+    house.flow_audit = replace(house.flow_audit, keep_for=timedelta())
+    assert names(repair=False) == ["open", "c", "b", "a"]
+    assert names() == ["open", "c"]  # the oldest ends first
+    assert names() == ["open"]
+    assert house.flow_records.uid_of("open") == opened
+    assert house.store.flow_ends.owed(ended[0].uid) == []
 
 
 def test_pages_go_through_all_flows(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import Claimed, CrawlStart, DoorAnswer, Execution, NewRun, StepEnd
 from tests.databases import ref_to
+from tests.unit.flows.work import plain
 
 MINUTE = timedelta(minutes=1)
 COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED
@@ -192,6 +193,18 @@ def pushed(database: Database, workflow: Workflow, **fields: Any) -> Flow:
     store = SqlStore(database)
     answer = store.flow_doors.push(PushFlow(definition=workflow.definition(), **fields))
     return Flow(store, answer.flow_id, answer.flow_uid)
+
+
+def failing(database: Database, name: str = "w") -> Flow:
+    """A flow that has ended: one step failed, and its dependent was cancelled."""
+    graph = Workflow("nightly", id=name, family="shops").add("b", plain).add("a", plain).add("c", plain, deps="a")
+    flow = pushed(database, graph)
+    flow.go_on()
+    flow.end(flow.last("b"))
+    flow.end(flow.last("a"), kind=FAILED, reason="no such table " * 100)
+    while not flow.go_on().is_empty:
+        pass
+    return flow
 
 
 def rows_of(page: FlowPage) -> list[MemberRow]:

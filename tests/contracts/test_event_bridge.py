@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from crawler_lifecycle.adapters.aws.events import EventBridge
+from crawler_lifecycle.contract.flows.announcements import FlowEvent
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
-from tests.messages import an_event
+from tests.messages import a_flow_event, an_event
 from tests.proxy import proxy_to
 from tests.receivers import Answer, Receiver, serving
 from tests.stores import REGION, Bus
@@ -45,6 +46,13 @@ def test_an_event_comes_out_of_the_queue_as_it_was(bus: Bus) -> None:
     assert [ExportEvent.model_validate(each["detail"]) for each in queued] == [ended, ready]
     assert [each["detail-type"] for each in queued] == ["Ended", "Ready"]
     assert {each["source"] for each in queued} == {"crawls.test"}
+
+
+def test_the_end_of_a_flow_has_a_detail_type_of_its_own(bus: Bus) -> None:
+    ended = a_flow_event("one")
+    exporter(bus, flow_ended_type="Flow").announce(ended)
+    (queued,) = bus.queued()
+    assert (FlowEvent.model_validate(queued["detail"]), queued["detail-type"]) == (ended, "Flow")
 
 
 def test_a_repeat_has_the_same_id_in_its_detail(bus: Bus) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.notices import FilePusher
+from crawler_lifecycle.contract.flows.announcements import FlowNotice
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from tests.messages import a_notice, an_event
+from tests.messages import a_flow_notice, a_notice, an_event
 from tests.stores import ENDED_AT
 
 RUN = str(uuid4())
@@ -116,3 +117,20 @@ def test_a_notice_is_written_down_and_told_once(tmp_path: Path, caplog: pytest.L
         "books finished: FAILED (tasks_failed); tasks: 3 SUCCEEDED, 1 FAILED; task 3 FAILED with exit code 2"
     )
     assert record.__dict__["run_id"] == 42
+
+
+def test_a_notice_about_a_flow_is_written_down_and_notice_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pusher = FilePusher(tmp_path / "notices.jsonl")
+    notice = a_flow_notice("n-1")
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.notices"):
+        pusher.send(notice)
+        pusher.send(notice)
+    assert [FlowNotice.model_validate_json(line) for line in (tmp_path / "notices.jsonl").read_text().splitlines()] == [
+        notice
+    ]
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "flow nightly ended: discarded; members: 2 completed, 1 discarded; load: no such table"
+    )

@@ -17,11 +17,13 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from crawler_lifecycle.adapters.pushers.channels import LARGEST_ANSWER, LARGEST_MESSAGE, PusherChannels
 from crawler_lifecycle.adapters.pushers.fan_out import FanOut, LimitedPusher, NamedPusher
 from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
-from crawler_lifecycle.contract.notices import Notice
+from crawler_lifecycle.contract.flows.announcements import FlowFailure, FlowNotice
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.notices import AnyNotice, Notice
 from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError
 from crawler_lifecycle.settings.outside import NoticeSettings
-from tests.messages import a_notice
+from tests.messages import a_flow_notice, a_notice
 from tests.proxy import proxy_to
 from tests.receivers import Answer, PusherServer, Receiver, serving
 
@@ -68,6 +70,14 @@ def test_a_webhook_is_what_the_specification_says(receiver: Receiver) -> None:
     assert body["type"] == "run.finished"
     assert datetime.fromisoformat(body["timestamp"]) == told.at
     assert Notice.model_validate(body["data"]) == told
+
+
+def test_a_webhook_about_a_flow_has_its_own_type(receiver: Receiver) -> None:
+    notice = a_flow_notice("n-1")
+    webhook(receiver.url).send(notice)
+    body = Verifier(NEW).verify(receiver.received[0].body, dict(receiver.received[0].headers))
+    assert (body["type"], datetime.fromisoformat(body["timestamp"])) == ("flow.ended", notice.at)
+    assert FlowNotice.model_validate(body["data"]) == notice
 
 
 def test_with_two_secrets_each_of_them_verifies(receiver: Receiver) -> None:
@@ -264,6 +274,26 @@ def test_a_notice_is_an_event_on_each_channel(server: PusherServer) -> None:
     assert Notice.model_validate_json(event["data"]) == told
 
 
+def test_a_notice_about_a_flow_has_channels_of_its_own(server: PusherServer) -> None:
+    notice = a_flow_notice("n-1")
+    channels(server).send(notice)
+    (event,) = server.events
+    assert (event["name"], event["channels"]) == ("flow-ended", ["crawler-flows", f"crawler-flow-{notice.flow_uid}"])
+    assert FlowNotice.model_validate_json(event["data"]) == notice
+
+
+def test_a_large_notice_about_a_flow_leaves_out_the_failures(server: PusherServer) -> None:
+    failure = FlowFailure(path="🕷" * 1000, state=MemberState.DISCARDED, reason="r" * 300)
+    channels(server).send(a_flow_notice("n-1").model_copy(update={"failures": (failure,) * 10}))
+    data = json.loads(server.events[0]["data"])
+    assert (data["failures"], data["shortened"], data["state"]) == ([], True, "discarded")
+
+
+def test_wrong_channels_for_flows_are_refused_at_once(server: PusherServer) -> None:
+    with pytest.raises(NotReady, match="CRAWLER_NOTICES__PUSHER_FLOW_CHANNELS"):
+        channels(server, pusher_flow_channels="flow/{flow_uid}")
+
+
 def test_a_notice_in_every_script_arrives(server: PusherServer) -> None:
     told = a_notice("n-1").model_copy(update={"crawler": 'größe 🕷\n"x" 蜘蛛'})
     channels(server, pusher_channels="private-{run_uid}").send(told)
@@ -366,7 +396,7 @@ class Steps:
         self.troubles = list(troubles)
         self.told: list[str] = []
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notice: AnyNotice) -> None:
         self.told.append(notice.notice_id)
         if self.troubles:
             raise self.troubles.pop(0)
@@ -396,11 +426,11 @@ def test_one_that_is_silent_does_not_hold_up_the_others() -> None:
     released, told = threading.Event(), threading.Event()
 
     class Silent(Steps):
-        def send(self, notice: Notice) -> None:
+        def send(self, notice: AnyNotice) -> None:
             assert released.wait(60)
 
     class Quick(Steps):
-        def send(self, notice: Notice) -> None:
+        def send(self, notice: AnyNotice) -> None:
             told.set()
 
     order: list[list[NamedPusher]] = [[Silent("silent"), Quick("quick")], [Quick("quick"), Silent("silent")]]
@@ -422,7 +452,7 @@ def test_receivers_who_do_not_answer_take_only_a_share_of_the_slots() -> None:
     released = threading.Event()
 
     class Silent(Steps):
-        def send(self, notice: Notice) -> None:
+        def send(self, notice: AnyNotice) -> None:
             super().send(notice)
             assert released.wait(60)
 

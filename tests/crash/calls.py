@@ -5,8 +5,10 @@ from unittest.mock import Mock
 
 import crawler_lifecycle.services.placing as placing
 import crawler_lifecycle.services.scheduler as scheduler
+from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
 from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.services.dispatcher import Dispatcher
@@ -15,7 +17,7 @@ from crawler_lifecycle.settings import Settings
 from tests.crash.hooks import OF_THE_CLUSTER
 from tests.crash.ports import asked_by, asked_in
 
-OF_FLOWS = (FlowActivities, FlowCrawlActivities)  # no course starts a flow yet
+OF_FLOWS = (FlowActivities, FlowAnnouncements, FlowCrawlActivities, ScheduledFlows)  # no course starts a flow yet
 
 
 def _registered() -> list[object]:

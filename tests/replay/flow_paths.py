@@ -16,7 +16,9 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import RunSteps
+from crawler_lifecycle.domain.flows.messages import FlowOccurrence, RunSteps
+from crawler_lifecycle.domain.naming import SCHEDULED_FLOW_WORKFLOW
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl, each_task
 from crawler_lifecycle.workflows import flow_steps
 from tests.flow_stage import FAILED, FlowStage, flow_stage
@@ -187,6 +189,27 @@ async def _bad_input(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     raise AssertionError("a bad input is refused")
 
 
+async def _announced_later(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+    send, tries = flows.receivers.send, [TemporaryError("no answer")]
+
+    def fail_once(notice: Any) -> None:
+        if tries:
+            raise tries.pop()
+        send(notice)
+
+    flows.receivers.send = fail_once  # type: ignore[method-assign]
+    return flows.supervisor(await flows.run(pair()))
+
+
+async def _scheduled(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+    occurrence = FlowOccurrence(schedule_id="nightly", definition=pair().definition())
+    handle = await flows.client.start_workflow(
+        SCHEDULED_FLOW_WORKFLOW, occurrence, id=f"crawl-nightly-{flows.queue}", task_queue=flows.queue
+    )
+    await handle.result()
+    return handle
+
+
 FLOW_PATHS = {
     "flow_diamond": FlowPath(_runs(diamond)),
     "flow_in_slices": FlowPath(_runs(lambda: Workflow().add_many("many", [plain] * 20))),
@@ -200,6 +223,8 @@ FLOW_PATHS = {
     "flow_taken_over": FlowPath(_taken_over),
     "flow_approved": FlowPath(_approved),
     "flow_tried_again": FlowPath(_tried_again),
+    "flow_announced_later": FlowPath(_announced_later),
+    "flow_scheduled": FlowPath(_scheduled),
     "flow_bad_input": FlowPath(_bad_input),
     "flow_continued": FlowPath(_runs(lambda: chain(30)), continues=True),
 }

@@ -292,6 +292,8 @@ def _command(kind: str | None, event: object) -> str | None:
     match kind:
         case "activity_task_scheduled_event_attributes":
             return f"activity {details.activity_type.name}"  # type: ignore[union-attr]
+        case "start_child_workflow_execution_initiated_event_attributes":
+            return f"child {details.workflow_type.name}"  # type: ignore[union-attr]
         case "timer_started_event_attributes":
             return _timer(details.start_to_fire_timeout.seconds)  # type: ignore[union-attr]
         case "marker_recorded_event_attributes":

@@ -76,6 +76,39 @@ def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Clien
     problem(http.get("/v1/schedules/nightly"), 404)
 
 
+def test_a_schedule_starts_flows(http: httpx.Client) -> None:
+    flow = {"id": "shops", "members": [{"path": "shop", "work": {"kind": "crawl", "request": {"crawler": "bookshop"}}}]}
+    made = put(http, "flows", run=None, flow=flow)
+    assert made.status_code == 201, made.text
+    assert (made.json()["flow_id"], made.json()["crawler"], made.json()["run"]) == ("shops", None, None)
+    assert made.json()["flow"]["members"][0]["path"] == "shop"
+    assert put(http, "flows", run=None, flow=flow).status_code == 200
+    problem(put(http, "flows"), 422, "flow")  # a schedule keeps what it starts
+    assert "starts flows 'shops'" in put(http, "flows").text
+    assert http.delete("/v1/schedules/flows").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"run": None}, "request"),
+        ({"flow": {"id": "shops", "members": []}}, "request"),
+        ({"run": None, "flow": {"id": "shops", "members": []}}, "workflow"),
+        ({"run": None, "flow": {"id": "shops", "jobs": []}}, "jobs"),
+        (
+            {"run": None, "flow": {"id": "shops", "members": [{"path": "a", "work": {"kind": "approval", "note": 7}}]}},
+            None,
+        ),
+    ],
+)
+def test_a_wrong_flow_makes_no_schedule(http: httpx.Client, changes: dict[str, Any], field: str | None) -> None:
+    refused = put(http, "wrong", **changes)
+    assert refused.status_code == 422
+    if field is not None:
+        problem(refused, 422, field)
+    problem(http.get("/v1/schedules/wrong"), 404)
+
+
 def test_a_trigger_says_what_came_of_it_and_the_past_is_made_up_for(http: httpx.Client) -> None:
     assert put(http, "asked", {"If-None-Match": "*"}, paused=True).status_code == 201
     started = http.post("/v1/schedules/asked/trigger").json()

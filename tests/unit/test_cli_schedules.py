@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.cli.schedule_lines import details_lines, list_lines
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import (
     Occurrence,
@@ -58,6 +60,11 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
         ([*CREATE, "--every", "1m", "--offset", "1m"], "--offset: "),
         ([*CREATE, *CRON, "--offset", "1m"], "--offset: "),
         ([*CREATE, *CRON, "--tasks", "0"], "--tasks: "),
+        (["schedule", "create", "nightly", *CRON], "CRAWLER: either a crawler or a flow"),
+        ([*CREATE, *CRON, "--flow", "graph.py"], "CRAWLER: either a crawler or a flow"),
+        (["schedule", "create", "nightly", *CRON, "--flow", "graph.py", "--tasks", "3"], "--tasks: is for a run"),
+        (["schedule", "create", "nightly", *CRON, "--flow", "graph.py", "--arg", "a=b"], "--arg: is for a run"),
+        (["schedule", "create", "nightly", *CRON, "--flow", "graph.py"], "graph.py: no such file"),
         ([*CREATE, *CRON, "--arg", "site"], "name=value"),
         (["schedule", "create", "a b", "bookshop", *CRON], "SCHEDULE: "),
         (["schedule", "create", "", "bookshop", *CRON], "SCHEDULE: "),
@@ -140,6 +147,19 @@ def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
         "site=x",
     ):
         assert words in text
+
+
+def test_a_schedule_of_flows_as_text_names_the_flows() -> None:
+    started = Occurrence(
+        at=NOON, outcome=Outcome.STARTED, workflow_id="w", flow_id="nightly-1", flow_state=FlowState.DISCARDED
+    )
+    flows = {"crawler": None, "run": None, "flow_id": "shops", "flow": FlowDefinition(id="shops")}
+    details = a_schedule().model_copy(update={**flows, "occurrences": [started]})
+    text = click.unstyle("\n".join([*details_lines(details), *list_lines([details])]))
+    assert "started   flow nightly-1 discarded" in text
+    assert "schedule nightly  flow shops  paused" in text
+    without = click.unstyle("\n".join(details_lines(details.model_copy(update={"occurrences": []}))))
+    assert without.endswith("crawlctl flow list --family nightly")
 
 
 def test_starts_without_an_occurrence_are_explained() -> None:

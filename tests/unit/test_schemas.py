@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
+from crawler_lifecycle.contract.flows.announcements import FlowNotice
 from crawler_lifecycle.contract.notices import ExportEvent, WebhookNotice
 from tests.messages import a_notice
 from tests.receivers import Receiver, serving
@@ -35,7 +36,7 @@ def test_what_is_sent_has_every_field_of_its_schema() -> None:
     assert set(schema["required"]) == set(a_notice("n-1").model_dump(mode="json"))
 
 
-@pytest.mark.parametrize(("number", "model"), [(0, WebhookNotice), (1, ExportEvent)])
+@pytest.mark.parametrize(("number", "model"), [(0, FlowNotice), (1, WebhookNotice), (2, ExportEvent)])
 def test_the_examples_are_what_would_be_sent(number: int, model: type[BaseModel]) -> None:
     shown = json.loads(blocks("json")[number])
     assert model.model_validate(shown).model_dump(mode="json") == shown

@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "fff7670d8f273ac032fc8cb70bc400a3f8d55012"
+COMMIT = "4193b6238147c9b734f8a5ef48287fbb0d8b14db"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

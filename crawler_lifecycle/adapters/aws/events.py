@@ -1,9 +1,10 @@
-"""Announcer for runs' ends on an EventBridge bus: a run is over, or a run's files are archived."""
+"""Announcer on an EventBridge bus: a run is over, a run's files are archived, or a flow is over."""
 
 from typing import Any
 
 from crawler_lifecycle.adapters.aws.client import make_client, translated_errors
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
+from crawler_lifecycle.contract.flows.announcements import FlowNoticeKind
+from crawler_lifecycle.contract.notices import AnyEvent, ExportKind
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 
@@ -22,12 +23,16 @@ class EventBridge:
     def __init__(self, bus: str, settings: ExportSettings) -> None:
         self._bus = bus
         self._source = settings.event_source
-        self._types = {ExportKind.RUN_ENDED: settings.run_ended_type, ExportKind.FILES_READY: settings.files_ready_type}
+        self._types = {
+            ExportKind.RUN_ENDED: settings.run_ended_type,
+            ExportKind.FILES_READY: settings.files_ready_type,
+            FlowNoticeKind.FLOW_ENDED: settings.flow_ended_type,
+        }
         self._client = make_client(
             "events", settings, settings.events_endpoint_url, "CRAWLER_EXPORT__EVENTS_ENDPOINT_URL", tries=1
         )
 
-    def announce(self, event: ExportEvent) -> None:
+    def announce(self, event: AnyEvent) -> None:
         """Send the event once; the caller repeats a failed try. Raise TemporaryError, Refused or NotReady.
 
         EventBridge gives every try another id, so the id that receivers compare is in the detail.

@@ -15,25 +15,27 @@ from pusher.util import validate_channel
 
 from crawler_lifecycle.adapters.http_client import HttpClient
 from crawler_lifecycle.adapters.pushers.circuit_breaker import CircuitBreaker, NoAnswer
-from crawler_lifecycle.contract.notices import Notice
+from crawler_lifecycle.contract.notices import AnyNotice, Notice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings.outside import NoticeSettings
 
 LARGEST_ANSWER = 1 << 20  # bytes
 LARGEST_MESSAGE = 10_000  # bytes; servers refuse larger messages
+LEFT_OUT: dict[str, Any] = {"stats": None, "result": None, "failures": []}  # fields left out above LARGEST_MESSAGE
 SHORTENED_LENGTH = 300  # characters kept from a long text in a notice above LARGEST_MESSAGE
 MOST_CHANNELS = 100  # servers refuse a message to more channels
 ENCRYPTED_PREFIX = "private-encrypted-"  # names of encrypted channels begin so
 
 
 class PusherChannels:
-    """Pusher to the channels in the settings, whose names may contain {run_id} and {run_uid}."""
+    """Pusher to the channels in the settings, whose names may contain {run_id} and {run_uid}, or {flow_uid}."""
 
     name = "Pusher Channels"
 
     def __init__(self, app_id: str, settings: NoticeSettings) -> None:
         self._templates = settings.pusher_channels.split()
+        self._flow_templates = settings.pusher_flow_channels.split()
         self._http = HttpClient(settings.timeout_seconds)
         self._breaker = CircuitBreaker()
         self._check_channels()
@@ -54,11 +56,14 @@ class PusherChannels:
         except ValueError as error:
             raise NotReady(f"CRAWLER_NOTICES__PUSHER_APP_ID: expected digits, not {app_id!r}") from error
 
-    def send(self, notice: Notice) -> None:
-        channels = self._channels(str(notice.run_id), notice.run_uid)
+    def send(self, notice: AnyNotice) -> None:
+        if isinstance(notice, Notice):
+            channels = self._channels(str(notice.run_id), notice.run_uid)
+        else:
+            channels = self._flow_channels(notice.flow_uid)
         with self._breaker.guard():
             try:
-                self._pusher.trigger(channels, f"run-{notice.kind}", message(notice))
+                self._pusher.trigger(channels, notice.topic.replace(".", "-"), message(notice))
             except PusherBadRequest as error:
                 raise Refused(f"it will not take this notice: {error}") from error
             except (PusherError, httpx.HTTPError, ValueError) as error:
@@ -74,17 +79,26 @@ class PusherChannels:
     def _channels(self, run_id: str, run_uid: str) -> list[str]:
         return [name.replace("{run_id}", run_id).replace("{run_uid}", run_uid) for name in self._templates]
 
+    def _flow_channels(self, flow_uid: str) -> list[str]:
+        return [name.replace("{flow_uid}", flow_uid) for name in self._flow_templates]
+
     def _check_channels(self) -> None:
-        if not 1 <= len(self._templates) <= MOST_CHANNELS:
-            raise NotReady(f"CRAWLER_NOTICES__PUSHER_CHANNELS: expected 1 to {MOST_CHANNELS} names")
-        longest_run_id, longest_run_uid = "9" * 20, "f" * 36
-        for channel in self._channels(longest_run_id, longest_run_uid):
-            try:
-                validate_channel(channel)
-            except ValueError as error:
-                raise NotReady(f"CRAWLER_NOTICES__PUSHER_CHANNELS: {channel!r} is no name of a channel") from error
-            if channel.startswith(ENCRYPTED_PREFIX):
-                raise NotReady(f"CRAWLER_NOTICES__PUSHER_CHANNELS: {channel!r}: encrypted channels are not supported")
+        longest_run_id, longest_uid = "9" * 20, "f" * 36
+        _check("CRAWLER_NOTICES__PUSHER_CHANNELS", self._channels(longest_run_id, longest_uid))
+        _check("CRAWLER_NOTICES__PUSHER_FLOW_CHANNELS", self._flow_channels(longest_uid))
+
+
+def _check(variable: str, channels: list[str]) -> None:
+    """Raise NotReady for channels with names against the server's rules."""
+    if not 1 <= len(channels) <= MOST_CHANNELS:
+        raise NotReady(f"{variable}: expected 1 to {MOST_CHANNELS} names")
+    for channel in channels:
+        try:
+            validate_channel(channel)
+        except ValueError as error:
+            raise NotReady(f"{variable}: {channel!r} is no name of a channel") from error
+        if channel.startswith(ENCRYPTED_PREFIX):
+            raise NotReady(f"{variable}: {channel!r}: encrypted channels are not supported")
 
 
 def _temporary_error(error: Exception) -> TemporaryError:
@@ -98,16 +112,16 @@ def _temporary_error(error: Exception) -> TemporaryError:
     return TemporaryError("it answers 200 and no JSON: does it speak the Pusher protocol?")
 
 
-def message(notice: Notice) -> str:
+def message(notice: AnyNotice) -> str:
     """Return the notice as JSON in ASCII.
 
-    Above LARGEST_MESSAGE, leave out stats and result, cut the long texts, and mark the notice `shortened`.
+    Above LARGEST_MESSAGE, leave out the fields in LEFT_OUT, cut the long texts, and mark the notice `shortened`.
     """
     content = notice.model_dump(mode="json")
     text = json.dumps(content)
     if len(text) <= LARGEST_MESSAGE:
         return text
-    content |= {"stats": None, "result": None}
+    content |= {name: empty for name, empty in LEFT_OUT.items() if name in content}
     for name, value in content.items():
         if isinstance(value, str) and len(value) > SHORTENED_LENGTH:
             content[name] = f"{value[:SHORTENED_LENGTH]}…"

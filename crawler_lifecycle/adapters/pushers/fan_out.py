@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from crawler_lifecycle.contract.notices import Notice
+from crawler_lifecycle.contract.notices import AnyNotice
 from crawler_lifecycle.errors import LifecycleError, NotReady, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Pusher
 
@@ -34,7 +34,7 @@ class FanOut:
         self._final_outcomes: OrderedDict[tuple[str, NamedPusher], PermanentError | None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notice: AnyNotice) -> None:
         """Send the notice to all receivers. Raise Refused if all errors are permanent, else TemporaryError."""
         outcomes = self._for_all(lambda pusher: self._send_once(pusher, notice))
         errors = [(pusher, error) for pusher, error in outcomes if error]
@@ -74,7 +74,7 @@ class FanOut:
         with ThreadPoolExecutor(len(self._pushers), thread_name_prefix="notify") as pool:
             return list(zip(self._pushers, pool.map(action, self._pushers), strict=True))
 
-    def _send_once(self, pusher: NamedPusher, notice: Notice) -> LifecycleError | None:
+    def _send_once(self, pusher: NamedPusher, notice: AnyNotice) -> LifecycleError | None:
         """Send the notice unless its outcome here is final. Return the error; None for an accepted notice."""
         key = (notice.notice_id, pusher)
         with self._lock:
@@ -101,7 +101,7 @@ class LimitedPusher:
         self._pusher = pusher
         self._slots = threading.BoundedSemaphore(most)
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notice: AnyNotice) -> None:
         if not self._slots.acquire(timeout=LONGEST_WAIT):
             raise TemporaryError("others are waited for until it is its turn: a receiver is slow")
         try:

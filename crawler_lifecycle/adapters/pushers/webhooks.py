@@ -20,7 +20,7 @@ import httpx
 
 from crawler_lifecycle.adapters.http_client import Answer, HttpClient
 from crawler_lifecycle.adapters.pushers.circuit_breaker import CircuitBreaker, NoAnswer
-from crawler_lifecycle.contract.notices import Notice, WebhookNotice
+from crawler_lifecycle.contract.notices import AnyNotice, WebhookNotice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 
 VARIABLE = "CRAWLER_NOTICES__WEBHOOKS"  # the setting, named in messages
@@ -103,13 +103,13 @@ class Webhook:
         self._is_gone = False
         self._not_before = 0.0  # time until which the receiver wants no notice (Retry-After)
 
-    def send(self, notice: Notice) -> None:
+    def send(self, notice: AnyNotice) -> None:
         if self._is_gone:
             raise Refused("it answered 410 and is not asked again; take it out of " + VARIABLE)
         pause = self._not_before - self._clock()
         if pause > 0:
             raise TemporaryError(f"it wants to be left alone for {pause:.0f} s more")
-        body = WebhookNotice(type=f"run.{notice.kind}", timestamp=notice.at, data=notice).model_dump_json().encode()
+        body = WebhookNotice(type=notice.topic, timestamp=notice.at, data=notice).model_dump_json().encode()
         headers = {"Content-Type": "application/json", "User-Agent": "crawler-lifecycle"}
         with self._breaker.guard():
             answer = self._request("POST", content=body, headers=headers | self._signature(notice.notice_id, body))

@@ -1,11 +1,13 @@
 """The ledger for a flow's supervisor: its beginning, its readings and its writes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
+from crawler_lifecycle.adapters.sql.flow_ends import insert_end
 from crawler_lifecycle.adapters.sql.flow_growth import FlowGrowth
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
@@ -24,6 +26,7 @@ from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.ports.runs import Execution
 
 MEMBERS_IN_A_PAGE = 5000
+BYTES_IN_A_PAGE = 1_000_000  # packed, before the encoding as text; Temporal refuses a payload over 2 MB
 NEWS = (
     ALL_MEMBERS.where(members.door > bindparam("since"), members.number > bindparam("after"))
     .order_by(members.number)
@@ -66,13 +69,9 @@ class FlowSupervision(OnFlows):
         head = self.head(connection, step.flow.uid)
         fence(head, step.flow)
         rows, has_more = _rows(connection, head.id, step)
-        page = FlowPage(
-            door=head.door,
-            removal=head.removal,
-            row=flow_row(head),
-            rows=PackedRows.from_rows(rows, _groups(connection, head.id, step)),
-            has_more=has_more,
-        )
+        packed, is_cut = _packed(rows, _groups(connection, head.id, step))
+        has_more = has_more or is_cut
+        page = FlowPage(door=head.door, removal=head.removal, row=flow_row(head), rows=packed, has_more=has_more)
         return page if has_more else page.model_copy(update=_sights(connection, head, step))
 
     def write(self, step: WriteFlow) -> bool:
@@ -102,6 +101,7 @@ class FlowSupervision(OnFlows):
         tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
         if state.is_final:
             add_line(tx, head.id, now, "ended", f"the flow is {state}")
+            insert_end(tx, head, state, now)
         elif head.state.is_final:
             add_line(tx, head.id, now, "reopened", "a run of the flow was reopened")
 
@@ -121,6 +121,20 @@ def _rows(connection: Connection, flow: int, step: ReadFlow) -> tuple[list[Membe
     rows |= read_members(connection, flow, sorted(wanted)[: MEMBERS_IN_A_PAGE + 1])
     ordered = [rows[number] for number in sorted(rows)]
     return ordered[:MEMBERS_IN_A_PAGE], len(ordered) > MEMBERS_IN_A_PAGE
+
+
+def _packed(rows: list[MemberRow], groups: list[GroupRow]) -> tuple[PackedRows, bool]:
+    """Return as many of the rows as fit into a payload, and whether rows are left out. Paths may be long.
+
+    A planner needs no fingerprints, which take half of the bytes.
+    """
+    rows = [row._replace(fingerprint="") for row in rows]
+    groups = [replace(row, context="", fingerprint="") for row in groups]
+    packed, size = PackedRows.from_rows(rows, groups), len(rows)
+    while len(packed.packed) > BYTES_IN_A_PAGE and size > 1:
+        size //= 2
+        packed = PackedRows.from_rows(rows[:size], groups)
+    return packed, size < len(rows)
 
 
 def _groups(connection: Connection, flow: int, step: ReadFlow) -> list[GroupRow]:

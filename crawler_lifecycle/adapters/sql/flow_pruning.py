@@ -8,6 +8,7 @@ from crawler_lifecycle.adapters.sql.flow_locks import OnFlows
 from crawler_lifecycle.adapters.sql.flow_schema import (
     flow_appends,
     flow_attempts,
+    flow_ends,
     flow_groups,
     flow_logs,
     flow_members,
@@ -18,7 +19,7 @@ from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.errors import NotFound
 
 # members first: an end of a step locks its member before the end writes a result
-WITH_FLOW = (flow_members, flow_attempts, flow_results, flow_groups, flow_appends, flow_logs)
+WITH_FLOW = (flow_members, flow_attempts, flow_results, flow_groups, flow_appends, flow_ends, flow_logs)
 
 
 class FlowPruning(OnFlows):

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, false, or_, select
+from sqlalchemy import Connection, Row, false, func, or_, select
 
 from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
@@ -21,7 +21,15 @@ from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.rows import FlowRow
-from crawler_lifecycle.ports.flows import AttemptRecord, FlowLine, FlowRecord, KeptFlow, SilentFlow
+from crawler_lifecycle.ports.flows import (
+    AttemptRecord,
+    FlowFigures,
+    FlowLine,
+    FlowRecord,
+    KeptFlow,
+    ScheduledFlow,
+    SilentFlow,
+)
 
 OPEN_STATES = [state for state in FlowState if not state.is_final]
 LAST_RUNS = (
@@ -67,6 +75,12 @@ class SqlFlowRecords(OnFlows):
         return [_record(row, counts[row.id]) for row in rows]
 
     @reading
+    def between(self, connection: Connection, first: str, last: str) -> list[ScheduledFlow]:
+        query = select(flows.c.flow_id, flows.c.state, flows.c.created_at, flows.c.stopped_at)
+        rows = connection.execute(query.where(flows.c.flow_id.between(first, last)).order_by(flows.c.id))
+        return [flow for flow in (ScheduledFlow(*row) for row in rows) if first <= flow.id <= last]
+
+    @reading
     def row(self, connection: Connection, flow: str) -> tuple[str, FlowRow]:
         head = self._head(connection, flow)
         return head.uid, flow_row(head)
@@ -109,6 +123,27 @@ class SqlFlowRecords(OnFlows):
         return [
             FlowLine(row.at, row.event, row.message, row.actor, row.door, row.id) for row in connection.execute(query)
         ]
+
+    @reading
+    def figures(self, connection: Connection) -> FlowFigures:
+        by_state = select(flows.c.state, func.count(), func.min(flows.c.changed_at)).group_by(flows.c.state)
+        rows = connection.execute(by_state).all()
+        open_members = (
+            select(members.state, func.count())
+            .join_from(flow_members, flows, flows.c.id == members.flow)
+            .where(flows.c.state.in_(OPEN_STATES))
+            .group_by(members.state)
+        )
+        return FlowFigures(
+            flows={row[0]: row[1] for row in rows},
+            members={row[0]: row[1] for row in connection.execute(open_members)},
+            silent_since=next((row[2] for row in rows if row[0] is FlowState.EXECUTING), None),
+        )
+
+    @reading
+    def ended(self, connection: Connection, before: datetime, *, limit: int) -> list[str]:
+        query = select(flows.c.uid).where(flows.c.stopped_at < before).order_by(flows.c.stopped_at).limit(limit)
+        return list(connection.scalars(query))
 
     @reading
     def silent(self, connection: Connection, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:

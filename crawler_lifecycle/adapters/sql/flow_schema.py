@@ -18,6 +18,7 @@ from crawler_lifecycle.adapters.sql.types import (
     growing,
     stored_enum,
 )
+from crawler_lifecycle.contract.flows.announcements import FlowEnd
 from crawler_lifecycle.contract.flows.names import LONGEST_PATH
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState, Ready
@@ -59,6 +60,7 @@ flows = sa.Table(
     sa.UniqueConstraint("flow_id", name="uq_flows_flow_id"),
     sa.Index("ix_flows_state", "state", "changed_at"),
     sa.Index("ix_flows_family", "family"),
+    sa.Index("ix_flows_stopped_at", "stopped_at"),
     sqlite_autoincrement=True,
     **TABLE_OPTIONS,
 )
@@ -203,5 +205,22 @@ flow_logs = sa.Table(
     sa.Column("door", ShortText(64)),
     sa.PrimaryKeyConstraint("id", name="pk_flow_logs"),
     sa.Index("ix_flow_logs_flow", "flow", "id"),
+    **TABLE_OPTIONS,
+)
+
+# Flows' ends. An end is written with the flow's final state, so no end goes without its announcement.
+flow_ends = sa.Table(
+    "flow_ends",
+    metadata,
+    _of_flow("flow_ends"),
+    sa.Column("number", sa.Integer, nullable=False, autoincrement=False),
+    sa.Column("content", JsonModel(FlowEnd), nullable=False),
+    sa.Column("ended_at", UtcDateTime, nullable=False),
+    sa.Column("notice_owed", sa.Boolean, nullable=False),
+    sa.Column("event_owed", sa.Boolean, nullable=False),
+    sa.Column("is_owed", sa.Boolean, nullable=False),  # notice or event, for the audit's index
+    sa.Column("problem", LongText(1000)),  # the last failure, or the refusal for good
+    sa.PrimaryKeyConstraint("flow", "number", name="pk_flow_ends"),
+    sa.Index("ix_flow_ends_owed", "is_owed", "ended_at"),
     **TABLE_OPTIONS,
 )

@@ -7,6 +7,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import Exports, Notices
 from crawler_lifecycle.adapters.sql.findings import SqlFindings
 from crawler_lifecycle.adapters.sql.flow_doors import SqlFlowDoors
+from crawler_lifecycle.adapters.sql.flow_ends import SqlFlowEnds
 from crawler_lifecycle.adapters.sql.flow_ledger import SqlFlowLedger
 from crawler_lifecycle.adapters.sql.flow_records import SqlFlowRecords
 from crawler_lifecycle.adapters.sql.histories import Histories
@@ -25,6 +26,7 @@ from crawler_lifecycle.ports import (
     Claims,
     Findings,
     FlowDoors,
+    FlowEnds,
     FlowLedger,
     FlowRecords,
     Limits,
@@ -69,5 +71,6 @@ class SqlStore:
         self.limits: Limits = SqlLimits(db, most_tasks)
         self.flow_doors: FlowDoors = SqlFlowDoors(db)
         self.flow_ledger: FlowLedger = SqlFlowLedger(db)
+        self.flow_ends: FlowEnds = SqlFlowEnds(db)
         self.step_claims: StepClaims = SqlStepClaims(db)
         self.flow_records: FlowRecords = SqlFlowRecords(db)

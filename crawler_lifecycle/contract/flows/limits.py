@@ -12,4 +12,5 @@ LARGEST_ARGUMENTS = 64 * 1024  # bytes as JSON, for a member's arguments
 LARGEST_CONTEXT = 64 * 1024  # bytes as JSON, for a group's context
 LARGEST_RESULT = 16 * 1024 * 1024  # bytes as JSON, for a member's result
 DEEPEST_VALUE = 100  # nested lists and objects in a value
+LARGEST_SCHEDULED = 512 * 1024  # bytes as JSON, for a schedule's definition: Temporal keeps the definition
 A_YEAR = 366 * 24 * 3600  # seconds

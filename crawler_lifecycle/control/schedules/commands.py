@@ -12,6 +12,7 @@ from functools import partial
 from temporalio import client as temporal
 from temporalio.service import RPCError, RPCStatusCode
 
+from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
     Outcome,
@@ -25,7 +26,9 @@ from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import pauses, replacement, translation
+from crawler_lifecycle.control.schedules.actions import check_action, refuse_another_subject
 from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
+from crawler_lifecycle.domain.flows.messages import FlowOccurrence
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
 TRIGGER_PATIENCE = 20.0  # seconds to wait for the outcome of a trigger; after them, the outcome is ASKED
@@ -40,7 +43,7 @@ class ScheduleCommands:
 
     async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
         """Make a schedule. NotFound if its crawler is unknown, Conflict if its name is taken."""
-        entry = await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
+        await check_action(request, self._context)
         note = pauses.with_line("", pauses.PAUSED, _now(), actor, "created paused") if request.paused else ""
         async with self._engine.calls() as client:
             with _refusals_as_bad_input(request):
@@ -48,7 +51,10 @@ class ScheduleCommands:
                     await client.create_schedule(
                         request.schedule_id,
                         translation.to_temporal(request, self._engine.task_queue, note),
-                        memo={"crawler": entry.name, "task_queue": self._engine.task_queue},
+                        memo={
+                            "crawler" if request.flow is None else "flow": request.subject,
+                            "task_queue": self._engine.task_queue,
+                        },
                         rpc_timeout=RPC_TIMEOUT,
                     )
                 except temporal.ScheduleAlreadyRunningError as error:
@@ -56,18 +62,14 @@ class ScheduleCommands:
         return await self.show(request.schedule_id)
 
     async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
-        """Replace a schedule's rules. BadInput if the schedule starts another crawler. A paused schedule stays paused.
+        """Replace a schedule's rules. BadInput if the schedule starts another crawler or flow.
 
-        The list of occurrences begins anew with the new rules. If the rules are equal, the schedule is not changed.
+        A paused schedule stays paused. The list of occurrences begins anew with the new rules. If the rules are equal,
+        the schedule is not changed.
         """
-        await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))  # raises NotFound
+        await check_action(request, self._context)
         handle, description = await self._our_schedule(request.schedule_id)
-        run = translation.run_request_of(description.schedule)
-        if run is not None and run.crawler != request.run.crawler:
-            raise BadInput(
-                "crawler",
-                f"schedule {request.schedule_id} starts {run.crawler}: delete the schedule, or take another name",
-            )
+        refuse_another_subject(request, translation.action_of(description.schedule))
         if translation.has_rules_of(description.schedule, request):
             return await self.show(request.schedule_id)
         rules = translation.to_temporal(request, self._engine.task_queue, "")
@@ -91,6 +93,7 @@ class ScheduleCommands:
                 summary = ScheduleSummary(
                     schedule_id=listed.id,
                     crawler=memo.get("crawler"),
+                    flow_id=memo.get("flow"),
                     paused=listed.schedule.state.paused,
                     next_at=[] if listed.schedule.state.paused else list(listed.info.next_action_times),
                     last_started_at=max((action.started_at for action in listed.info.recent_actions), default=None),
@@ -103,12 +106,16 @@ class ScheduleCommands:
         """Return a schedule and its latest occurrences; with `before`, only occurrences before this time."""
         _, description = await self._our_schedule(schedule_id)
         schedule, info = description.schedule, description.info
-        run = translation.run_request_of(schedule)
+        action = translation.action_of(schedule)
+        run = action if isinstance(action, RunRequest) else None
+        flow = action.definition if isinstance(action, FlowOccurrence) else None
         window = schedule.policy.catchup_window
         return ScheduleDetails(
             schedule_id=schedule_id,
             crawler=run.crawler if run else None,
+            flow_id=flow.id if flow else None,
             run=run,
+            flow=flow,
             overlap=translation.overlap_of(schedule.policy),
             missed_window_seconds=int(window.total_seconds()) if window else 0,
             paused=schedule.state.paused,

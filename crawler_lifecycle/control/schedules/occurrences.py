@@ -16,7 +16,8 @@ from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import pauses, translation
-from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
+from crawler_lifecycle.control.schedules.starts import starts_of, with_flows, with_runs
+from crawler_lifecycle.domain.naming import scheduled_flow_id
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
 PAGE = 1000  # largest number of times in an answer by Temporal
@@ -63,13 +64,19 @@ class Occurrences:
         first_id = translation.occurrence_id(description.id, due[0] - jitter)
         last_id = translation.occurrence_id(description.id, due[-1])
         runs = await self._context.database(lambda store: store.records.scheduled_runs(first_id, last_id))
-        return with_runs(starts, runs, description.id)
+        first_flow, last_flow = scheduled_flow_id(first_id), scheduled_flow_id(last_id)
+        flows = await self._context.database(lambda store: store.flow_records.between(first_flow, last_flow))
+        return with_flows(with_runs(starts, runs, description.id), flows, description.id)
 
     async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
-        """Add the occurrence's run, if a run was started, and the reason why the run FAILED."""
+        """Add the occurrence's run or flow, if there is one, and the reason why a run FAILED."""
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
+        flow_id = scheduled_flow_id(workflow_id)
+        flows = await self._context.database(lambda store: store.flow_records.between(flow_id, flow_id))
+        if flows:
+            return occurrence.model_copy(update={"flow_id": flow_id, "flow_state": flows[0].state})
         run = await self._context.database(lambda store: store.runs.find(workflow_id, first_executions[workflow_id]))
         if run is None:
             return occurrence

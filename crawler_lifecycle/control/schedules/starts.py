@@ -13,8 +13,9 @@ from temporalio.common import SearchAttributeKey
 
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.schedules.translation import nominal_time, occurrence_id
+from crawler_lifecycle.domain.naming import SCHEDULED
 from crawler_lifecycle.domain.occurrences import Start
-from crawler_lifecycle.ports import ScheduledRun
+from crawler_lifecycle.ports import ScheduledFlow, ScheduledRun
 
 MOST_LISTED = 1000  # workflows read from Temporal's list; further workflows are found by their runs in the database
 NOMINAL_TIME = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")  # the due time, without jitter
@@ -49,6 +50,19 @@ def with_runs(listed: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id
             closed_at = run.finished_at or run.created_at  # an unfinished run without a workflow explains no skip
             start = Start(run.workflow_id, run.first_execution, nominal, run.created_at, closed_at)
             starts.setdefault(run.workflow_id, start)
+    return list(starts.values())
+
+
+def with_flows(listed: Sequence[Start], flows: Iterable[ScheduledFlow], schedule_id: str) -> list[Start]:
+    """Add the flows' starts beyond Temporal's list. Such workflows are closed."""
+    starts = {start.workflow_id: start for start in listed}
+    for flow in flows:
+        workflow_id = f"{SCHEDULED}{flow.id}"
+        nominal = nominal_time(workflow_id)
+        # further flows' ids may begin with the same text
+        if nominal is not None and workflow_id == occurrence_id(schedule_id, nominal):
+            closed_at = flow.stopped_at or flow.created_at
+            starts.setdefault(workflow_id, Start(workflow_id, "", nominal, flow.created_at, closed_at))
     return list(starts.values())
 
 

@@ -8,8 +8,11 @@ from temporalio import client as temporal
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+from crawler_lifecycle.domain.flows.messages import FlowOccurrence
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW, SCHEDULED, SCHEDULED_FLOW_WORKFLOW
 
+Action = RunRequest | FlowOccurrence
+WORKFLOWS: dict[str, type[Action]] = {RUN_WORKFLOW: RunRequest, SCHEDULED_FLOW_WORKFLOW: FlowOccurrence}  # with inputs
 FOREIGN_RULE = "calendar"  # shown for a rule without a cron line, which only other tools make
 OVERLAPS = {
     Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
@@ -22,14 +25,14 @@ OVERLAPS = {
 
 
 def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> temporal.Schedule:
-    run = request.run
+    action = _action(request)
     return temporal.Schedule(
         action=temporal.ScheduleActionStartWorkflow(
-            RUN_WORKFLOW,
-            run,
+            next(workflow for workflow, model in WORKFLOWS.items() if isinstance(action, model)),
+            action,
             id=_workflow_id(request.schedule_id),  # Temporal adds the time of the occurrence
             task_queue=task_queue,
-            static_summary=f"{run.crawler}, by schedule {request.schedule_id}",
+            static_summary=f"{request.subject}, by schedule {request.schedule_id}",
         ),
         spec=_spec(request),
         policy=temporal.SchedulePolicy(
@@ -37,6 +40,13 @@ def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> tempora
         ),
         state=temporal.ScheduleState(note=note, paused=request.paused),
     )
+
+
+def _action(request: ScheduleRequest) -> Action:
+    if request.flow is None:
+        assert request.run is not None, "a schedule has either a run or a flow"
+        return request.run
+    return FlowOccurrence(schedule_id=request.schedule_id, definition=request.flow, requested_by=request.requested_by)
 
 
 def _spec(request: ScheduleRequest) -> temporal.ScheduleSpec:
@@ -83,18 +93,18 @@ def has_rules_of(schedule: temporal.Schedule, request: ScheduleRequest) -> bool:
         times == request.model_dump(include=set(times))
         and overlap_of(schedule.policy) is request.overlap
         and window_of(schedule) == timedelta(seconds=request.window_seconds)
-        and run_request_of(schedule) == request.run
+        and action_of(schedule) == _action(request)
     )
 
 
-def run_request_of(schedule: temporal.Schedule) -> RunRequest | None:
-    """Return the request in the action of our schedule; None: the request is not valid, and its workflows fail."""
+def action_of(schedule: temporal.Schedule) -> Action | None:
+    """Return the input in the action of our schedule; None: the input is not valid, and its workflows fail."""
     assert isinstance(schedule.action, temporal.ScheduleActionStartWorkflow), "our schedules only start workflows"
     arguments = schedule.action.args
     # the client leaves the arguments of a described schedule undecoded, as payloads
     data = getattr(arguments[0], "data", b"") if arguments else b""
     try:
-        return RunRequest.model_validate_json(data)
+        return WORKFLOWS[schedule.action.workflow].model_validate_json(data)
     except ValidationError:
         return None
 
@@ -110,19 +120,19 @@ def counts_of(description: temporal.ScheduleDescription) -> ScheduleCounts:
 
 
 def starts_our_runs(description: temporal.ScheduleDescription, task_queue: str) -> bool:
-    """Return whether the schedule starts workflows of runs on our task queue."""
+    """Return whether the schedule starts runs or flows on our task queue."""
     action = description.schedule.action
     return (
         isinstance(action, temporal.ScheduleActionStartWorkflow)
-        and action.workflow == RUN_WORKFLOW
+        and action.workflow in WORKFLOWS
         and action.task_queue == task_queue
     )
 
 
 def lists_our_runs(listed: temporal.ScheduleListDescription) -> bool:
-    """Return whether the schedule starts workflows of runs. The list does not have the task queue."""
+    """Return whether the schedule starts runs or flows. The list does not have the task queue."""
     action = listed.schedule.action if listed.schedule else None
-    return isinstance(action, temporal.ScheduleListActionStartWorkflow) and action.workflow == RUN_WORKFLOW
+    return isinstance(action, temporal.ScheduleListActionStartWorkflow) and action.workflow in WORKFLOWS
 
 
 def occurrence_id(schedule_id: str, nominal: datetime) -> str:
@@ -131,7 +141,7 @@ def occurrence_id(schedule_id: str, nominal: datetime) -> str:
 
 
 def _workflow_id(schedule_id: str) -> str:
-    return f"crawl-{schedule_id}"
+    return f"{SCHEDULED}{schedule_id}"
 
 
 def nominal_time(workflow_id: str) -> datetime | None:

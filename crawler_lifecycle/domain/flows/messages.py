@@ -4,13 +4,16 @@ Rows cross Temporal packed: ten thousand members are some 100 KB.
 """
 
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, Any
 
-from pydantic import Base64UrlBytes, Field, TypeAdapter
+from pydantic import Base64UrlBytes, BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
@@ -33,6 +36,21 @@ class FlowSupervised(Message):
     flow_uid: str
     flow_id: str
     state: FlowState
+
+
+class FlowOccurrence(Message):
+    """Input for a scheduled flow's workflow. `definition`: the schedule's, without an occurrence's own id."""
+
+    schedule_id: str
+    definition: FlowDefinition
+    requested_by: str | None = None
+
+
+class PushOccurrence(Message):
+    """Push an occurrence's flow, unless a flow has the id. The result has the flow's present state."""
+
+    definition: FlowDefinition
+    requested_by: str | None = None
 
 
 class FlowRef(Message):
@@ -84,6 +102,28 @@ class PackedRows(Message):
 NO_ROWS = PackedRows.from_rows()
 
 
+class _Packing:
+    """Compressed JSON for a field with many small items. Ten thousand ends of runs would exceed Temporal's payloads."""
+
+    def __init__(self, kind: Any) -> None:
+        self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def pack(self, items: Any) -> str:
+        return b64encode(zlib.compress(self._adapter.dump_json(items), FAST)).decode() if items else ""
+
+    def unpack(self, value: Any) -> Any:
+        """Return the items; anything but text is checked by the field's type."""
+        if not isinstance(value, str):
+            return value
+        return self._adapter.validate_json(zlib.decompress(b64decode(value))) if value else ()
+
+
+_ENDS, _RUNS, _TASKS = (_Packing(tuple[kind, ...]) for kind in (AttemptEnd, RunSeen, TasksSeen))  # type: ignore[valid-type]
+Ends = Annotated[tuple[AttemptEnd, ...], PlainSerializer(_ENDS.pack), BeforeValidator(_ENDS.unpack)]
+Runs = Annotated[tuple[RunSeen, ...], PlainSerializer(_RUNS.pack), BeforeValidator(_RUNS.unpack)]
+Tasks = Annotated[tuple[TasksSeen, ...], PlainSerializer(_TASKS.pack), BeforeValidator(_TASKS.unpack)]
+
+
 class ReadFlow(FlowInput):
     """Read the rows that doors have changed, and look at attempts under way."""
 
@@ -107,12 +147,12 @@ class FlowPage(Message):
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members behind the last one")
-    ends: tuple[AttemptEnd, ...] = Field(default=(), description="ends on record that no run tells")
-    runs: tuple[RunSeen, ...] = Field(
+    ends: Ends = Field(default=(), description="ends on record that no run tells")
+    runs: Runs = Field(
         default=(),
         description="runs with news for their member's row, also after the member's end, and runs of `tasks_of`",
     )
-    tasks: tuple[TasksSeen, ...] = ()
+    tasks: Tasks = ()
 
 
 class FlowBegun(Message):

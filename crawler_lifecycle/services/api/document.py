@@ -117,20 +117,20 @@ CHANGES = stream_example(
     'event: run\ndata: {"run_id":42,"status":"PROCESSING"}\nid: 1763629209000000\n\n'
 )
 SCHEDULE_SUMMARY = {
-    "schedule_id": "nightly", "crawler": "bookshop", "cron": ["0 3 * * *"], "every_seconds": None, "offset_seconds": 0,
-    "time_zone": "Europe/Berlin", "jitter_seconds": 0, "paused": False, "next_at": ["2026-11-21T02:00:00Z"],
-    "last_started_at": "2026-11-20T02:00:00Z",
+    "schedule_id": "nightly", "crawler": "bookshop", "flow_id": None, "cron": ["0 3 * * *"], "every_seconds": None,
+    "offset_seconds": 0, "time_zone": "Europe/Berlin", "jitter_seconds": 0, "paused": False,
+    "next_at": ["2026-11-21T02:00:00Z"], "last_started_at": "2026-11-20T02:00:00Z",
 }  # fmt: skip
 OCCURRENCE = {
     "at": "2026-11-20T02:00:00Z", "outcome": "started", "reason": None, "detail": "",
     "started_at": "2026-11-20T02:00:00Z", "workflow_id": "crawl-nightly-2026-11-20T02:00:00Z", "run_id": 42,
-    "run_status": "COMPLETED",
+    "run_status": "COMPLETED", "flow_id": None, "flow_state": None,
 }  # fmt: skip
 SCHEDULES = example({"schedules": [SCHEDULE_SUMMARY]})
 SCHEDULE = example(
     SCHEDULE_SUMMARY
     | {
-        "run": REQUEST | {"trigger": "scheduled", "requested_by": "ann"}, "overlap": "skip",
+        "run": REQUEST | {"trigger": "scheduled", "requested_by": "ann"}, "flow": None, "overlap": "skip",
         "missed_window_seconds": 3600, "created_at": AT, "note": "", "pauses": [], "open_workflows": [],
         "counts": {"started": 12, "skipped_overlap": 1, "skipped_missed_window": 0, "queued": 0},
         "occurrences": [OCCURRENCE],
@@ -177,6 +177,16 @@ SCHEDULE_BODY = Body(
         "interval": {
             "summary": "Every quarter of an hour, one after another",
             "value": {"run": {"crawler": "newsroom"}, "every_seconds": 900, "jitter_seconds": 60, "overlap": "queue"},
+        },
+        "flow": {
+            "summary": "A flow every night",
+            "value": {
+                "flow": {
+                    "id": "shops",
+                    "members": [{"path": "shop", "work": {"kind": "crawl", "request": {"crawler": "bookshop"}}}],
+                },
+                "cron": ["0 3 * * *"],
+            },
         },
     }
 )

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
@@ -90,7 +90,11 @@ class ScheduledRun(RequestBody, RunParameters):
 
 
 class ScheduleBody(RequestBody, ScheduleRules):
-    run: ScheduledRun = Field(description="request for the run of each occurrence")
+    run: ScheduledRun | None = Field(default=None, description="request for the run of each occurrence")
+    flow: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="in place of a run: definition for the flow of each occurrence, as for `POST /v1/flows`",
+    )
     overlap: Overlap = Field(
         default=Overlap.SKIP, strict=False, description="rule while an earlier run of the schedule is open"
     )

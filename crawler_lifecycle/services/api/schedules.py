@@ -1,5 +1,6 @@
 """Endpoints for schedules: make, show, pause, resume, trigger, backfill and delete."""
 
+import json
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from crawler_lifecycle.contract.schedules import (
     ScheduleRequest,
     Triggered,
 )
+from crawler_lifecycle.control.flows.definitions import read_definition
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
@@ -86,12 +88,15 @@ async def put_schedule(
 
 
 def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest:
-    """Return the request for the schedule; the token's name is the default for the runs' `requested_by`."""
-    rules = body.model_dump(exclude_unset=True)
-    run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
-    run["requested_by"] = body.run.requested_by or caller
+    """Return the request for the schedule; the token's name is the default for `requested_by`."""
+    given = body.model_dump(exclude_unset=True, exclude={"run", "flow"})
+    if body.run is not None:
+        run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
+        given["run"] = run | {"requested_by": body.run.requested_by or caller}
+    if body.flow is not None:
+        given |= {"flow": read_definition(json.dumps(body.flow)), "requested_by": caller}
     with refusals_as_bad_input():
-        return ScheduleRequest(**rules | {"run": run, "overlap": body.overlap, "schedule_id": schedule})
+        return ScheduleRequest(**given | {"overlap": body.overlap, "schedule_id": schedule})
 
 
 @router.post(

@@ -3,12 +3,16 @@
 import pytest
 
 from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.messages import FlowPage
 from crawler_lifecycle.domain.flows.plan import Start
+from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.domain.flows.slicing import Slices
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
-from tests.unit.flows.plays import COMPLETED, FAILED, Play
+from tests.unit.flows.plays import COMPLETED, FAILED, NOW, Play
 from tests.unit.flows.work import graft_function, plain
 
 START = Start(number=0, generation=1, attempt=1)
@@ -104,6 +108,21 @@ def test_a_refusal_counts_for_the_door_of_its_plan_alone() -> None:
     assert starts.has_outdated(6)
     assert starts.refuse(0, 1, door=5)
     assert not starts.has_outdated(6)
+
+
+# messages
+
+
+def test_ten_thousand_sights_fit_into_a_payload() -> None:
+    runs = tuple(
+        RunSeen(number, 1, RunStatus.COMPLETED, 1, NOW, "all_succeeded", "finished") for number in range(10_000)
+    )
+    tasks = (TasksSeen(0, 1, dict.fromkeys(range(10_000), TaskStatus.SUCCEEDED)),)
+    page = FlowPage(door=1, row=FlowRow("nightly"), runs=runs, tasks=tasks, ends=(AttemptEnd(7, 1, FAILED, NOW),))
+    text = page.model_dump_json()
+    assert len(text) < 500_000
+    assert FlowPage.model_validate_json(text) == page
+    assert FlowPage.model_validate_json(FlowPage(door=1, row=FlowRow("nightly")).model_dump_json()).runs == ()
 
 
 # slices

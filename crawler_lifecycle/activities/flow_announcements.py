@@ -1,0 +1,54 @@
+"""Activity to announce a flow's end: a notice to people, and an event to programs."""
+
+from dataclasses import dataclass
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
+from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.domain.flows.messages import SuperviseFlow
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.ports import Announcer, Delivery, FlowEnds, OwedEnd, Pusher
+
+
+@dataclass(frozen=True)
+class FlowAnnouncements:
+    ends: FlowEnds
+    pusher: Pusher
+    announcer: Announcer
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def announce_flow(self, step: SuperviseFlow) -> Counted:
+        """Make the owed deliveries for all ends. Return the number of ends.
+
+        An end keeps the ids and texts of its first try. An absent receiver of notices does not delay the event. A
+        refusal for good is settled, with its reason on record. After a temporary error Temporal tries again.
+        """
+        owed = self.ends.owed(step.flow_uid)
+        passing = [problem for end in owed for problem in self._deliver(end)]
+        if passing:
+            raise TemporaryError("; ".join(passing))
+        return Counted(count=len(owed))
+
+    def _deliver(self, owed: OwedEnd) -> list[str]:
+        """Try the end's owed deliveries. Return the temporary problems."""
+        problems: dict[Delivery, LifecycleError] = {}
+        for delivery in sorted(owed.owed):
+            try:
+                self._try(delivery, owed)
+            except LifecycleError as error:
+                problems[delivery] = error
+        passing = {delivery for delivery, error in problems.items() if not isinstance(error, PermanentError)}
+        settled = sorted(owed.owed - passing)
+        messages = {delivery: error.message for delivery, error in problems.items()}
+        self.ends.settle(owed.end.flow_uid, owed.end.end, settled, messages)
+        return [messages[delivery] for delivery in sorted(passing)]
+
+    def _try(self, delivery: Delivery, owed: OwedEnd) -> None:
+        end = owed.end
+        key, content = event_id(end.flow_uid, delivery, end.end), end.model_dump()
+        if delivery is Delivery.NOTICE:
+            self.pusher.send(FlowNotice(notice_id=key, **content))
+        else:
+            self.announcer.announce(FlowEvent(event_id=key, **content))

@@ -1,0 +1,74 @@
+"""A supervisor and the announcement of its flow's end."""
+
+import asyncio
+from typing import Any
+
+from crawler_lifecycle.errors import TemporaryError
+from tests.contracts.flows import Flow
+from tests.flow_stage import FlowStage
+from tests.unit.flows.work import plain
+from tests.waiting import eventually
+from tests.workflows.graphs import activities_of, chain, pair
+
+
+def ends(stage: FlowStage) -> tuple[list[int], list[int]]:
+    """Numbers of the ends in notices and in events."""
+    return [notice.end for notice in stage.receivers.notices], [event.end for event in stage.receivers.events]
+
+
+async def retried(stage: FlowStage, flow: Flow) -> Any:
+    await asyncio.to_thread(flow.retry, "a", completed=True)
+    await stage.nudge(flow)
+    return stage.supervisor(flow)
+
+
+async def test_each_end_is_announced_once(flows: FlowStage) -> None:
+    flow = await flows.run(pair())
+    assert ends(flows) == ([1], [1])
+    assert "announce_flow" not in await activities_of(flows.supervisor(flow))  # it needs no workflow task of its own
+    await (await retried(flows, flow)).result()
+    assert ends(flows) == ([1, 2], [1, 2])
+    await flows.nudge(flow)
+    await flows.supervisor(flow).result()
+    assert ends(flows) == ([1, 2], [1, 2])
+
+
+async def test_an_end_whose_supervisor_died_is_announced_by_the_next(flows: FlowStage) -> None:
+    """Between the end on record and its announcement, the supervisor is terminated."""
+    flow, loop = flows.push(chain(1)), asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def end_and_die(_: Any) -> None:
+        asyncio.run_coroutine_threadsafe(flows.supervisor(flow).terminate("a crash"), loop).result()
+        loop.call_soon_threadsafe(ended.set)
+
+    flows.ledger.after["write"] = end_and_die
+    await flows.nudge(flow)
+    await ended.wait()
+    assert flow.events[-1] == "ended"
+    assert ends(flows) == ([], [])
+    await flows.nudge(flow)  # as the audit does
+    await flows.supervisor(flow).result()
+    assert ends(flows) == ([1], [1])
+
+
+async def test_a_retry_does_not_wait_for_an_absent_receiver(flows: FlowStage) -> None:
+    flows.receivers.trouble = TemporaryError("no answer")
+    flow, supervisor = await flows.start(pair())
+    await eventually(flows.receivers.tried.is_set)
+    flows.host.hold("a")
+    await retried(flows, flow)
+    await flows.host.begun["a"].wait()
+    flows.receivers.trouble = None
+    flows.host.release("a")
+    assert (await supervisor.result())["state"] == "completed"
+    assert ends(flows) == ([1, 2], [1, 2])
+    assert flow.events.count("undelivered") == flow.events.count("delivered") == 1
+
+
+async def test_a_flow_ends_although_its_announcement_fails(skipping_flows: FlowStage) -> None:
+    """The tries end after an hour; the audit repeats them."""
+    skipping_flows.receivers.trouble = TemporaryError("no answer")
+    flow = await skipping_flows.run(pair().add("c", plain))
+    assert ends(skipping_flows) == ([], [1])
+    assert [owed.owed for owed in skipping_flows.store.flow_ends.owed(flow.uid)] == [{"notice"}]
