@@ -390,7 +390,9 @@ END = frozenset((
     "export_supporting_files",
 ))  # fmt: skip
 HELD_BY_A_PAUSE = frozenset(("run_onetime_crawler", "hold_limits", "sync_statuses", "count_alive_tasks"))
-FLOW = frozenset(("begin_flow", "read_flow", "write_flow", "start_crawls", "grow_flow", "stop_attempts", "announce_flow"))
+FLOW = frozenset(
+    ("begin_flow", "read_flow", "write_flow", "start_crawls", "grow_flow", "stop_attempts", "announce_flow")
+)
 FLOW_CANCELLED = frozenset(("check_starts", "cancel_flow"))
 # an activity of a host, and so of no worker that the generator asks
 STEPS_OF_FLOWS = _of_flows(*FLOW, *FLOW_CANCELLED, "run_steps")
