@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.records import ExportRecord, RunDetails, TaskRec
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.looks import JobKey
-from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, event_id
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_WORKFLOW, event_id
 from tests.chaos.ground import Ground
 from tests.embedded import processes_of
 from tests.process.crawls import Job
@@ -27,7 +27,7 @@ from tests.process.stops import STOPPED
 CANNOT_HAVE_RUN = (126, 127, 128)
 CLOSING = ("finished", "stopped")
 Archives = Callable[[str], zipfile.ZipFile | None]  # by where an event says that it is
-OF_A_RUN = f"ExecutionStatus = 'Running' AND WorkflowType IN ('{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}')"
+OF_A_RUN = f"ExecutionStatus = 'Running' AND WorkflowType IN ('{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}', '{FLOW_WORKFLOW}')"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from random import Random
 
 from temporalio.service import RPCError
 
+from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.retries import Retries
@@ -20,6 +21,10 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Limits
 from tests.chaos.comparison import divergences
 from tests.chaos.faults import Fault, faults
+from tests.chaos.flow_comparison import compared_flow, told_flow
+from tests.chaos.flow_lives import FlowDeed
+from tests.chaos.flow_people import FlowPeople
+from tests.chaos.graph import calls_in
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
 from tests.chaos.permits import Permits
@@ -33,6 +38,7 @@ PLACES = RUNNING + STOPPING + PERMITS
 END, STOP = 4, 1  # at each outage so many end, half of them a moment before, and are stopped
 LOSE = 2  # and so many lose their job just before, and get their next attempt in the outage
 BEGIN = END + STOP  # and are asked for
+ITEMS = 4  # steps of the flow that is under way at each outage
 LASTS = 3.0
 PATIENCE = 150.0
 FOR_LONG = 3600
@@ -59,6 +65,7 @@ class Crowd:
 
     def __post_init__(self) -> None:
         # main tasks never take the last place of a cap
+        self.flow_people = FlowPeople(self.ground)
         self.permits = Permits(self.ground, f"label:{LIMITED_LABEL}", runs=PERMITS, tasks=PERMITS + 1)
 
     async def gather(self) -> None:
@@ -95,6 +102,7 @@ class Crowd:
         del self.running[: END + STOP + LOSE]
         limited = await self._limited_that_runs()
         early, late = ending[: END // 2], ending[END // 2 :]
+        flow_id = await self._push_flow()
         beginning = await self._let_some_be_in_the_middle(early)
         attempts = [await self._lose(run) for run in lost]
         begun, over = asyncio.Barrier(len(names) + 1), asyncio.Event()
@@ -117,6 +125,7 @@ class Crowd:
         self.limited += [await self._ask(labels=[LIMITED_LABEL]) for _ in limited]
         for run in [*ending, *stopped, *limited]:
             await self._until_right(run)
+        await self._until_flow_is_right(flow_id)
         await self._until_places_are_taken()
         await self._until_permits_are_given()
         self._assert_the_others_wait()
@@ -155,6 +164,38 @@ class Crowd:
         most = most_at_once([span for run in labelled for span in self.ground.site.spans(run).values()])
         if most != PERMITS:
             yield f"{most} jobs with the limited label ran at once, and {PERMITS} permits were there"
+
+    # One flow
+
+    async def _push_flow(self) -> str:
+        """Push a flow of steps, and wait until some of them are under way. A crawl would take a place of the crowd."""
+        flow_id = f"crowd-flow-{next(self._number)}"
+        await self.flow_people.push(flow_id, ITEMS, None)
+        uid, _ = self.flow_people.flows.row(flow_id)
+
+        async def is_under_way() -> bool:
+            return any(path.startswith("items/") for path, _ in calls_in(self.ground.steps, uid))
+
+        await eventually_async(is_under_way, f"steps of {flow_id} to be under way", PATIENCE, pause=0.2)
+        return flow_id
+
+    async def _until_flow_is_right(self, flow_id: str) -> None:
+        """Approve and retry what waits for people, until the flow has ended as its functions have it."""
+        problems = ["it has not ended"]
+
+        async def right() -> bool:
+            await self.flow_people.do(FlowDeed.APPROVE, flow_id)
+            await self.flow_people.do(FlowDeed.RETRY, flow_id)
+            with suppress(LifecycleError):
+                _, row = await asyncio.to_thread(self.flow_people.flows.row, flow_id)
+                if row.state is FlowState.COMPLETED:
+                    seen = await asyncio.to_thread(
+                        told_flow, self.ground.site.control, self.ground.steps, flow_id, ITEMS
+                    )
+                    problems[:] = compared_flow(seen)
+            return not problems
+
+        await eventually_async(right, f"{flow_id} to be over and right", PATIENCE, pause=1.0, seen=lambda: problems)
 
     # One run
 

@@ -21,6 +21,7 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.stack_file import Process
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.embedded import processes
+from tests.chaos import graph
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.outside import Outside, outside
 from tests.databases import MariaDB, create_database, mariadb
@@ -32,7 +33,12 @@ from tests.waiting import eventually_async
 DISK_MEBIBYTES = 768
 UP_PATIENCE = 180.0  # also with a database that comes back in the middle of it
 END_PATIENCE = 60.0
-PARTS = ("temporal", "scheduler", "dispatcher", "watcher", "api", "lifecycle")
+PARTS = ("temporal", "scheduler", "dispatcher", "watcher", "api", "lifecycle", "flows")
+# jobs of flows open their own gates
+ENDS = 'sleep 3; echo {code} > "$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK.draft"\n' + (
+    'mv "$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK.draft" "$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK"\n'
+)
+OF_FLOWS = {"soon": ENDS.format(code=0), "soon-failing": ENDS.format(code=4)}
 CALM_JOBS = "PAUSE=1\n"  # a hundred jobs that wait for their gates would keep the machine busy
 DURABLE = (
     "--innodb-flush-log-at-trx-commit=2",
@@ -44,6 +50,7 @@ ACCOUNT, PASSWORD = "crawler", "crawler"
 SETTINGS = {
     "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "5",
     "CRAWLER_DISPATCHER__CLAIM_SECONDS": "10",
+    "CRAWLER_FLOWS__CLAIM_SECONDS": "10",
     "CRAWLER_AUDIT__EVERY_SECONDS": "30",
     "CRAWLER_AUDIT__WORKFLOW_SECONDS": "5",
     "CRAWLER_AUDIT__JOB_SECONDS": "20",
@@ -70,6 +77,11 @@ class Ground:
         return self.disk.folder
 
     @property
+    def steps(self) -> Path:
+        """Folder with the notes of the flows' functions."""
+        return Path(self.said[graph.TRUTH])
+
+    @property
     def log(self) -> Path:
         """What `crawlctl up` told, on a disk that is never full."""
         return self.folder / "up.log"
@@ -86,6 +98,7 @@ class Ground:
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         words = ["up", "--state", str(self.state), "--free-ports", "--catalogue", str(self.folder / "catalogue.toml")]
+        words += ["--flows", graph.__name__]
         with self.log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 *CRAWLCTL,
@@ -243,7 +256,9 @@ async def ground(folder: Path, *, on_mariadb: bool, capacity: int, **said: str) 
     """At the end nothing of it is left, however it ends. `said`: further settings."""
     truth = folder / "truth"
     truth.mkdir(parents=True)
-    crawlers = {name: CALM_JOBS + first for name, first in {"plain": "", **CRAWLERS}.items()}
+    steps = folder / "steps"
+    steps.mkdir()
+    crawlers = {name: CALM_JOBS + first for name, first in {"plain": "", **CRAWLERS, **OF_FLOWS}.items()}
     (folder / "catalogue.toml").write_text(catalogue_of(truth, crawlers))
     with ExitStack() as opened:
         disk = opened.enter_context(small_disk(folder / "state", DISK_MEBIBYTES))
@@ -251,6 +266,7 @@ async def ground(folder: Path, *, on_mariadb: bool, capacity: int, **said: str) 
         server = opened.enter_context(mariadb(*DURABLE)) if on_mariadb else None
         speaks_to = opened.enter_context(outside(folder))
         settings = {**SETTINGS, "CRAWLER_CLUSTER__CAPACITY": str(capacity), **speaks_to.settings, **said}
+        settings[graph.TRUTH] = str(steps)
         if server:
             settings["CRAWLER_DATABASE__URL"] = _url(server)
         made = Ground(folder, disk, speaks_to, server, settings)

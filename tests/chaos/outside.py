@@ -88,7 +88,7 @@ class Outside:
     def events_of(self, run_uid: str) -> list[dict[str, Any]]:
         """Those of EventBridge that have come out of the queue."""
         for each in self.bus.taken():
-            self.events[each["detail"]["run_uid"]].append(each["detail"])
+            self.events[each["detail"].get("run_uid", "")].append(each["detail"])
         return self.events[run_uid]
 
     def notices_of(self, run_uid: str) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ class Outside:
         new = self.receiver.received[self._read :]
         self._read += len(new)
         for notice in (json.loads(each.body)["data"] for each in new if each.method == "POST"):
-            self.notices[notice["run_uid"]].append(notice)
+            self.notices[notice.get("run_uid", "")].append(notice)
         return self.notices[run_uid]
 
     def archive(self, location: str) -> zipfile.ZipFile | None:

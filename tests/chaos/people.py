@@ -47,7 +47,7 @@ class People:
 
     async def live(self, life: Life, began: float, calm_at: float) -> None:
         """The course of one run; in the calm nothing is asked of it any more, and it may end."""
-        await _until(began + life.starts_at)
+        await until_moment(began + life.starts_at)
         run = await self.ask_for(f"life-{life.number}", life.request)
         if run is None:
             return
@@ -55,7 +55,7 @@ class People:
         deeds = [(since + at, deed) for at, deed in life.deeds if since + at < calm_at]
         release: list[tuple[float, Deed | None]] = [(min(since + life.released_at, calm_at), None)]
         for at, deed in sorted([*release, *deeds], key=lambda moment: moment[0]):
-            await _until(at)
+            await until_moment(at)
             if deed is None:
                 self.release(run, life.codes)
             else:
@@ -105,5 +105,5 @@ class People:
         return [f"{what} was accepted, and its log has none" for what, (is_so, has) in expected.items() if is_so > has]
 
 
-async def _until(moment: float) -> None:
+async def until_moment(moment: float) -> None:
     await asyncio.sleep(max(0.0, moment - time.monotonic()))

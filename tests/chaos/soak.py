@@ -24,6 +24,9 @@ from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 from tests.chaos.comparison import divergences, left_over, open_workflows, timeline, told
+from tests.chaos.flow_comparison import compared_flow, told_flow
+from tests.chaos.flow_lives import flow_lives
+from tests.chaos.flow_people import LINES, FlowPeople
 from tests.chaos.ground import Ground, ground
 from tests.chaos.healing import OPEN, Healing
 from tests.chaos.lives import lives
@@ -51,6 +54,7 @@ class Soak:
     def __post_init__(self) -> None:
         self.began = time.monotonic()
         self.people, self.weather = People(self.ground), Weather(self.ground)
+        self.flow_people = FlowPeople(self.ground)
         self.healing = Healing(self.ground, self.people)
         self.permits = Permits(self.ground)
         self.calm_took = 0.0
@@ -75,6 +79,8 @@ class Soak:
             everybody.create_task(self.weather.storm(self.seed, self.seconds))
             for life in courses:
                 everybody.create_task(self.people.live(life, began, began + self.seconds))
+            for flow in flow_lives(self.seed, self.seconds):
+                everybody.create_task(self.flow_people.live(flow, began, began + self.seconds))
 
     async def _calm(self) -> dict[str, list[str]]:
         """All is well again: until every run is over, everybody told, and an audit finds nothing to do."""
@@ -83,6 +89,7 @@ class Soak:
         await self.ground.until_whole()
         said = ""
         while time.monotonic() < began + CALM_PATIENCE:
+            await self.flow_people.let_end()
             await command(self.ground.site, "audit", "--repair")
             if not await self._under_way():
                 status, said = await command(self.ground.site, "audit", "--dry-run")
@@ -95,13 +102,18 @@ class Soak:
 
     async def _under_way(self) -> list[str]:
         control = self.ground.site.control
-        runs = [f"run {run.run_id}" for status in OPEN for run in control.runs.list(limit=1000, status=status)]
-        return runs + await open_workflows(await control.engine.client())
+        listed = [run for status in OPEN for run in control.runs.list(limit=1000, status=status, flows=True)]
+        still_open = [f"run {run.run_id}" for run in listed] + await self.flow_people.under_way()
+        return still_open + await open_workflows(await control.engine.client())
 
     async def _compare(self) -> dict[str, list[str]]:
         found = {}
         for run in self.people.runs.values():
             found[f"run {run.run_id}"] = await asyncio.to_thread(self._of, run)
+        for run in await asyncio.to_thread(self.flow_people.runs):
+            found[f"run {run.run_id}"] = await asyncio.to_thread(divergences, self.ground, run)
+        for flow_id in self.flow_people.accepted:
+            found[f"flow {flow_id}"] = await asyncio.to_thread(self._of_flow, flow_id)
         found["requests"] = self.people.refused
         found["permits"] = await asyncio.to_thread(self.permits.problems)
         found["everything"] = await left_over(self.ground, list(self.people.runs))
@@ -110,6 +122,16 @@ class Soak:
     def _of(self, run: Started) -> list[str]:
         events = Counter(line.event for line in self.ground.site.details(run).log)
         return divergences(self.ground, run) + self.people.broken_promises(run, events)
+
+    def _of_flow(self, flow_id: str) -> list[str]:
+        people = self.flow_people
+        seen = told_flow(self.ground.site.control, self.ground.steps, flow_id, people.items[flow_id])
+        broken = [
+            f"`{deed}` was accepted, and its timeline has none"
+            for deed, event in LINES.items()
+            if people.accepted[flow_id][deed] and not seen.events[event]
+        ]
+        return compared_flow(seen) + broken
 
     async def _progress(self) -> None:
         while True:
@@ -134,8 +156,10 @@ class Soak:
         median = statistics.median(seconds for seconds, _ in times) if times else 0.0
         worst = f"worst {times[-1][0]:.1f} s (run {times[-1][1]}) of {len(times)}" if times else "nothing was wrong"
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(faults.items()))
+        flows = len(self.flow_people.accepted)
         return (
-            f"seed {self.seed}: {len(runs)} runs, {ends} ends, {faults.total()} faults ({kinds}), {found} divergences, "
+            f"seed {self.seed}: {len(runs)} runs, {flows} flows, {ends} ends, "
+            f"{faults.total()} faults ({kinds}), {found} divergences, "
             f"at most {self.permits.held} runs held, time to heal median {median:.1f} s, {worst}, "
             f"calm after {self.calm_took:.0f} s"
         )

@@ -24,6 +24,8 @@ ON_MARIADB = [
     ("database killed",),
     ("cluster away",),
     ("lifecycle away",),
+    ("flows killed",),
+    ("flows away",),
     ("dispatcher killed",),
     ("watcher away",),
     ("api killed",),
@@ -36,6 +38,7 @@ ON_MARIADB = [
     ("s3 killed", "events away"),
     ("database cut", "cluster away"),
     ("database read-only", "scheduler away"),
+    ("database cut", "flows killed"),
     ("database stopped", "everything killed"),
 ]
 ON_SQLITE = [

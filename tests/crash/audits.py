@@ -8,21 +8,33 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, FindingKind, FindingRecord
+from crawler_lifecycle.contract.flows.requests import ApproveMember, PushFlow
+from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
+from tests.crash.flows import die_after_commit, until_ended
+from tests.crash.graph import deciding
 from tests.crash.stack import BETWEEN_NUDGES, PATIENCE, PAUSE, Case, until
 from tests.process.stops import assert_stopped
 
+FLOW = "unsupervised"
 MOST_AUDITS = 6
 BEFORE_THE_EXPORT = "initiate_export_signal.before"
-DISAGREES = {FindingKind.UNSUPERVISED: 2, FindingKind.LEFTOVER_JOB: 1, FindingKind.EXPORT_PENDING: 1}
+DISAGREES = {
+    FindingKind.UNSUPERVISED: 2,
+    FindingKind.LEFTOVER_JOB: 1,
+    FindingKind.EXPORT_PENDING: 1,
+    FindingKind.FLOW_UNSUPERVISED: 1,
+}
 
 
 async def audited(case: Case) -> Started:
     """One run was terminated, the history of another deleted, the third was not exported, and of the fourth a job was
-    made when it was over; one is well. The dispatcher and the watcher of this installation are away."""
+    made when it was over; one is well. A flow's door died before its nudge.
+
+    The dispatcher and the watcher of this installation are away."""
     terminated, deleted, pending, stopped, well = [
         await case.begin(name=name, tasks=2 if name == "stopped" else 1)
         for name in ("terminated", "deleted", "pending", "stopped", "well")
@@ -33,8 +45,12 @@ async def audited(case: Case) -> Started:
     await _never_exported(case, pending)
     await _terminate(case, terminated)
     await _delete(case, deleted)
+    await die_after_commit(case, "push", PushFlow(definition=deciding(FLOW).definition()))
 
     await _mended(case)
+    await case.site.control.flows.approve(FLOW, ApproveMember(path="wait"))
+    await case.site.control.flows.approve(FLOW, ApproveMember(path="go"))
+    await until_ended(case, FLOW, FlowState.COMPLETED)
     for run in (terminated, deleted):
         case.site.release(run, 0)
         await case.nudge_until_handed_over(run)
@@ -63,7 +79,9 @@ async def _mended(case: Case) -> None:
     for number in range(MOST_AUDITS if case.plan.fault else 1):
         report = await _audit(case, f"audit-{number}")
         assert report.is_complete, report.parts
-        findings = case.site.control.audits.overview(findings=100).findings
+        listed = case.site.control.audits.overview(findings=100).findings
+        # tasks of workflows are late on a busy machine, and then a workflow seems to fail
+        findings = [finding for finding in listed if finding.kind is not FindingKind.WORKFLOW_FAILING]
         if all(_is_mended(each) for each in findings):
             break
     assert Counter(each.kind for each in findings) == DISAGREES, findings

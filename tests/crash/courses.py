@@ -18,10 +18,17 @@ from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, 
 from crawler_lifecycle.contract.steps.run import RunEnd, RunRef
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
-from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW, EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
+from crawler_lifecycle.domain.naming import (
+    AUDIT_WORKFLOW,
+    EXPORT_WORKFLOW,
+    FLOW_WORKFLOW,
+    RUN_WORKFLOW,
+    export_workflow_id,
+)
 from crawler_lifecycle.domain.reasons import ADMISSION, IMAGE_PULL
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
+from tests.crash.flows import flow, flow_cancelled, flow_doors
 from tests.crash.hooks import TROUBLES, hold, prevent_starts, suspend
 from tests.crash.interruptions import (
     TURNS,
@@ -51,14 +58,16 @@ class Course:
     """`only`: what no other course comes to. `also`: what others do come to, but otherwise.
 
     `steps`: of workflows, that no other course comes to and no activity leads to. `alone`: in an installation of its
-    own, with a dispatcher if `dispatched`. `before`: where its worker dies besides, to make what it is about."""
+    own, with a dispatcher if `dispatched`. `hosted`: beside a host of steps. `before`: where its worker dies besides,
+    to make what it is about."""
 
-    take: Callable[[Case], Awaitable[Started]]
+    take: Callable[[Case], Awaitable[Started | None]]
     only: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     steps: frozenset[str] = frozenset()
     alone: bool = False
     dispatched: bool = False
+    hosted: bool = False
     before: frozenset[str] = frozenset()
 
     @property
@@ -362,6 +371,10 @@ def _of_runs(*steps: str) -> frozenset[str]:
     return frozenset(f"{RUN_WORKFLOW} {each}" for each in steps)
 
 
+def _of_flows(*steps: str) -> frozenset[str]:
+    return frozenset(f"{FLOW_WORKFLOW} {each}" for each in steps)
+
+
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
 AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "audit_flows", "finish_audit"))
 LOOK = frozenset((
@@ -377,6 +390,12 @@ END = frozenset((
     "export_supporting_files",
 ))  # fmt: skip
 HELD_BY_A_PAUSE = frozenset(("run_onetime_crawler", "hold_limits", "sync_statuses", "count_alive_tasks"))
+FLOW = frozenset(
+    ("begin_flow", "read_flow", "write_flow", "start_crawls", "grow_flow", "stop_attempts", "announce_flow")
+)
+FLOW_CANCELLED = frozenset(("check_starts", "cancel_flow"))
+# an activity of a host, and so of no worker that the generator asks
+STEPS_OF_FLOWS = _of_flows(*FLOW, *FLOW_CANCELLED, "run_steps")
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}, steps=_of_runs("signal stop")),
@@ -408,6 +427,14 @@ COURSES = {
         alone=True,
         before=frozenset((BEFORE_THE_EXPORT,)),
     ),
+    "flow": Course(flow, only=FLOW, steps=_of_flows(*FLOW, "run_steps", "start", "signal nudge", "timer"), hosted=True),
+    "flow_cancelled": Course(
+        flow_cancelled,
+        only=FLOW_CANCELLED,
+        steps=_of_flows(*FLOW_CANCELLED, "cancel", "continuation"),
+        hosted=True,
+    ),
+    "flow_doors": Course(flow_doors),
     "hostile": Course(hostile),
     "delisted": Course(delisted),
     "overtaken": Course(overtaken),

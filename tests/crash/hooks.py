@@ -5,7 +5,7 @@ Their own mains run; only what these are given is changed from outside.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from temporalio.worker import WorkflowInstance as Instance
 from temporalio.worker import WorkflowInstanceDetails as Details
 
 import workers.dispatcher
+import workers.flows
 import workers.lifecycle
 import workers.scheduler
 import workers.watcher
@@ -31,8 +32,9 @@ from crawler_lifecycle.activities.boundary import Boundary  # noqa: F401 (loaded
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.domain.reasons import IMAGE_PULL, SUSPENDED
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.ports import Cluster, StepClaims
 from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.services.flows.host import StepHost
 from crawler_lifecycle.services.placing import PlacesJobs
 from crawler_lifecycle.services.scheduler import make_app
 from crawler_lifecycle.services.watcher import Watcher
@@ -50,6 +52,13 @@ UNSTARTABLE = {"phase": JobPhase.WAITING, "cause": IMAGE_PULL, "give_up_after": 
 OF_THE_CLUSTER = [*methods_of(Cluster), *methods_of(PlacesJobs)]
 
 
+def living(part: str, deaths: Deaths, faulty: Faulty | None = None) -> AbstractContextManager[None]:
+    """Return what a part of this kind lives with."""
+    if part == "lifecycle":
+        return mortal(deaths, faulty)
+    return mortal_host(deaths) if part == "flows" else troubled(deaths)
+
+
 @contextmanager
 def mortal(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
     """A worker, in its activities and in the steps of its workflows. `faulty`: how the ports of its activities are, or
@@ -63,6 +72,17 @@ def mortal(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
         changed.enter_context(patch.object(workers.lifecycle, "LifecyclePlugin", partial(_plugin, deaths, faulty)))
         # as in Kubernetes, so that a run comes to the removal of its jobs
         changed.enter_context(patch.object(LocalCluster, "records_stay", False))
+        yield
+
+
+@contextmanager
+def mortal_host(deaths: Deaths) -> Iterator[None]:
+    """A host of steps, around its activity and around each call of the ledger."""
+    deaths.folder.mkdir(parents=True, exist_ok=True)
+    with (
+        patch.object(workers.flows, "LifecyclePlugin", partial(_plugin, deaths, None)),
+        patch.object(workers.flows, "StepHost", partial(_host, partial(_dying, deaths))),
+    ):
         yield
 
 
@@ -120,6 +140,11 @@ async def _dying_after(deaths: Deaths, point: str, answer: Any) -> Any:
     answered = await answer
     deaths.pass_by(f"{point}.{AFTER}")
     return answered
+
+
+def _host(way: Way, claims: Any, doors: Any, *given: Any) -> StepHost:
+    claims = between(way, claims, "claims", methods_of(StepClaims))
+    return StepHost(claims, between(way, doors, "doors", ["graft"]), *given)
 
 
 def _dispatcher(way: Way, folder: Path, claims: Any, deploying: Any, *given: Any) -> Dispatcher:

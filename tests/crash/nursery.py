@@ -16,15 +16,18 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import workers.dispatcher
+import workers.flows
 import workers.lifecycle
 import workers.scheduler
 import workers.watcher
 from crawler_lifecycle.services import process
-from tests.crash import hooks
+from crawler_lifecycle.services.flows.modules import load
+from tests.crash import graph, hooks
 from tests.crash.deaths import Deaths
 from tests.crash.faults import Fault, Faulty
 
@@ -33,6 +36,7 @@ PARTS: dict[str, Callable[[], Any]] = {
     "dispatcher": lambda: process.run(workers.dispatcher.main),
     "watcher": lambda: process.run(workers.watcher.main),
     "scheduler": lambda: sys.exit(workers.scheduler.main()),
+    "flows": lambda: process.run(partial(workers.flows.serve, load([graph.__name__]), [workers.flows.DEFAULT_QUEUE])),
 }
 PAUSE = 0.02
 BETWEEN_LOOKS = 0.2
@@ -44,7 +48,7 @@ LAST_WORD_SECONDS = 20
 class ChildPlan:
     """`notes`: the folder of its deaths and of its faults. `failing`: the activities that fail, or else all.
 
-    `alone`: in an installation of its own, with a dispatcher if `dispatched`."""
+    `alone`: in an installation of its own, with a dispatcher if `dispatched`. `hosted`: beside a host of steps."""
 
     name: str
     part: str
@@ -54,6 +58,7 @@ class ChildPlan:
     failing: list[str] = field(default_factory=list)
     alone: bool = False
     dispatched: bool = False
+    hosted: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -132,7 +137,7 @@ class Nursery:
         try:
             deaths = Deaths(Path(child.notes), child.deaths)
             fault = Faulty(Fault(child.fault), deaths.folder, child.failing) if child.fault else None
-            with hooks.mortal(deaths, fault) if child.part == "lifecycle" else hooks.troubled(deaths):
+            with hooks.living(child.part, deaths, fault):
                 PARTS[child.part]()
         except SystemExit as ended:
             status = int(ended.code or 0)

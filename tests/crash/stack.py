@@ -32,6 +32,7 @@ from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
 from tests.crash.calls import CALLS
 from tests.crash.deaths import Deaths
+from tests.crash.graph import DEATHS, NOTES
 from tests.crash.nursery import ChildPlan, wanted, write
 from tests.crash.steps import STEPS
 from tests.embedded import Crawlctl
@@ -51,6 +52,8 @@ SETTINGS = {
     "CRAWLER_CLUSTER__CAPACITY": "500",
     "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "6",
     "CRAWLER_DISPATCHER__CLAIM_SECONDS": "8",  # what a dispatcher that dies costs
+    "CRAWLER_FLOWS__CLAIM_SECONDS": "8",  # and a host of steps
+    "CRAWLER_FLOWS__DRAIN_SECONDS": "1",
     "CRAWLER_WORKER__DRAIN_SECONDS": "1",
     "CRAWLER_LOG__FORMAT": "json",
     "CRAWLER_AUDIT__EVERY_SECONDS": "0",  # one that comes by itself would go on with what a case has left
@@ -228,7 +231,7 @@ class Stack:
         ids = defaultdict(set)
         for each in self.receiver.received:
             notice = json.loads(each.body)
-            if notice["data"]["run_uid"] == run.run_uid:
+            if notice["data"].get("run_uid") == run.run_uid:
                 ids[notice["type"]].add(each.headers["webhook-id"])
         closing = ids["run.finished"] | ids["run.stopped"]
         assert (len(ids["run.started"]), len(closing)) == (ends, ends), ids
@@ -296,7 +299,7 @@ async def crashing(
         replace(child, notes=str(folder / "notes" / child.name), environment=_own(child, new_database))
         for child in children
     ]
-    placed += [_own_dispatcher(child) for child in placed if child.dispatched]
+    placed += [own for child in placed for own in _beside(child)]
     write(folder / "children.json", plan.child_environment, state / "logs", placed)
     try:
         with serving(receiver), ExitStack() as logs:
@@ -324,11 +327,22 @@ def _stack(plan: Plan, site: Site, receiver: Receiver, children: Sequence[ChildP
         if child.part == "lifecycle":
             own = replace(site, control=_control(plan, child.environment), asked=[] if child.alone else site.asked)
             stack.cases[child.name] = Case(child, own, _own_dispatcher(child) if child.dispatched else None)
-        elif not child.alone:
+        elif not child.alone and child.part != "flows":
             stack.services[child.name] = deaths
             deaths.arm()
             wanted(child).touch()
     return stack
+
+
+def _beside(child: ChildPlan) -> list[ChildPlan]:
+    """Return the further parts of a case."""
+    return ([_own_dispatcher(child)] if child.dispatched else []) + ([_own_host(child)] if child.hosted else [])
+
+
+def _own_host(child: ChildPlan) -> ChildPlan:
+    """Return the host of the case's steps. It is born with the case's worker, and has the same deaths."""
+    own = child.environment | {NOTES: child.notes, DEATHS: json.dumps(child.deaths)}
+    return replace(child, name=f"{child.name}.host", part="flows", fault=None, environment=own)
 
 
 def _own_dispatcher(child: ChildPlan) -> ChildPlan:

@@ -19,13 +19,14 @@ from temporalio.api.enums.v1 import EventType
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.workflows.flow import FlowWorkflow
 from crawler_lifecycle.workflows.plugin import WORKFLOWS
+from crawler_lifecycle.workflows.scheduled_flow import ScheduledFlowWorkflow
 from tests.activity_events import begun_in
-from tests.crash.calls import CALLS, HOLDERS, NAMES, of_activities
-from tests.crash.courses import COURSES, courses_by_step, courses_of
+from tests.crash.calls import CALLS, HOLDERS, NAMES, OF_HOSTS, of_activities
+from tests.crash.courses import COURSES, STEPS_OF_FLOWS, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
-from tests.crash.hooks import MOMENTS, TROUBLES
+from tests.crash.graph import AFTER_THE_FUNCTION, IN_THE_FUNCTION
+from tests.crash.hooks import AFTER, BEFORE, MOMENTS, TROUBLES
 from tests.crash.nursery import ChildPlan
 from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
 from tests.crash.steps import STEPS, THEN, kinds, steps, steps_of
@@ -41,21 +42,47 @@ TAKEN = list(dict(courses_of(NAMES)))  # every activity is met on one of them
 
 
 def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None) -> ChildPlan:
-    """An installation of its own is there for what only it comes to: there, the rest fails for nobody."""
+    """A course with an installation or a host of its own is there for what only it comes to: there, the rest fails for
+    nobody."""
     chosen = COURSES[course]
-    failing = sorted(chosen.activities) if chosen.alone and fault else []
+    failing = sorted(chosen.activities) if (chosen.alone or chosen.hosted) and fault else []
     deaths = (*deaths, *chosen.before)
-    return ChildPlan(f"{course}.{what}", "lifecycle", "", list(deaths), fault, failing, chosen.alone, chosen.dispatched)
+    return ChildPlan(
+        f"{course}.{what}",
+        "lifecycle",
+        "",
+        list(deaths),
+        fault,
+        failing,
+        alone=chosen.alone,
+        dispatched=chosen.dispatched,
+        hosted=chosen.hosted,
+    )
 
 
 CASES = [_plan(course, name, name) for course, name in courses_of(NAMES)]
 CASES.sort(key=lambda case: not case.alone and "export" not in case.name)  # whose worker is missed last begins first
-LED_BY = courses_by_step(
-    {step for definition in WORKFLOWS if definition is not FlowWorkflow for step in steps_of(definition)}
-)
+# no course begins a flow by a schedule
+SUPERVISING = [definition for definition in WORKFLOWS if definition is not ScheduledFlowWorkflow]
+LED_BY = courses_by_step({step for definition in SUPERVISING for step in steps_of(definition)} | STEPS_OF_FLOWS)
 BY_STEP = [_plan(course, STEPS, *(f"{STEPS}.{step}" for step in sorted(steps))) for course, steps in LED_BY.items()]
 WHOLE = ("scheduled", "retried", "lost_jobs", "admitted", "paused_installation")  # a worker dies in their every step
 EVERY_STEP = [_plan(course, STEPS, STEPS) for course in WHOLE]
+# what a host asks of the ledger in no course; tests/services/flows and tests/process/test_step_hosts.py are about these
+BY_NO_HOST = {
+    "claims.release",  # a host that ends in order, or that got a claim for a step which it does not run any more
+    "claims.source",  # a function that asks for a result by its path
+    "claims.note_cause",  # a function that the host's modules do not have
+}
+POINTS_OF_A_HOST = {call: {f"{call}.{when}" for when in (BEFORE, AFTER)} for call in sorted(OF_HOSTS - BY_NO_HOST)}
+POINTS_OF_A_HOST["claims.begin"] |= {"claims.end.before"}  # a function begins by itself only after a death
+POINTS_OF_A_HOST |= {
+    "function": {IN_THE_FUNCTION, AFTER_THE_FUNCTION},
+    "run_steps": {"run_steps.before", "run_steps.after"},
+}
+LONG = {"claims.renew": "flow_cancelled"}  # the function of this course goes on
+HOSTED = [_plan(LONG.get(call, "flow"), call, *sorted(points)) for call, points in POINTS_OF_A_HOST.items()]
+UNDISTURBED = [_plan("flow", "undisturbed"), _plan("flow_doors", "dying")]
 RESOLVED = (
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
     EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED,
@@ -90,30 +117,35 @@ ELSEWHERE = {
     "RunAudit: findings.keep_open",  # a workflow has ended a moment ago
     "RunAudit: supervisors.task_failure",  # a workflow that fails the same task again and again
     "HandoverAudit: findings.keep_open",  # a workflow is at it
-    # no course starts a flow yet
-    *(f"FlowAudit: {call}" for call in ("findings.keep_open", "findings.report")),
-    *(f"FlowAudit: supervisors.{call}" for call in ("describe", "nudge_flow")),
+    "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
+    # flows are kept for ever
+    "FlowAudit: doors.prune",
+    "FlowAudit: records.ended",
+    "FlowCrawlActivities: supervisors.describe",  # a crawl without a run at a look
+    "FlowCrawlActivities: supervisors.failure",  # and whose workflow has failed
+    "FlowCrawlActivities: supervisors.go_on",  # a run whose workflow was terminated, and whose crawl is cancelled
     # a run's workflow has ended well and its row has not, as in a database that was restored
     *(
         f"RunAudit: {call}"
         for call in ("supervisors.requested_run_id", "cluster.look", "tasks.by_status", "tasks.rows")
     ),
 }
-ON_SQLITE = [*EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]
+ON_SQLITE = [*EVERY_STEP, *HOSTED, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, *UNDISTURBED, HOSTILE]
 ON_MARIADB = CASES[3::4]
+HOSTED_ON_MARIADB = [case for case in HOSTED if "claims.end" in case.name or "function" in case.name]
 DATABASES = [pytest.param(name, marks=pytest.mark.closing(name)) for name in ("sqlite", "mariadb")]
-AT_ONCE = 48  # more cases keep each other from being in time
+AT_ONCE = 40  # more cases keep each other from being in time
 
 
 @dataclass
 class Running:
     stack: Stack
-    under_way: dict[str, asyncio.Task[Started]]
+    under_way: dict[str, asyncio.Task[Started | None]]
 
-    async def over(self, name: str) -> tuple[Case, Started]:
+    async def over(self, name: str) -> tuple[Case, Started | None]:
         return self.stack.cases[name], await self.under_way[name]
 
-    async def all_over(self) -> Sequence[Started]:
+    async def all_over(self) -> Sequence[Started | None]:
         await asyncio.wait(self.under_way.values())
         return [each.result() for each in self.under_way.values()]
 
@@ -146,12 +178,12 @@ async def matrix(
         folder = tmp_path_factory.mktemp("sqlite")
         children = [
             *SERVICES,
-            *_chosen(request, "name", [*EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]),
+            *_chosen(request, "name", ON_SQLITE),
         ]
         places = asyncio.Semaphore(AT_ONCE)
         on_sqlite = _run(places, await stacks.enter_async_context(crashing(folder, children)))
         on_mariadb = None
-        chosen = _chosen(request, "again", [*ON_MARIADB, *LOSING, HOSTILE])
+        chosen = _chosen(request, "again", [*HOSTED_ON_MARIADB, *ON_MARIADB, *LOSING, HOSTILE])
         if mariadb_port is not None and chosen:
             new_database = partial(create_database, mariadb_port, password=OF_THE_DATABASE)
             folder = tmp_path_factory.mktemp("mariadb")
@@ -175,7 +207,7 @@ def _chosen(request: pytest.FixtureRequest, argument: str, cases: Sequence[Child
 
 
 def _run(places: asyncio.Semaphore, stack: Stack) -> Running:
-    async def taken(name: str, case: Case) -> Started:
+    async def taken(name: str, case: Case) -> Started | None:
         async with places:
             case.be_born()
             return await COURSES[name.partition(".")[0]].take(case)
@@ -251,6 +283,26 @@ async def test_a_worker_dies_in_every_step_of_a_run(matrix: Matrix, name: str) -
     assert died[True] == resolved + inside
     # the history has the first time-out alone if the worker dies in a task several times
     assert made[EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT] >= resolved
+    matrix.sqlite.stack.assert_each_is_one(case)
+
+
+@pytest.mark.shard("sqlite: hosts")
+@pytest.mark.parametrize("name", [case.name for case in HOSTED])
+async def test_a_host_of_steps_dies_around_a_call(matrix: Matrix, name: str) -> None:
+    await _assert_host_died(matrix.sqlite, name)
+
+
+@pytest.mark.shard("mariadb")
+@pytest.mark.parametrize("again", [case.name for case in HOSTED_ON_MARIADB])
+async def test_a_host_of_steps_dies_on_mariadb(matrix: Matrix, again: str) -> None:
+    await _assert_host_died(_on_mariadb(matrix), again)
+
+
+@pytest.mark.shard("sqlite: hosts")
+@pytest.mark.parametrize("name", [case.name for case in UNDISTURBED])
+async def test_flows_without_a_death_and_behind_doors_that_die(matrix: Matrix, name: str) -> None:
+    case, _ = await matrix.sqlite.over(name)
+    assert not case.noted
     matrix.sqlite.stack.assert_each_is_one(case)
 
 
@@ -336,6 +388,12 @@ async def _assert_died_around(running: Running, name: str) -> None:
     case, _ = await running.over(name)
     activity = name.partition(".")[2]
     assert case.noted >= {f"{activity}.{moment}" for moment in MOMENTS if (activity, moment) != NEVER_WAITED_FOR}
+    running.stack.assert_each_is_one(case)
+
+
+async def _assert_host_died(running: Running, name: str) -> None:
+    case, _ = await running.over(name)
+    assert case.noted >= POINTS_OF_A_HOST[name.partition(".")[2]]
     running.stack.assert_each_is_one(case)
 
 

@@ -324,7 +324,7 @@ class Site:
         path = self.state / "exports" / name
         written, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
         lines = map(json.loads, written.splitlines())
-        return [line for line in lines if line["run_uid"] == run.run_uid]
+        return [line for line in lines if line.get("run_uid") == run.run_uid]
 
 
 def most_at_once(spans: Collection[Span]) -> int:

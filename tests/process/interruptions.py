@@ -1,4 +1,5 @@
-"""For tests of outages: a run with a retry under way, and a run that waits for its permit, while something is away."""
+"""For tests of outages: a run with a retry under way, a run that waits for its permit, and a flow with a crawl under
+way, while something is away."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -6,9 +7,12 @@ from uuid import uuid4
 
 from temporalio.service import RPCError
 
+from crawler_lifecycle.contract.flows.requests import ApproveMember, PushFlow
+from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.reasons import ADMISSION
+from crawler_lifecycle.flows import Workflow, crawl
 from tests.process.crawls import PATIENCE, Job, Site, most_at_once
 from tests.process.stops import events
 from tests.waiting import eventually, eventually_async
@@ -16,17 +20,22 @@ from tests.waiting import eventually, eventually_async
 
 @dataclass(frozen=True)
 class Interrupted:
-    """`retrying` has lost its job. `permitted` has the only permit of a label, which `waiting` waits for."""
+    """`retrying` has lost its job. `permitted` has the only permit of a label, which `waiting` waits for.
+
+    `of_flow` is the run of the flow's crawl, and an approval follows it."""
 
     site: Site
     retrying: Started
     permitted: Started
     waiting: Started
+    flow_id: str
+    of_flow: Started
 
     def release(self) -> None:
         self.site.release(self.retrying, 0)
         self.site.release(self.permitted, 0)
         self.site.release(self.waiting, 0)
+        self.site.release(self.of_flow, 0)
 
     async def assert_completed(self) -> None:
         """Each task has had one job for each attempt, and the limit was not exceeded."""
@@ -41,6 +50,22 @@ class Interrupted:
             await self.site.assert_true(run, {0: 0})
         spans = [*self.site.spans(self.permitted).values(), *self.site.spans(self.waiting).values()]
         assert (len(spans), most_at_once(spans)) == (2, 1)
+        await self._assert_flow_completed()
+
+    async def _assert_flow_completed(self) -> None:
+        """The crawl has had one run for its attempt, and the flow's end is told once."""
+        flows = self.site.control.flows
+        await flows.approve(self.flow_id, ApproveMember(path="go"))
+        await eventually(lambda: flows.row(self.flow_id)[1].state.is_final, patience=2 * PATIENCE)
+        assert {member.path: member.state for member in flows.members(self.flow_id)} == {
+            "shop": MemberState.COMPLETED,
+            "go": MemberState.COMPLETED,
+        }
+        (attempt,) = flows.attempts(self.flow_id, "shop")
+        (run,) = self.site.control.runs.list(flow=self.flow_id)
+        assert (attempt.run_id, run.status) == (self.of_flow.run_id, RunStatus.COMPLETED)
+        assert self.site.jobs(self.of_flow) == {(0, 1): Job(1, (0,))}
+        assert [line.event for line in flows.lines(self.flow_id)].count("ended") == 1
 
     async def _is_retried(self) -> bool:
         """Nobody tells of a runner that was killed, so a nudge comes from here."""
@@ -59,5 +84,29 @@ async def interrupted(site: Site) -> Interrupted:
     waiting = await site.start(labels=[label])
     await eventually(lambda: site.details(waiting).run.waiting_cause == ADMISSION, patience=PATIENCE)
     assert site.statuses(waiting) == [TaskStatus.QUEUED]
+    flow_id, of_flow = await _flow_under_way(site)
     await site.lose(retrying, 0)
-    return Interrupted(site, retrying, permitted, waiting)
+    return Interrupted(site, retrying, permitted, waiting, flow_id, of_flow)
+
+
+async def _flow_under_way(site: Site) -> tuple[str, Started]:
+    workflow = Workflow().add("shop", crawl("gated")).add_approval("go", deps="shop")
+    flows = site.control.flows
+    answer = await flows.push(PushFlow(definition=workflow.definition()))
+    assert answer.nudged, answer.problem
+
+    def run() -> Started | None:
+        run_ids = [attempt.run_id for attempt in flows.attempts(answer.flow_id, "shop") if attempt.run_id]
+        if not run_ids:
+            return None
+        record = site.control.runs.show(run_ids[0]).run
+        return Started(
+            workflow_id=record.workflow_id,
+            first_execution_run_id=record.first_execution_run_id,
+            run_id=record.run_id,
+            run_uid=record.run_uid,
+        )
+
+    of_flow: Started = await eventually(run, patience=PATIENCE)
+    await site.until_running(of_flow, 1)
+    return answer.flow_id, of_flow

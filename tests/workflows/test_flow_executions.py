@@ -152,6 +152,39 @@ async def test_doors_and_crawls_while_executions_follow_one_another(long_flows: 
     assert len(flows.host.played) == len(set(flows.host.played)) == 46
 
 
+async def test_a_cancel_and_nudges_meet_a_continuation_with_a_step_under_way(long_flows: FlowStage) -> None:
+    """Each execution asks for the step under way again, and no host begins its function again."""
+    flows = long_flows
+    flows.host.hold("slow")
+    flow, supervisor = await flows.start(Workflow().add("slow", plain).add("never", plain, deps="slow"))
+    await flows.host.begun["slow"].wait()
+
+    async def continued() -> bool:
+        await asyncio.gather(*(flows.nudge(flow) for _ in range(20)))
+        return len(flows.host.calls) == 2
+
+    await eventually_async(continued, "a second execution asks for the step", seen=lambda: len(flows.host.calls))
+    await asyncio.gather(door(flow.cancel), *(flows.nudge(flow) for _ in range(20)))
+    await shown_as(flow, "slow", "cancelled")
+    flows.host.release("slow")
+    assert (await flows.supervisor(flow).result())["state"] == "cancelled"
+    assert flows.host.played == ["slow"]
+    described = await supervisor.describe()
+    assert described.raw_description.workflow_execution_info.first_run_id != described.run_id
+
+
+async def test_two_thousand_nudges_are_taken_together(flows: FlowStage) -> None:
+    flows.host.hold("a")
+    flow, supervisor = await flows.start(pair())
+    await flows.host.begun["a"].wait()
+    for _ in range(20):
+        await asyncio.gather(*(flows.nudge(flow) for _ in range(100)))
+    flows.host.release("a")
+    assert (await supervisor.result())["state"] == "completed"
+    assert flows.host.played == ["a", "b"]
+    assert (await activities_of(supervisor))["read_flow"] < 1000, "each nudge was read by itself"
+
+
 async def test_a_cancel_by_temporal_cancels_all_members(flows: FlowStage) -> None:
     flows.host.hold("a")
     flow, supervisor = await flows.start(pair().add("shop", crawl("books")))

@@ -1,0 +1,41 @@
+"""A door's process that dies between the commit of its request and the nudge to the flow's supervisor.
+
+python -m tests.crash.dying_door VERB [FLOW] REQUEST
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from unittest.mock import patch
+
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    CancelMembers,
+    FlowRequest,
+    PushFlow,
+    RetryMembers,
+)
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.engine import Engine
+
+REQUESTS: dict[str, type[FlowRequest]] = {
+    "push": PushFlow,
+    "append": AppendMembers,
+    "retry": RetryMembers,
+    "cancel": CancelMembers,
+}
+
+
+async def _die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _ask(verb: str, *given: str) -> None:
+    *flow, request = given
+    await getattr(Control.open().flows, verb)(*flow, REQUESTS[verb].model_validate_json(request))
+
+
+if __name__ == "__main__":
+    with patch.object(Engine, "nudge_flow", _die):
+        asyncio.run(_ask(*sys.argv[1:]))
