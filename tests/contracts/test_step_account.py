@@ -31,6 +31,8 @@ def account(mariadb_server: int) -> Iterator[Database]:
     for statement in STATEMENTS:
         named = re.sub(r"\bsteps\b", name, statement.replace("crawler.", f"{name}."))
         execute(mariadb_server, named.replace("a long password", "secret").removesuffix(";"))
+    # the supervisor in these tests has the account, too, and writes the ends of flows
+    execute(mariadb_server, f"GRANT SELECT, INSERT ON {name}.flow_ends TO {name}")
     database = Database(f"mysql://{name}:secret@127.0.0.1:{mariadb_server}/{name}?{WITHOUT_TLS}")
     yield database
     database.close()
