@@ -134,9 +134,12 @@ flow_members = sa.Table(
     sa.Column("started_at", UtcDateTime),
     sa.Column("ended_at", UtcDateTime),
     sa.Column("door", sa.Integer, nullable=False),
+    growing("changed_at", now),  # set by every UPDATE; followers read only the members that have changed
     sa.PrimaryKeyConstraint("flow", "number", name="pk_flow_members"),
     sa.UniqueConstraint("flow", "path_uid", name="uq_flow_members_path"),
-    sa.Index("ix_flow_members_state", "flow", "state"),
+    # has all that a status needs: the members of a flow are counted without a read of their rows
+    sa.Index("ix_flow_members_state", "flow", "in_flight", "state", "group_number", "started_at", "ended_at"),
+    sa.Index("ix_flow_members_changed", "flow", "changed_at"),
     sa.Index("ix_flow_members_door", "flow", "door"),
     **TABLE_OPTIONS,
 )

@@ -109,6 +109,7 @@ histories = sa.Table(
     sa.UniqueConstraint("workflow_id", "first_execution_run_id", name="uq_histories_execution"),
     sa.UniqueConstraint("flow_uid", "flow_member", "flow_attempt", name="uq_histories_flow"),
     sa.Index("ix_histories_status", "status", "intent"),
+    sa.Index("ix_histories_flow_ends", "flow_uid", "end_number", "status"),  # a flow's reopened runs
     sa.Index("ix_histories_crawler", "crawler"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
