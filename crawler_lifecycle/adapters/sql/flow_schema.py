@@ -116,6 +116,7 @@ flow_members = sa.Table(
     sa.Column("fingerprint", sa.String(64), nullable=False),
     sa.Column("definition", Document, nullable=False),
     sa.Column("arguments", Json),  # of the last retry with arguments; null: the arguments in the definition
+    sa.Column("memory_factor", sa.Double),  # of the last retry under a rule with a factor; null: the definition's
     sa.Column("state", stored_enum(MemberState), nullable=False),
     sa.Column("cause", ShortText(255)),
     sa.Column("reason", LongText(4000)),
@@ -153,6 +154,7 @@ flow_attempts = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("workflow_id", sa.String(128)),  # of a crawl's run
     sa.Column("arguments", Json),  # null: the arguments in the definition
+    sa.Column("memory_factor", sa.Double),  # of a crawl; null: the factor in the definition
     sa.Column("claim_token", sa.String(64)),
     sa.Column("claim_expires_at", UtcDateTime),
     sa.Column("begun", sa.Boolean, nullable=False),  # whether the present claim's function has begun
