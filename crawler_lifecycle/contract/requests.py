@@ -75,7 +75,7 @@ class RunParameters(Message):
         default=1.0,
         gt=0.0,
         le=LARGEST_MEMORY_FACTOR,
-        description="memory of every task, times the memory in the crawler's entry; no effect on an entry without memory",
+        description="memory of every task, times the memory in the crawler's entry, if the entry has any",
     )
     labels: list[Label] = Field(
         default_factory=list,
