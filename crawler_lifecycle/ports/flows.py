@@ -188,8 +188,9 @@ class StepClaims(Protocol):
     """The ledger for hosts of steps. A claim is a host's time-limited right to execute attempts."""
 
     def claim(
-        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta
-    ) -> Claimed:
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
+        code_version: str | None = None,
+    ) -> Claimed:  # fmt: skip
         """Put new attempts on record, and claim attempts that no host holds.
 
         A new attempt starts only if no door was first and people hold no starts back. The epoch is compared only for
@@ -275,6 +276,7 @@ class AttemptRecord:
     reason: str | None
     error: str | None
     host: str | None
+    code_version: str | None  # of the author's module, for a step
     deaths: int
     run_id: int | None
     run_uid: str | None

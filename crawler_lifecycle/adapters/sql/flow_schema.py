@@ -161,6 +161,7 @@ flow_attempts = sa.Table(
     sa.Column("deaths", sa.Integer, nullable=False),
     sa.Column("stop_asked", sa.Boolean, nullable=False),
     sa.Column("host", ShortText(255)),
+    sa.Column("code_version", ShortText(128)),  # of a step's function
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("ended_at", UtcDateTime),
     sa.Column("end_kind", stored_enum(EndKind)),

@@ -9,9 +9,11 @@ import pytest_asyncio
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.services.flows.versions import code_version
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts
-from tests.services.flows.supervised import Hosted, hosted, single
+from tests.services.flows.supervised import MODULE, Hosted, hosted, single
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,13 @@ async def test_an_exception_fails_the_attempt_and_not_the_host(
 async def test_a_failed_attempt_is_tried_again(host: Hosted) -> None:
     flow = await host.play(single(authors.fail, retry=RetryPolicy(max_attempts=3, pause_seconds=0)))
     assert [attempt.outcome for attempt in await attempts(flow)] == ["LookupError"] * 3
+
+
+async def test_an_attempt_has_the_version_of_its_code(host: Hosted, flows_database: Database) -> None:
+    [by_hash] = await attempts(await host.play(single(authors.nothing)))
+    async with hosted(flows_database, code_version="shop:2026.11") as other:
+        [by_setting] = await attempts(await other.play(single(authors.nothing)))
+    assert (by_hash.code_version, by_setting.code_version) == (code_version(load([MODULE])), "shop:2026.11")
 
 
 @pytest.mark.parametrize("function", [authors.cancel_by_return, authors.cancel_by_raise])
