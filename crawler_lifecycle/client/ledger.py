@@ -93,8 +93,8 @@ class LedgerClient:
         unknown = FlowStatus(id=flow, state=FlowState.UNKNOWN)
         return await self._read(lambda flows: flows.status(flow, path), unknown)
 
-    async def jobs(self, flow: str) -> Sequence[MemberRecord]:
-        return await self._read(lambda flows: flows.members(flow), ())
+    async def jobs(self, flow: str, paths: Sequence[str] | None = None) -> Sequence[MemberRecord]:
+        return await self._read(lambda flows: flows.members(flow, paths), ())
 
     async def results(self, flow: str, paths: Sequence[str] | None = None) -> Mapping[str, Any]:
         return await self._read(lambda flows: flows.results(flow, paths), {})
