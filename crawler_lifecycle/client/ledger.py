@@ -87,7 +87,7 @@ class LedgerClient:
 
         The list is empty without such a job. `name` is the job's path.
         """
-        return list(await self._read(lambda flows: flows.attempts(flow, name), ()))
+        return await self._read(lambda flows: list(flows.attempts(flow, name)), [])
 
     async def status(self, flow: str, path: str = ROOT) -> FlowStatus:
         unknown = FlowStatus(id=flow, state=FlowState.UNKNOWN)

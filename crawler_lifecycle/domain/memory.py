@@ -6,9 +6,9 @@ from decimal import ROUND_CEILING, Decimal
 from crawler_lifecycle.contract.deployment import Crawler
 
 QUANTITY = re.compile(r"\+?([0-9.]+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([-+]?[0-9]+))?")
-BINARY = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
+BINARY = {suffix: 2 ** (10 * power) for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}  # powers of ten
-MEBIBYTE = BINARY["Mi"]
+MEBIBYTE = 1024 * 1024
 
 
 def with_memory(entry: Crawler, factor: float) -> Crawler:
@@ -34,5 +34,5 @@ def bytes_of(quantity: str) -> Decimal:
     assert match is not None, f"the contract refuses {quantity!r}"
     number, binary, decimal, exponent = match.groups()
     if binary is not None:
-        return Decimal(number) * BINARY[binary]
+        return Decimal(number) * Decimal(BINARY[binary])
     return Decimal(number).scaleb(DECIMAL[decimal] if decimal is not None else int(exponent or 0))

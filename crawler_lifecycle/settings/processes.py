@@ -92,8 +92,6 @@ class FlowSettings(BaseModel):
     )
     code_version: str | None = Field(
         default=None,
-        min_length=1,
-        max_length=128,
         description="version of the authors' code, kept with every attempt; none: a hash of the host's modules",
     )
 

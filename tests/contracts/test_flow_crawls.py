@@ -114,7 +114,7 @@ def test_memory_grows_with_every_attempt_that_ran_out_of_memory(database: Databa
         end_tasks(database, run, [None], TaskStatus.FAILED, "oom_killed")
         flow.close(run, RunStatus.FAILED, "main_job_failed")
     assert factors == [1, 2, 4]
-    flow.go_on()
+    flow.cancel()
     flow.retry()
     (start,) = flow.start_crawls(flow.start("shop")).crawls
     assert (start.start.generation, start.request.memory_factor) == (2, 4)

@@ -57,7 +57,8 @@ def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list
     )
     crawls = select(members.flow, members.number).join_from(flow_members, flows, flows.c.id == members.flow)
     crawls = crawls.where(members.flow.in_(uids), members.kind == MemberKind.CRAWL)
-    with_runs = crawls.join(histories, is_its_run)
+    # MySQL finds few rows by an index only with the uids as values
+    with_runs = crawls.join(histories, is_its_run).where(runs.flow_uid.in_(uids.values()))
     refused = crawls.join(flow_attempts, IS_LAST_ATTEMPT).where(members.in_flight, attempts.ended_at.is_not(None))
     news = union(with_runs.where(NEWS_UNDER_WAY), with_runs.where(NEWS_AFTER_END), refused)
     numbers: dict[int, list[int]] = {}

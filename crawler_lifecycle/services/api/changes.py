@@ -37,7 +37,7 @@ def moment_of(event_id: str) -> datetime:
     return BEGINNING + int(event_id) * MICROSECOND
 
 
-async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows: bool) -> AsyncIterator[bytes]:
+async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows: bool = False) -> AsyncIterator[bytes]:
     """Yield all runs' events, or a single run's, until the process is about to end. `flows`: also runs of flows.
 
     `last` is the time in the follower's last event; later events follow. None: the
