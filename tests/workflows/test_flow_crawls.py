@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import Exports
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.contract.crawl_result import CrawlResult
@@ -64,7 +63,7 @@ async def test_a_failed_crawl_is_tried_again_as_a_new_run(skipping_flows: FlowSt
     assert (first.run_id, last.run_id) == (flows.crawls.runs["shop"][0].run_id, second.run_id)
 
 
-async def test_rules_retry_by_the_crawls_words(skipping_flows: FlowStage, database: Database) -> None:
+async def test_rules_retry_by_the_crawls_words(skipping_flows: FlowStage) -> None:
     """First banned although the run is completed, then out of memory."""
     flows = skipping_flows
     rules = (
@@ -74,10 +73,10 @@ async def test_rules_retry_by_the_crawls_words(skipping_flows: FlowStage, databa
     flow, supervisor = await flows.start(shop(retry=RetryPolicy(rules=rules)))
     ending = asyncio.create_task(supervisor.result())  # while a result is awaited, the server skips time
     first = await flows.crawls.run_of("shop")
-    await asyncio.to_thread(end_tasks, database, first, [CrawlResult(outcome="banned")])
+    await asyncio.to_thread(end_tasks, flows.database, first, [CrawlResult(outcome="banned")])
     await flows.crawls.end("shop")
     second = await flows.crawls.run_of("shop", 2)
-    await asyncio.to_thread(end_tasks, database, second, [None], TaskStatus.FAILED, "oom_killed")
+    await asyncio.to_thread(end_tasks, flows.database, second, [None], TaskStatus.FAILED, "oom_killed")
     await flows.crawls.end("shop", RunStatus.FAILED, "main_job_failed", number=2)
     third = await flows.crawls.run_of("shop", 3)
     await flows.crawls.end("shop", number=3)

@@ -99,7 +99,7 @@ async def test_a_result_against_its_annotation_discards_at_once(host: Hosted, jo
 
 
 async def test_an_isolated_function_has_its_result_checked(host: Hosted) -> None:
-    flow = await host.play(single(authors.wrong_book, isolate=True))
+    flow = await host.play(Workflow("wrong").add("step", authors.wrong_book, isolate=True))
     assert flow.row("step").reason == "result_mismatch"
 
 
