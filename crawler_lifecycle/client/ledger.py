@@ -76,14 +76,14 @@ class LedgerClient:
         await self._hold(flow, "drain")
 
     async def why(self, flow: str, name: str) -> Why | None:
-        """Return why a job is in its state, down to the jobs and runs that hold it up; None without such a job.
+        """Return why a job is in its state, down to the blocking jobs and runs; None without such a job.
 
         `name` is the job's path.
         """
         return await self._read(lambda flows: flows.why(flow, name), None)
 
     async def attempts(self, flow: str, name: str) -> list[AttemptRecord]:
-        """Return a job's attempts, the first one first, with the errors of steps and the runs of crawls.
+        """Return a job's attempts, oldest first, with steps' errors and crawls' runs.
 
         The list is empty without such a job. `name` is the job's path.
         """

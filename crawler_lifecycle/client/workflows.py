@@ -73,9 +73,9 @@ class WorkflowClient(LedgerClient):
     ) -> None:
         """Stop a workflow: cancel all its jobs, and end its crawls and steps under way.
 
-        `drain`: start nothing new, and let the jobs under way end. `leave`: cancel all jobs, and leave the crawls and
-        steps under way alone. `force`: end the crawls without their grace period. `wait`: return at the workflow's end,
-        the proof that nothing of it runs any more; Conflict in the workflow's own steps.
+        `drain`: start no further jobs, and let the jobs under way end. `leave`: cancel all jobs, and leave the jobs
+        under way alone. `force`: end the crawls without their grace period. `wait`: return at the workflow's end, the
+        proof for the stop; Conflict in the workflow's own steps.
         """
         if drain + leave + force > 1:
             raise BadInput("stop", "drain, leave and force exclude each other")
@@ -125,7 +125,7 @@ class WorkflowClient(LedgerClient):
 
 
 def _refuse_own_wait(flow: str) -> None:
-    """Raise Conflict in a step of the flow, whose end waits for the step's end."""
+    """Raise Conflict in the flow's own step: the flow's end waits for the step's end."""
     step = running_job()
     if step is not None and step.flow_id == flow:
         raise Conflict(f"{step.path!r} cannot wait for the end of its own workflow, which waits for the step's end")

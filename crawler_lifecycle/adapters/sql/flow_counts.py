@@ -1,4 +1,4 @@
-"""Counts of members by state. The end of a run counts before the supervisor notes the end."""
+"""Counts members by state. A run's end counts before the supervisor notes the end."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -87,7 +87,7 @@ def _move(tallies: dict[Key, Tally], before: Tally, after: Tally) -> None:
 
 
 def _needs_leaves(flow: Tallies) -> bool:
-    """Return whether a failure may be in a group that has ended. Only such a group's status depends on its leaves."""
+    """Return whether an ended group may have a failure: the status of an open group does not depend on leaves."""
     unsettled = (tally.group for tally in flow.tallies if not tally.is_settled)
     is_open = {group for inner in unsettled for group in ancestors(flow.groups, inner)}
     return any(tally.state in FAILED and tally.group not in is_open for tally in flow.tallies)

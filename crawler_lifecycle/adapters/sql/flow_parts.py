@@ -1,4 +1,4 @@
-"""Reads of a flow's members: all of them, a part, their numbers by state, and the changes since a time."""
+"""Reads a flow's members: the whole flow, a part, numbers by state, and changes since a time."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -72,8 +72,8 @@ class FlowParts(OnFlows):
     def numbers(self, connection: Connection, flow: str, paths: Collection[str]) -> Mapping[str, int]:
         head, uids = self._head(connection, flow), {path_uid(path): path for path in paths}
         query = select(members.path_uid, members.number).where(members.flow == head.id)
-        found = (connection.execute(query.where(members.path_uid.in_(page))) for page in pages(list(uids)))
-        return {uids[uid]: number for rows in found for uid, number in rows}
+        answers = (connection.execute(query.where(members.path_uid.in_(page))) for page in pages(list(uids)))
+        return {uids[uid]: number for rows in answers for uid, number in rows}
 
     def _head(self, connection: Connection, flow: str) -> Row[Any]:
         return self.head(connection, uid_of(connection, flow))
@@ -85,12 +85,12 @@ def _of_members(
     """Return the query's rows for the members with the numbers; for all members without numbers."""
     if numbers is None:
         return list(connection.execute(query))
-    found = (connection.execute(query.where(members.number.in_(page))) for page in pages(sorted(numbers)))
-    return [row for rows in found for row in rows]
+    answers = (connection.execute(query.where(members.number.in_(page))) for page in pages(sorted(numbers)))
+    return [row for rows in answers for row in rows]
 
 
 def _numbers(connection: Connection, head: Row[Any], part: Part) -> set[int]:
-    """Return the numbers of the part's members."""
+    """Return the numbers for the part's members."""
     numbers = {*part.numbers, *with_news(connection, {head.id: head.uid}).get(head.id, ())}
     if part.states:
         in_states = select(members.number).where(members.flow == head.id, members.state.in_(part.states))

@@ -34,7 +34,7 @@ IS_OPEN = runs.status.in_(OPEN_STATUSES)
 HAS_ENDED = and_(not_(IS_OPEN), runs.end_number > members.end_number)  # since the member's row was written
 IS_REOPENED = and_(IS_OPEN, members.in_flight.is_(False), members.end_number > 0, runs.end_number >= members.end_number)
 EVER_REOPENED = or_(runs.end_number > 1, and_(runs.end_number == 1, IS_OPEN))
-# runs that ended, or were reopened, since their member's row was written: few rows are read, whatever the flow's size
+# runs with an end or a reopening since the write to their member's row: few rows are read in a flow with any size
 NEWS_UNDER_WAY = and_(members.in_flight, HAS_ENDED)
 NEWS_AFTER_END = and_(EVER_REOPENED, or_(HAS_ENDED, IS_REOPENED))
 NEWS = tuple(RUNS.where(has_news) for has_news in (NEWS_UNDER_WAY, NEWS_AFTER_END))

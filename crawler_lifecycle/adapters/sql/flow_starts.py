@@ -65,7 +65,7 @@ class NewAttempt:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Values that a retry rule has changed, for the member's further attempts."""
+        """Values changed by a retry rule, for the member's further attempts."""
         values = {"arguments": self.arguments, "memory_factor": self.memory_factor}
         return {name: value for name, value in values.items() if value != getattr(self.work, name)}
 

@@ -293,7 +293,7 @@ def _refuse_another(run: RunRef, run_uid: str, epoch: int) -> None:
 
 
 def _account(connection: Connection, run_id: int, status: RunStatus, reason: str) -> dict[str, Any]:
-    """Return the values of the columns about the end, from the results of the run's tasks."""
+    """Return the values for the columns about the end, from the results in the run's tasks."""
     row = task_histories.c
     query = select(row.task, row.reason, row.job_uid, row.facts).where(row.history_id == run_id)
     main = connection.execute(query.where(row.task == MAIN_TASK)).one()
