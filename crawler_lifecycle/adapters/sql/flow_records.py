@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, snapshot
 from crawler_lifecycle.adapters.sql.flow_parts import FlowParts
 from crawler_lifecycle.adapters.sql.flow_results import read_results
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
-from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flows
+from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.states import FlowState
