@@ -253,6 +253,7 @@ class FlowStage:
     host: Host
     crawls: Crawls
     ledger: Watched
+    database: Database
     receivers: Receivers = field(default_factory=Receivers)
 
     def push(self, workflow: Workflow) -> Flow:
@@ -293,12 +294,13 @@ async def flow_stage(
     store, queue = SqlStore(database), f"queue-{uuid4()}"
     engine = Engine({}, queue)
     engine._client = client  # the server skips time only for workflows of the environment's own client
-    stage = FlowStage(client, queue, store, engine, Host(store), Crawls(store, engine), Watched(store.flow_ledger))
+    crawls, ledger = Crawls(store, engine), Watched(store.flow_ledger)
+    stage = FlowStage(client, queue, store, engine, Host(store), crawls, ledger, database)
     catalogue: Any = Catalogue()
-    ledger: Any = stage.ledger
+    watched: Any = ledger
     steps = activities_of(
-        FlowActivities(ledger, store.flow_doors, search_attributes=True),
-        FlowCrawlActivities(ledger, store.runs, stage.crawls, catalogue, RunLimits()),
+        FlowActivities(watched, store.flow_doors, search_attributes=True),
+        FlowCrawlActivities(watched, store.runs, stage.crawls, catalogue, RunLimits()),
         ScheduledFlows(store.flow_doors, store.flow_records),
         FlowAnnouncements(store.flow_ends, stage.receivers, stage.receivers),
     )

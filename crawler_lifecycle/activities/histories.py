@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.deployment import RunMoment, StartRun
 from crawler_lifecycle.contract.steps.run import CloseRun, Counted, RunOutcome, RunPlan
 from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow
+from crawler_lifecycle.domain.memory import with_memory
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome
 from crawler_lifecycle.domain.plan import NO_ABILITIES, Abilities, RunLimits, plan_of, planned
@@ -51,7 +52,7 @@ class HistoryActivities:
     def _create_run(self, step: CreateHistory) -> RunRecord:
         entry = self.deployer.crawler(step.request.crawler)
         request = planned(step.request, entry, self.limits)
-        return self.runs.create(_new_run(request, entry, step))
+        return self.runs.create(_new_run(request, with_memory(entry, request.memory_factor), step))
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_workflow_id(self, step: RegisterWorkflow) -> Counted:

@@ -10,7 +10,7 @@ from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, tabl
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.ports import FlowLine
+from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
 FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK")
 JOB_COLUMNS = ("JOB", "WORK", "STATE", "ATTEMPT", "SINCE", "TOOK", "RUN", "WHY")
@@ -43,6 +43,23 @@ def _job_row(job: MemberRecord, now: datetime) -> tuple[str, ...]:
     attempt = f"{job.attempt or '-'}"
     why = _shortened(job.reason or job.cause or "")
     return job.path, f"{job.kind} {job.title}", job.state, attempt, rfc3339(job.since), took, run, why
+
+
+def attempt_lines(attempts: Mapping[str, Sequence[AttemptRecord]]) -> Iterator[str]:
+    """Yield the attempts by job, each with the version of its code and with its error."""
+    for path, records in attempts.items():
+        yield click.style(path, bold=True)
+        for record in records:
+            end = coloured(record.kind or MemberState.EXECUTING)
+            by = [
+                record.outcome,
+                record.host and f"host {record.host}",
+                record.code_version and f"code {record.code_version}",
+                f"run {record.run_id}" if record.run_id else None,
+            ]
+            yield f"{INDENT}attempt {record.attempt}  {end}  {plain(', '.join(filter(None, by)))}".rstrip()
+            why = plain(record.error or record.reason or "")
+            yield from (f"{INDENT * 2}{line}" for line in why.rstrip().splitlines())
 
 
 def flow_lines(status: FlowStatus, jobs: Sequence[MemberRecord], timeline: Sequence[FlowLine]) -> Iterator[str]:

@@ -83,20 +83,29 @@ def show(flow: str, state: Path | None, as_json: bool) -> None:
 @flow_argument
 @jobs_argument
 @click.option("--in", "states", type=click.Choice(JOB_STATES), multiple=True, help="Only jobs in this state.")
+@click.option("--attempts", "with_attempts", is_flag=True, help="With the attempts of each job, and their errors.")
 @standard_options
-def jobs(flow: str, jobs: tuple[str, ...], states: tuple[str, ...], state: Path | None, as_json: bool) -> None:
+def jobs(
+    flow: str, jobs: tuple[str, ...], states: tuple[str, ...], with_attempts: bool, state: Path | None, as_json: bool
+) -> None:
     """List the jobs of FLOW in their order. JOBS are names; a sub-workflow's name stands for all its jobs.
 
     \b
     Examples:
       crawlctl flow jobs nightly-2026-11-22 --in discarded
       crawlctl flow jobs nightly-2026-11-22 sites/de extract --json
+      crawlctl flow jobs nightly-2026-11-22 load --attempts
     """
-    from crawler_lifecycle.cli.flow_lines import job_lines
+    from crawler_lifecycle.cli.flow_lines import attempt_lines, job_lines
     from crawler_lifecycle.contract.flows.states import MemberState
 
     wanted = [MemberState(word) for word in states] or None
-    members = open_flows(state).members(flow, jobs or None, states=wanted)
+    flows = open_flows(state)
+    members = flows.members(flow, jobs or None, states=wanted)
+    if with_attempts:
+        attempts = {job.path: list(flows.attempts(flow, job.path)) for job in members if job.attempt}
+        print_answer(attempts, attempt_lines, as_json=as_json)
+        return
     print_answer(list(members), lambda members: job_lines(members, datetime.now(UTC)), as_json=as_json)
 
 

@@ -52,7 +52,8 @@ def run(
     """Run the workflow in FILE to its end: host its steps, push, follow, and exit by the outcome.
 
     The running stack is used, or the installation in the environment. Without either, the whole service starts in a
-    temporary folder, and is removed afterwards; --catalogue is for this case. With --json, print the end as JSON.
+    temporary folder, and is removed afterwards with all archives; --catalogue is for this case. With --json, print the
+    end as JSON.
 
     \b
     Examples:
@@ -145,7 +146,7 @@ async def _alone(stack: "Stack", definition: "FlowDefinition", ending: Ending) -
     from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 
     async def work() -> int:
-        ending.say(f"Starting the service in {stack.plan.state} ...")
+        ending.say(f"Starting the service in {stack.plan.state}, removed at the end with all archives of runs ...")
         async with stack.running() as control:
             ending.say(f"The service is up: {stack.plan.page}")
             return await _run(control, definition, ending)

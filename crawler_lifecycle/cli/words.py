@@ -63,7 +63,10 @@ def counts(tasks: Mapping[TaskStatus, int]) -> str:
 def crawled(stats: Mapping[str, JsonValue] | None) -> str:
     """Return the best known sums in a few words, such as `60 items, 73 pages, 1.2 MB, 2 errors`."""
     known = [(name, value) for name in FIRST_STATS if isinstance(value := (stats or {}).get(name), int | float)]
-    return ", ".join(size(value) if name == "bytes" else f"{value:,} {name}" for name, value in known)
+    return ", ".join(
+        size(value) if name == "bytes" else f"{value:,} {name.removesuffix('s') if value == 1 else name}"
+        for name, value in known
+    )
 
 
 def size(number: Number) -> str:

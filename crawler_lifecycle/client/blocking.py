@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from crawler_lifecycle.client.workflows import WorkflowClient
+from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
+from crawler_lifecycle.ports import AttemptRecord
 
 T = TypeVar("T")
 
@@ -54,6 +56,24 @@ class SyncFlows:
 
     def drain(self, flow: str) -> None:
         self.run(self._flows.drain(flow))
+
+    def stop(
+        self,
+        id: str,  # noqa: A002
+        *,
+        drain: bool = False,
+        leave: bool = False,
+        force: bool = False,
+        wait: bool = False,
+        reason: str | None = None,
+    ) -> None:
+        self.run(self._flows.stop(id, drain=drain, leave=leave, force=force, wait=wait, reason=reason))
+
+    def why(self, flow: str, name: str) -> Why | None:
+        return self.run(self._flows.why(flow, name))
+
+    def attempts(self, flow: str, name: str) -> list[AttemptRecord]:
+        return self.run(self._flows.attempts(flow, name))
 
 
 class LoopThread:

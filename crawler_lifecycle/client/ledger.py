@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.names import ROOT
-from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
     ApproveMember,
@@ -25,6 +25,7 @@ from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.ports import AttemptRecord
 
 T = TypeVar("T")
 AnyRequest = TypeVar("AnyRequest", bound=FlowRequest)
@@ -74,12 +75,26 @@ class LedgerClient:
         """Start no further jobs. When the running jobs have ended, all open jobs are cancelled."""
         await self._hold(flow, "drain")
 
+    async def why(self, flow: str, name: str) -> Why | None:
+        """Return why a job is in its state, down to the blocking jobs and runs; None without such a job.
+
+        `name` is the job's path.
+        """
+        return await self._read(lambda flows: flows.why(flow, name), None)
+
+    async def attempts(self, flow: str, name: str) -> list[AttemptRecord]:
+        """Return a job's attempts, oldest first, with steps' errors and crawls' runs.
+
+        The list is empty without such a job. `name` is the job's path.
+        """
+        return await self._read(lambda flows: list(flows.attempts(flow, name)), [])
+
     async def status(self, flow: str, path: str = ROOT) -> FlowStatus:
         unknown = FlowStatus(id=flow, state=FlowState.UNKNOWN)
         return await self._read(lambda flows: flows.status(flow, path), unknown)
 
-    async def jobs(self, flow: str) -> Sequence[MemberRecord]:
-        return await self._read(lambda flows: flows.members(flow), ())
+    async def jobs(self, flow: str, paths: Sequence[str] | None = None) -> Sequence[MemberRecord]:
+        return await self._read(lambda flows: flows.members(flow, paths), ())
 
     async def results(self, flow: str, paths: Sequence[str] | None = None) -> Mapping[str, Any]:
         return await self._read(lambda flows: flows.results(flow, paths), {})

@@ -7,6 +7,8 @@ from datetime import timedelta
 from crawler_lifecycle.client.ledger import LedgerClient
 from crawler_lifecycle.client.states import Wanted
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
+from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
+from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
@@ -47,9 +49,7 @@ class WorkflowClient(LedgerClient):
         workflow's own steps. `interval` has no effect: the end is not polled.
         """
         del interval
-        step = running_job()
-        if step is not None and step.flow_id == id:
-            raise Conflict(f"{step.path!r} cannot wait for the end of its own workflow, which waits for the step's end")
+        _refuse_own_wait(id)
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         try:
             async with asyncio.timeout(limit):
@@ -60,6 +60,33 @@ class WorkflowClient(LedgerClient):
         if ended is None:
             raise KeyError(id)
         return ended
+
+    async def stop(
+        self,
+        id: str,  # noqa: A002 - the authors' name
+        *,
+        drain: bool = False,
+        leave: bool = False,
+        force: bool = False,
+        wait: bool = False,
+        reason: str | None = None,
+    ) -> None:
+        """Stop a workflow: cancel all its jobs, and end its crawls and steps under way.
+
+        `drain`: start no further jobs, and let the jobs under way end. `leave`: cancel all jobs, and leave the jobs
+        under way alone. `force`: end the crawls without their grace period. `wait`: return at the workflow's end, the
+        proof for the stop; Conflict in the workflow's own steps.
+        """
+        if drain + leave + force > 1:
+            raise BadInput("stop", "drain, leave and force exclude each other")
+        if wait:
+            _refuse_own_wait(id)
+        way = StopWay.DRAIN if drain else StopWay.LEAVE if leave else StopWay.TERMINATE
+        with refusals_as_bad_input():
+            request = StopFlow(way=way, force=force, reason=reason, actor=self.actor)
+        self._checked(await self.control.flows.stop(id, request))
+        if wait:
+            await self.control.flows.wait(id)
 
     async def fetch_one(self, id: str) -> Workflow | None:  # noqa: A002
         """Return the workflow with its jobs and their states; None without such a workflow.
@@ -95,3 +122,10 @@ class WorkflowClient(LedgerClient):
     async def prune(self, rule: Rule = AFTER_A_DAY) -> int:
         """Delete ended workflows by their age since their end, such as `Age() > 3600`. Return their number."""
         return await self.control.flows.prune(rule)
+
+
+def _refuse_own_wait(flow: str) -> None:
+    """Raise Conflict in the flow's own step: the flow's end waits for the step's end."""
+    step = running_job()
+    if step is not None and step.flow_id == flow:
+        raise Conflict(f"{step.path!r} cannot wait for the end of its own workflow, which waits for the step's end")

@@ -21,6 +21,7 @@ MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variab
 MOST_LABELS = 20
 MOST_TAGS = 100  # of a run
 A_YEAR = 366 * 24 * 3600  # seconds
+LARGEST_MEMORY_FACTOR = 16.0
 RETRIES = "further attempts of failed tasks; default: the crawler's"  # description of a field
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -70,6 +71,12 @@ class RunParameters(Message):
     max_duration_seconds: Seconds | None = Field(default=None, description="longest duration of the run")
     grace_seconds: Seconds | None = Field(default=None, description="time from a stop until the force")
     retries: Retries | None = Field(default=None, description=RETRIES)
+    memory_factor: float = Field(
+        default=1.0,
+        gt=0.0,
+        le=LARGEST_MEMORY_FACTOR,
+        description="memory of every task, times the memory in the crawler's entry, if the entry has any",
+    )
     labels: list[Label] = Field(
         default_factory=list,
         max_length=MOST_LABELS,

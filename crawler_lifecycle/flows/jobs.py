@@ -196,6 +196,7 @@ class CrawlParameters(TypedDict, total=False):
     tasks: int
     max_parallel: int
     allowed_failures: float
+    memory_factor: float
     start_limit_seconds: int
     max_duration_seconds: int
     grace_seconds: int

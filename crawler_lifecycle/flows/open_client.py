@@ -38,8 +38,8 @@ class FlowClient(Protocol):
     async def status(self, flow: str, path: str) -> FlowStatus:
         """Return the status; `unknown` without such a flow."""
 
-    async def jobs(self, flow: str) -> Sequence[MemberRecord]:
-        """Return all jobs in their order; an empty list without such a flow."""
+    async def jobs(self, flow: str, paths: Sequence[str] | None = None) -> Sequence[MemberRecord]:
+        """Return all jobs in their order, or the jobs with the paths; an empty list without such a flow or job."""
 
     async def results(self, flow: str, paths: Sequence[str] | None) -> Mapping[str, Any]:
         """Return recorded results by path, nested for sub-workflows; an empty dict without such a flow."""

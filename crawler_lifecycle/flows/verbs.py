@@ -37,7 +37,7 @@ class Verbs(Level):
     async def get_job(self, name: str) -> MemberRecord | None:
         """Return the job; None without such a job."""
         path = joined(self.path, name)
-        return next((job for job in await open_client().jobs(self.id) if job.path == path), None)
+        return next((job for job in await open_client().jobs(self.id, [path]) if job.path == path), None)
 
     async def all_jobs(
         self, *, names: Names = None, deps_of: HasPath | None = None, subs: bool = False

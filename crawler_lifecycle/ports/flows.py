@@ -41,6 +41,7 @@ from crawler_lifecycle.domain.flows.messages import (
     WriteFlow,
 )
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
+from crawler_lifecycle.domain.flows.tallies import Tallies
 from crawler_lifecycle.ports.runs import Execution
 
 AttemptKey = tuple[str, int, int]  # uid of the flow, number of the member, number of the attempt
@@ -187,8 +188,9 @@ class StepClaims(Protocol):
     """The ledger for hosts of steps. A claim is a host's time-limited right to execute attempts."""
 
     def claim(
-        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta
-    ) -> Claimed:
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
+        code_version: str | None = None,
+    ) -> Claimed:  # fmt: skip
         """Put new attempts on record, and claim attempts that no host holds.
 
         A new attempt starts only if no door was first and people hold no starts back. The epoch is compared only for
@@ -274,6 +276,7 @@ class AttemptRecord:
     reason: str | None
     error: str | None
     host: str | None
+    code_version: str | None  # of the author's module, for a step
     deaths: int
     run_id: int | None
     run_uid: str | None
@@ -292,8 +295,33 @@ class FlowLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a flow's members: the members in the states, and the members with the numbers.
+
+    Members with a newer run than their row are in every part: their states on record do not count.
+    """
+
+    states: Collection[MemberState] = ()
+    numbers: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowNews:
+    """A flow's row, and the members that have changed since a time."""
+
+    uid: str
+    row: FlowRow
+    door: int
+    removal: int  # the last door that removed members
+    changed: Mapping[int, datetime]  # times of the last changes, by member's number
+    by_runs: Collection[int]  # members with a newer run than their row
+
+
+@dataclass(frozen=True, slots=True)
 class KeptFlow:
-    """A whole flow as on record. Rows are effective: the end of a run counts before the supervisor notes the end."""
+    """A flow, or a part of its members with all groups. Rows are effective: the end of a run counts before the
+    supervisor notes the end.
+    """
 
     uid: str
     ledger: Ledger
@@ -348,7 +376,17 @@ class FlowRecords(Protocol):
     def row(self, flow: str) -> tuple[str, FlowRow]:
         """Return the flow's uid and row alone, for waits."""
 
-    def kept(self, flow: str) -> KeptFlow: ...
+    def kept(self, flow: str, part: Part | None = None) -> KeptFlow:
+        """Return the whole flow, or a part of its members."""
+
+    def tallies(self, flow: str) -> Tallies:
+        """Return the numbers of members by group and state."""
+
+    def news(self, flow: str, since: datetime | None) -> FlowNews:
+        """Return the members that have changed since the time; without a time, all members."""
+
+    def numbers(self, flow: str, paths: Collection[str]) -> Mapping[str, int]:
+        """Return the members' numbers by path; paths without a member are left out."""
 
     def results(self, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
         """Return the encoded results of the present generation; members without a result are left out."""

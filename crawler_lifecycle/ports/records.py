@@ -89,10 +89,12 @@ class Records(Protocol):
     def latest_change(self) -> datetime | None:
         """Return when a run changed last; None without runs."""
 
-    def changed_since(self, moment: datetime | None, limit: int, only_run_id: int | None = None) -> list[Changed]:
+    def changed_since(
+        self, moment: datetime | None, limit: int, only_run_id: int | None = None, *, flows: bool = True
+    ) -> list[Changed]:
         """Return the runs changed since the time (None: since ever), the latest change first.
 
-        With `only_run_id`, return only this run, if the run has changed.
+        With `only_run_id`, return only this run, if the run has changed. `flows`: also runs of flows.
         """
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...

@@ -90,6 +90,10 @@ class FlowSettings(BaseModel):
         gt=0,
         description="time after a flow's end until the audit deletes the flow; default: flows are kept. Runs stay",
     )
+    code_version: str | None = Field(
+        default=None,
+        description="version of the authors' code, kept with every attempt; none: a hash of the host's modules",
+    )
 
 
 class AuditSettings(BaseModel):

@@ -12,9 +12,9 @@ from crawler_lifecycle.contract.flows.work import CrawlWork
 from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import TasksSeen
-from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.domain.flows.ends import EndKind, names
 from crawler_lifecycle.domain.flows.plan import Plan, Start
-from crawler_lifecycle.domain.flows.requesting import run_request
+from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.flows.workflow import Workflow
@@ -48,6 +48,7 @@ class Play(SteppedFlow):
         self.choices: list[str] = []  # paths in the order of the scenario's choices
         self.stops: list[str] = []  # paths for attempts with a request to end
         self._new_runs = PlayedRuns()
+        self._memory: dict[int, float | None] = {}  # factors of last attempts, by member's number
         self._events: list[tuple[datetime, int, MemberRow, Event]] = []
         self._numbers = count()
         self._wake_at: datetime | None = None
@@ -163,7 +164,9 @@ class Play(SteppedFlow):
         if isinstance(outcome, Refusal):
             self._at(self.now, row, partial(self._end_at_once, row, EndKind.FAILED, START_REFUSED))
             return
-        run = self._new_runs.new(run_request(work, self.arguments_for(row, start), self._link(row)), outcome)
+        memory = self._memory[row.number] = memory_after(start.rule, work, self._memory.get(row.number))
+        request = run_request(work, self.arguments_for(row, start), self._link(row), memory)
+        run = self._new_runs.new(request, outcome)
         self.run_ids[row.number] = run.run_id
         self.played_runs.setdefault(row.path, []).append(run)
         self._at(self.now, row, partial(self._see_run, row, run, RunStatus.PROCESSING))
@@ -186,7 +189,7 @@ class Play(SteppedFlow):
         )
 
     def _see_run(self, row: MemberRow, run: PlayedRun, status: RunStatus, *, archived: bool = True) -> None:
-        if status is RunStatus.COMPLETED:
+        if status is RunStatus.COMPLETED and not names(row.retry, run.outcome.outcome):
             self.keep_result(row, run.receipt())
         self.observe(run.seen(row, status, self.now, archived=archived))
 

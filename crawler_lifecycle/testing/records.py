@@ -18,8 +18,9 @@ from crawler_lifecycle.contract.flows.requests import (
 )
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.domain.flows.rows import FlowRow
+from crawler_lifecycle.domain.flows.tallies import Tallies, tallies_of
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import AttemptRecord, DoorAnswer, FlowLine, FlowRecord, KeptFlow
+from crawler_lifecycle.ports import AttemptRecord, DoorAnswer, FlowLine, FlowNews, FlowRecord, KeptFlow, Part
 from crawler_lifecycle.testing.memory import MemoryFlow
 
 Make = Callable[[FlowDefinition], MemoryFlow]
@@ -105,7 +106,8 @@ class MemoryLedger:
         known = self.flow(flow)
         return known.uid, known.ledger.flow
 
-    def kept(self, flow: str) -> KeptFlow:
+    def kept(self, flow: str, part: Part | None = None) -> KeptFlow:
+        del part  # a whole flow has every part
         known = self.flow(flow)
         return KeptFlow(
             uid=known.uid,
@@ -121,6 +123,16 @@ class MemoryLedger:
     def results(self, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
         texts = self.flow(flow).result_texts()
         return {number: json.loads(texts[number]) for number in numbers if number in texts}
+
+    def tallies(self, flow: str) -> Tallies:
+        return tallies_of(self.flow(flow).ledger)
+
+    def numbers(self, flow: str, paths: Collection[str]) -> Mapping[str, int]:
+        known = self.flow(flow).ledger.paths_of_members()
+        return {path: known[path] for path in paths if path in known}
+
+    def news(self, flow: str, since: datetime | None) -> FlowNews:
+        raise NotFound(f"a flow in memory has no followers: {flow}, {since}")
 
     def attempts(self, flow: str, number: int) -> list[AttemptRecord]:
         raise NotFound(f"a flow in memory keeps no records of attempts: {flow}, {number}")

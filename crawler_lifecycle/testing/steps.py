@@ -22,7 +22,7 @@ from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
 from crawler_lifecycle.flows.running import Context, RunningJob, StepLink, running
 from crawler_lifecycle.ports import ClaimedStep
-from crawler_lifecycle.services.flows.calling import job_of, prepared
+from crawler_lifecycle.services.flows.calling import Function, check_of, job_of, prepared
 from crawler_lifecycle.services.flows.contexts import context_of
 from crawler_lifecycle.services.flows.outcomes import Ended, failure, result_end
 from crawler_lifecycle.testing.calls import Caller, loaded
@@ -95,7 +95,7 @@ class SteppedFlow(MemoryFlow):
         missing = object()
         value = chosen_for(self.scenario.results, row.path, default=missing)
         if value is not missing or not self.scenario.calls:
-            return result_end(None if value is missing else value, job, LARGEST_RESULT)
+            return result_end(None if value is missing else value, job, LARGEST_RESULT, lambda _: None)
         deaths = chosen_for(self.scenario.deaths, row.path) or 0
         try:
             for _ in range(min(deaths, MOST_DEATHS)):
@@ -105,15 +105,17 @@ class SteppedFlow(MemoryFlow):
             value = self._call(step, context)
         except CAUGHT as error:
             return self._failure(row, error)
-        ended = result_end(value, job, LARGEST_RESULT)
+        ended = result_end(value, job, LARGEST_RESULT, check_of(self._function(step), step))
         if ended.kind is EndKind.FAILED:
             self.errors[row.path] = AssertionError(ended.error)
         return ended
 
     def _call(self, step: ClaimedStep, context: Context) -> Any:
-        function = loaded(self._work(self.ledger.members[step.start.number]).function)
         with running(context.job), self.surroundings():
-            return self.caller(prepared(function, step, context))
+            return self.caller(prepared(self._function(step), step, context))
+
+    def _function(self, step: ClaimedStep) -> Function:
+        return loaded(self._work(self.ledger.members[step.start.number]).function)
 
     def _claimed(self, row: MemberRow, start: Start) -> ClaimedStep:
         """Return the step as a host claims the step."""

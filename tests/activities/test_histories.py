@@ -2,6 +2,7 @@
 
 import pytest
 
+from crawler_lifecycle.contract.deployment import Crawler, Resources
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.deployment import StartRun
@@ -26,6 +27,18 @@ def test_the_plan_is_filled_in_from_request_crawler_and_installation(house: Hous
     plan = house.begin(tasks=3, start_limit_seconds=9)
     assert (plan.tasks, plan.start_limit_seconds, plan.grace_seconds) == (3, 9, 7)
     assert house.details(plan).run.entry.command[0] == "/bin/sh"
+
+
+def test_a_run_may_have_more_memory_than_its_crawler(house: House) -> None:
+    known = house.deployer.crawler
+
+    def crawler(name: str) -> Crawler:
+        return known(name).model_copy(update={"resources": Resources(memory="1Gi")})
+
+    house.deployer.crawler = crawler  # type: ignore[method-assign]
+    run = house.details(house.begin(memory_factor=2.5)).run
+    assert (run.entry.resources.memory, run.request.memory_factor) == ("2560Mi", 2.5)
+    assert house.details(house.begin()).run.entry.resources.memory == "1Gi"
 
 
 @pytest.mark.parametrize("request_", [{"crawler": "unknown"}, {"crawler": "books", "tasks": 51}])

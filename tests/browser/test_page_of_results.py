@@ -84,9 +84,9 @@ async def test_a_run_shows_its_outcome_its_numbers_and_its_result(page: Page, sh
     run = shelf.ended([MAIN, CHILD], TaskStatus.SUCCEEDED)
     await page.evaluate("location.hash = '#/'")
     line = f"document.querySelector('.runs [data-key=\"{run.run_id}\"], .runs tbody tr').textContent"
-    await page.until(f"{line}.includes('12,345 items, 99 pages, 2.5 MB, 1 errors')")
+    await page.until(f"{line}.includes('12,345 items, 99 pages, 2.5 MB, 1 error')")
     await show(page, run)
-    await page.until(f"{FACTS}.includes('12,345 items, 99 pages, 2.5 MB, 1 errors')")
+    await page.until(f"{FACTS}.includes('12,345 items, 99 pages, 2.5 MB, 1 error')")
     facts = await page.evaluate(FACTS)
     for part in ("Outcome", "banned", "retries: 4", "items: 12,345", '"next": "<b>page 7</b>"'):
         assert part in facts
@@ -97,7 +97,7 @@ async def test_a_task_shows_what_its_crawl_said(page: Page, shelf: Shelf) -> Non
     run = shelf.ended([MAIN, CHILD], TaskStatus.SUCCEEDED)
     await show(page, run)
     await page.click("button.open", "0 (main)")
-    await page.until_text("The crawl said: banned, 12,000 items, 90 pages, 2.5 MB, 1 errors")
+    await page.until_text("The crawl said: banned, 12,000 items, 90 pages, 2.5 MB, 1 error")
 
 
 async def test_a_failed_run_shows_the_word_of_its_failure_and_no_empty_numbers(page: Page, shelf: Shelf) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import crawler_lifecycle
-from crawler_lifecycle.client import Age, Flows, WorkflowPlugin
+from crawler_lifecycle.client import Age, Flows, SyncFlows, WorkflowClient, WorkflowPlugin
+from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
-from crawler_lifecycle.flows import Sequence, StepState, Workflow, WorkflowState, crawl, open_client
+from crawler_lifecycle.flows import RunningJob, Sequence, StepState, Workflow, WorkflowState, crawl, open_client
+from crawler_lifecycle.flows.running import running
 from tests.client import typed_program
 from tests.client.conftest import GetHand
 from tests.unit.flows.work import greet, marked, plain, with_context
@@ -229,6 +231,68 @@ async def test_an_approval_and_holds_by_the_client(flows: Flows, hand: GetHand) 
     assert (await flows.results("w", ["go"]))["go"]["note"] == "fine"
     with pytest.raises(Conflict, match="is completed already"):
         await flows.drain("w")
+
+
+async def test_061_a_stop_has_four_ways(flows: Flows, hand: GetHand) -> None:
+    for way in ({}, {"leave": True}, {"force": True}, {"drain": True}):
+        flow = next(iter(way), "plain")
+        await flows.push(diamond(flow, flow))
+        hand(flow).go_on()
+        await flows.stop(flow, reason="enough", **way)
+    assert [hand(flow).states["top"] for flow in ("plain", "leave", "force", "drain")] == [
+        "cancelled", "cancelled", "cancelled", "executing",
+    ]  # fmt: skip
+    assert [hand(flow).row("top").terminate for flow in ("plain", "leave", "force")] == [True, False, True]
+    with pytest.raises(BadInput, match="drain, leave and force exclude each other"):
+        await flows.stop("plain", drain=True, force=True)
+    with pytest.raises(NotFound, match="there is no flow 'nobody'"):
+        await flows.stop("nobody")
+
+
+async def test_061_a_stop_waits_for_its_proof(flows: Flows, hand: GetHand) -> None:
+    await flows.push(diamond("w", "w"))
+    hand("w").go_on()
+    await flows.stop("w")
+    stopping = asyncio.create_task(flows.stop("w", wait=True))
+    await asyncio.wait([stopping], timeout=0.2)
+    assert not stopping.done(), "the step still runs"
+    await asyncio.to_thread(hand("w").play)
+    await stopping
+    assert (await flows.status("w")).state == "cancelled"
+    with running(RunningJob("w", "top")), pytest.raises(Conflict, match="'top' cannot wait for the end of its own"):
+        await flows.stop("w", wait=True)
+
+
+async def test_a_client_says_why_and_shows_attempts(flows: Flows, hand: GetHand) -> None:
+    await flows.push(diamond("w", "w"))
+    hand("w").go_on()
+    why = await flows.why("w", "bottom")
+    assert why is not None
+    assert (why.cause, [inner.path for inner in why.because]) == ("dependencies", ["left", "right"])
+    hand("w").end(hand("w").last("top"), kind=EndKind.FAILED, reason="ValueError: no", error="Traceback ...")
+    assert [(item.attempt, item.reason, item.error) for item in await flows.attempts("w", "top")] == [
+        (1, "ValueError: no", "Traceback ...")
+    ]
+    assert await flows.attempts("w", "left") == []
+    for flow, name in (("nobody", "top"), ("w", "nothing")):
+        assert await flows.why(flow, name) is None
+        assert await flows.attempts(flow, name) == []
+
+
+async def test_a_program_without_a_loop_has_the_same_methods(flows: Flows, installed: Path) -> None:
+    asynchronous = {name for name, _ in inspect.getmembers(WorkflowClient, inspect.iscoroutinefunction)}
+    by_run = {"push_definition", "append", "graft", "cancel", "retry", "status", "jobs", "results", "context", "close"}
+    missing = asynchronous - by_run - {name for name in vars(SyncFlows) if not name.startswith("_")}
+    assert {name for name in missing if not name.startswith("_")} == set()
+    await flows.push(diamond("w", "w"))
+
+    def program() -> list[object]:
+        with Flows.open_sync(installed) as client:
+            client.stop("w")
+            why = client.why("w", "top")
+            return [why and why.cause, client.attempts("w", "top")]
+
+    assert await asyncio.to_thread(program) == ["cancel_requested", []]
 
 
 async def test_without_a_database_the_opening_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

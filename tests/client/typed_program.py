@@ -62,9 +62,12 @@ async def main() -> None:
         if j is not None:
             await w.all_jobs(deps_of=j)
         await f.prune(Age() > 3)
+        await f.stop(i, drain=True, wait=True, reason="enough")
+        print(await f.why(i, "a"), [attempt.error for attempt in await f.attempts(i, "a")])
         await Sequence("s", [top, merge]).add(top).push(f)
         await WorkflowPlugin.push(f, w)
         print(done, n, m, r)
     with Flows.open_sync() as s:
-        print(s.run(w.status()).counts)
+        print(s.run(w.status()).counts, s.why(i, "a"), s.attempts(i, "a"))
+        s.stop(i, force=True)
         print(blocking(w.get_context()))

@@ -161,10 +161,16 @@ class Flow:
     # hosts
 
     def claim(
-        self, *starts: AttemptRef, token: str = "host", lasts: timedelta = MINUTE, door: int | None = None
+        self,
+        *starts: AttemptRef,
+        token: str = "host",
+        lasts: timedelta = MINUTE,
+        door: int | None = None,
+        code_version: str | None = None,
     ) -> Claimed:
         door = self.door if door is None else door
-        return self.store.step_claims.claim(self.flow, door, starts, token, f"host of {token}", lasts)
+        host = f"host of {token}"
+        return self.store.step_claims.claim(self.flow, door, starts, token, host, lasts, code_version)
 
     def end(
         self, *starts: AttemptRef, kind: EndKind = COMPLETED, token: str = "host", **fields: Any

@@ -8,17 +8,19 @@ from sqlalchemy import update
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.words import ARCHIVE, START_REFUSED
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.contracts.flows import COMPLETED, FAILED, Flow, pushed
+from tests.crawl_results import end_tasks
 from tests.unit.flows.work import plain
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -97,6 +99,42 @@ def test_the_next_attempt_may_start_before_the_write_about_the_last_one(database
         (2, COMPLETED, "finished"),
     ]
     assert records[1].run_id == flow.store.flow_records.kept("w").attempts[0]
+
+
+def test_memory_grows_with_every_attempt_that_ran_out_of_memory(database: Database) -> None:
+    """A rule's `memory_factor` had no effect."""
+    rule = RetryRule(outcomes=("killed by oom",), pause_seconds=0, memory_factor=2)
+    flow = pushed(database, shop(retry=RetryPolicy(max_attempts=5, rules=(rule,))))
+    factors = []
+    for _ in range(3):
+        (start,) = flow.start_crawls(flow.start("shop")).crawls
+        factors.append(start.request.memory_factor)
+        assert flow.start_crawls(start.start).crawls == [start], "a repeated start has the same request"
+        run = flow.run(start)
+        end_tasks(database, run, [None], TaskStatus.FAILED, "oom_killed")
+        flow.close(run, RunStatus.FAILED, "main_job_failed")
+    assert factors == [1, 2, 4]
+    flow.cancel()
+    flow.retry()
+    (start,) = flow.start_crawls(flow.start("shop")).crawls
+    assert (start.start.generation, start.request.memory_factor) == (2, 4)
+
+
+@pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED])
+def test_the_own_word_of_a_crawl_chooses_the_rule(database: Database, status: RunStatus) -> None:
+    rule = RetryRule(outcomes=("banned",), max_attempts=2, pause_seconds=3600)
+    flow = pushed(database, shop(retry=RetryPolicy(rules=(rule,))))
+    run = flow.run(flow.start_crawls(flow.start("shop")).crawls[0])
+    is_completed = status is RunStatus.COMPLETED
+    end_tasks(
+        database, run, [CrawlResult(outcome="banned")], TaskStatus.SUCCEEDED if is_completed else TaskStatus.FAILED
+    )
+    flow.close(run, status, "all_succeeded" if is_completed else "main_job_failed")
+    row = flow.row("shop")
+    assert (row.state, row.outcome) == (MemberState.RETRYABLE, "banned")
+    assert row.due == flow.store.runs.get(run.run_id).finished_at + timedelta(hours=1)  # type: ignore[operator]
+    (seen,) = flow.read().runs
+    assert (seen.outcome, seen.own_word) == ("banned" if is_completed else "failed", "banned")
 
 
 def test_a_crawl_waits_for_its_archive(database: Database) -> None:

@@ -35,6 +35,7 @@ from crawler_lifecycle.domain.flows.pruning import Age
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.ports import KeptFlow, Part
 from tests.contracts.flows import Flow
 from tests.databases import copy_of
 from tests.unit.flows.work import plain
@@ -287,6 +288,65 @@ async def test_a_follower_gets_all_jobs_first_and_then_the_changed_ones(
     flow.go_on()
     assert [change.is_over async for change in changes][-1]
     context.close()
+
+
+async def test_a_follower_reads_only_the_changed_members(
+    flows: FlowCommands, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every read of a flow with ten thousand members took two seconds."""
+    answer = await flows.push(push(Workflow(id="w").add("shop", crawl("books")).add_many("m", [plain] * 20)))
+    flow = Flow(SqlStore(database), "w", answer.flow_uid)
+    view = FlowView(flows, "w")
+    assert len(changed_jobs(view)) == 21
+    reads = list[int | None]()
+    kept = flows.kept
+
+    def counting(flow: str, part: Part | None = None) -> KeptFlow:
+        read = kept(flow, part)
+        reads.append(len(read.ledger.members))
+        return read
+
+    monkeypatch.setattr(flows, "kept", counting)
+    assert view.next_change() is None
+    assert reads == []
+    flow.claim(flow.start("m/3"))
+    assert changed_jobs(view) == [("m/3", "executing", None)]
+    assert reads == [1]
+    (start,) = flow.start_crawls(flow.start("shop")).crawls
+    assert changed_jobs(view) == [("shop", "executing", None)]
+    run = flow.run(start)
+    assert changed_jobs(view) == [("shop", "executing", run.run_id)], "the member's row does not change with its run"
+    flow.close(run)
+    assert changed_jobs(view) == [("shop", "completed", run.run_id)], "no supervisor has noted the end"
+    assert set(reads) == {1}
+    await flows.hold("w", HoldFlow(hold="pause"))
+    paused = view.next_change()
+    assert paused is not None
+    assert (paused.status.state, paused.jobs) == ("paused", ())
+
+
+async def test_a_failed_pass_loses_no_change(
+    flows: FlowCommands, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await flows.push(push(two()))
+    view = FlowView(flows, "two")
+    view.next_change()
+    Flow(SqlStore(database), "two", answer.flow_uid).go_on()
+
+    def fail(*_: object) -> None:
+        raise TemporaryError("the database does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flows, "status", fail)
+        with pytest.raises(TemporaryError):
+            view.next_change()
+    assert changed_jobs(view) == [("a", "executing", None)]
+
+
+def changed_jobs(view: FlowView) -> list[tuple[str, str, int | None]]:
+    change = view.next_change()
+    assert change is not None
+    return [(job.path, job.state.value, job.run_id) for job in change.jobs]
 
 
 async def test_refusals_say_why(flows: FlowCommands) -> None:

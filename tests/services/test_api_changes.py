@@ -17,10 +17,12 @@ from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.services.api import changes
 from crawler_lifecycle.services.api.changes import id_of, moment_of
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, Event, problem, served, stream
+from tests.contracts.flows import pushed
 from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, copy_of, ref_to
 from tests.messages import a_notice
@@ -272,6 +274,21 @@ def test_of_one_run_everything_is_told_however_much_else_has_changed(
         assert next_of(events, one, "PROCESSING").kind == "run"
 
 
+@pytest.mark.parametrize(("query", "has_flows"), [("", False), ("?flows=true", True)])
+def test_runs_of_flows_come_only_if_they_are_wanted(
+    http: httpx.Client, database: Database, make_run: MakeRun, query: str, has_flows: bool
+) -> None:
+    own, flow = make_run(), pushed(database, Workflow().add("shop", crawl("books")))
+    in_flow = flow.run(flow.start_crawls(flow.start("shop")).crawls[0])
+    with stream(http, f"/v1/changes{query}") as events:
+        next(events)
+        start(database, in_flow)
+        start(database, own)
+        assert next(events).data["run_id"] == (in_flow if has_flows else own).run_id
+    with stream(http, f"/v1/changes?run={in_flow.run_id}", "0") as events:
+        assert next_of(events, in_flow, "PROCESSING").data["flow"]["path"] == "shop"
+
+
 def test_an_outage_of_the_database_is_told_and_outlived(
     api: Api, http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,10 +298,10 @@ def test_an_outage_of_the_database_is_told_and_outlived(
     store = api.app.state.api.records
     since = store.changed_since
 
-    def sometimes(*arguments: object) -> object:
+    def sometimes(*arguments: object, **options: object) -> object:
         if down.is_set():
             raise TemporaryError("the database does not answer")
-        return since(*arguments)
+        return since(*arguments, **options)
 
     monkeypatch.setattr(store, "changed_since", sometimes)
     run = make_run()

@@ -11,8 +11,12 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.flows import flow as group
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.flows import Workflow
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
+from tests.unit.flows.work import plain
 
 FILE = """
 from crawler_lifecycle.flows import Context, Sequence, Workflow, crawl
@@ -211,6 +215,26 @@ def test_a_flow_is_shown_with_its_failures_and_timeline(pushed: Crawlctl, databa
     assert (answer["status"]["state"], len(answer["failed"])) == ("cancelled", 4)
     assert [line["event"] for line in answer["timeline"]][:2] == ["pushed", "cancelled"]
     assert lines(pushed, "show", "nobody", status=3) == ["Error: there is no flow 'nobody'"]
+
+
+def test_the_attempts_of_a_job_are_shown_with_their_errors_and_code(upgraded: Crawlctl, database: Database) -> None:
+    SqlStore(database).flow_doors.push(PushFlow(definition=Workflow(id="w").add("a", plain, retries=1).definition()))
+    flow = hand(database, "w")
+    for version in ("one", "two"):
+        flow.claim(flow.start("a"), token=version, code_version=version)
+        flow.end(flow.last("a"), token=version, kind=EndKind.FAILED, outcome="Oops", error="Traceback\nOops: \x1b[31m")
+    shown = lines(upgraded, "jobs", "w", "a", "--attempts")
+    assert shown == [
+        "a",
+        "  attempt 1  failed  Oops, host host of one, code one",
+        "    Traceback",
+        "    Oops: \N{REPLACEMENT CHARACTER}[31m",
+        "  attempt 2  failed  Oops, host host of two, code two",
+        "    Traceback",
+        "    Oops: \N{REPLACEMENT CHARACTER}[31m",
+    ]
+    answer = said(upgraded, "jobs", "w", "--attempts")
+    assert [attempt["code_version"] for attempt in answer["a"]] == ["one", "two"]
 
 
 def test_why_is_indented_down_to_the_cause(pushed: Crawlctl) -> None:

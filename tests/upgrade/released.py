@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "4193b6238147c9b734f8a5ef48287fbb0d8b14db"
+COMMIT = "f7b47fa5ae6b3c9e9b9dbd9818e68c321d0f826f"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

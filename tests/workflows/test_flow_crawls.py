@@ -7,12 +7,14 @@ from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.exports import Exports
 from crawler_lifecycle.adapters.sql.schema import task_histories
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.naming import crawl_workflow_id, event_id
-from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl, each_task
+from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl, each_task
 from crawler_lifecycle.ports import Execution
+from tests.crawl_results import end_tasks
 from tests.databases import ref_to
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import item_and_context, plain
@@ -59,6 +61,30 @@ async def test_a_failed_crawl_is_tried_again_as_a_new_run(skipping_flows: FlowSt
     assert (await ending)["state"] == "completed"
     first, last = flow.store.flow_records.attempts(flow.id, 0)
     assert (first.run_id, last.run_id) == (flows.crawls.runs["shop"][0].run_id, second.run_id)
+
+
+async def test_rules_retry_by_the_crawls_words(skipping_flows: FlowStage) -> None:
+    """First banned although the run is completed, then out of memory."""
+    flows = skipping_flows
+    rules = (
+        RetryRule(outcomes=("banned",), max_attempts=2, pause_seconds=3600),
+        RetryRule(outcomes=("killed by oom",), max_attempts=2, memory_factor=3),
+    )
+    flow, supervisor = await flows.start(shop(retry=RetryPolicy(rules=rules)))
+    ending = asyncio.create_task(supervisor.result())  # while a result is awaited, the server skips time
+    first = await flows.crawls.run_of("shop")
+    await asyncio.to_thread(end_tasks, flows.database, first, [CrawlResult(outcome="banned")])
+    await flows.crawls.end("shop")
+    second = await flows.crawls.run_of("shop", 2)
+    await asyncio.to_thread(end_tasks, flows.database, second, [None], TaskStatus.FAILED, "oom_killed")
+    await flows.crawls.end("shop", RunStatus.FAILED, "main_job_failed", number=2)
+    third = await flows.crawls.run_of("shop", 3)
+    await flows.crawls.end("shop", number=3)
+    assert (await ending)["state"] == "completed"
+    assert [run.request.memory_factor for run in (first, second, third)] == [1, 1, 3]
+    outcomes = [attempt.outcome for attempt in flow.store.flow_records.attempts(flow.id, 0)]
+    assert outcomes == ["banned", "killed by oom", "finished"]
+    assert flows.host.played == ["parse"]
 
 
 async def test_a_crawl_that_the_catalogue_does_not_know_is_refused_at_once(flows: FlowStage) -> None:

@@ -40,6 +40,7 @@ def _record(row: Any) -> AttemptRecord:
         reason=row.attempt_reason if end is None else end.reason,
         error=row.attempt_error,
         host=row.attempt_host,
+        code_version=row.attempt_code_version,
         deaths=row.attempt_deaths,
         run_id=row.id,
         run_uid=row.run_uid,

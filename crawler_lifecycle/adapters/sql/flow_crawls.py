@@ -52,15 +52,15 @@ class FlowCrawls(CrawlStops):
             if allowed and start.number in works and fits(works[start.number].row, start)
         ]
         begun = put_on_record(tx, head, fitting, self._db.clock(), lambda start: {"workflow_id": _id(head, start)})
-        arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
-        arguments |= {key: row.arguments for key, row in known.items() if row.ended_at is None}
+        changes = {(item.start.number, item.start.attempt): (item.arguments, item.memory_factor) for item in begun}
+        changes |= {key: (row.arguments, row.memory_factor) for key, row in known.items() if row.ended_at is None}
         tells = _crawls_with_tasks(tx, head.id)
         crawls = [
-            _crawl_start(head, start, works[start.number], arguments[start.number, start.attempt], tells)
+            _crawl_start(head, start, works[start.number], changes[start.number, start.attempt], tells)
             for start in step.starts
-            if (start.number, start.attempt) in arguments and start.number in works
+            if (start.number, start.attempt) in changes and start.number in works
         ]
-        stale = [start.number for start in new if (start.number, start.attempt) not in arguments]
+        stale = [start.number for start in new if (start.number, start.attempt) not in changes]
         return CrawlStarts(crawls, stale, ended)
 
     @transaction
@@ -91,7 +91,10 @@ def _id(head: Row[Any], start: AttemptRef) -> str:
     return crawl_workflow_id(head.uid, start.number, start.attempt)
 
 
-def _crawl_start(head: Row[Any], start: AttemptRef, work: Work, arguments: Any, tells: set[int]) -> CrawlStart:
+def _crawl_start(
+    head: Row[Any], start: AttemptRef, work: Work, changes: tuple[Any, float | None], tells: set[int]
+) -> CrawlStart:
+    """Return the start. `changes`: the attempt's arguments and memory factor in place of the definition's, or None."""
     assert isinstance(work.definition.work, CrawlWork)
     link = FlowLink(
         flow_uid=head.uid,
@@ -103,7 +106,8 @@ def _crawl_start(head: Row[Any], start: AttemptRef, work: Work, arguments: Any, 
         tells_tasks=start.number in tells,
         waits_for_archive=work.row.ready is Ready.ARCHIVED,
     )
-    return CrawlStart(start, _id(head, start), run_request(work.definition.work, arguments, link))
+    arguments, memory_factor = changes
+    return CrawlStart(start, _id(head, start), run_request(work.definition.work, arguments, link, memory_factor))
 
 
 def _crawls_with_tasks(tx: Connection, flow: int) -> set[int]:

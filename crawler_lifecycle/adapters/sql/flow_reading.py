@@ -64,9 +64,12 @@ def lock_in_flight(tx: Connection, flow: int) -> None:
         LOCK_MEMBERS(tx, [(flow, number) for number in page]).all()
 
 
-def read_ledger(connection: Connection, head: Row[Any]) -> Ledger:
-    """Return the flow's whole ledger with effective rows. `keys` of appends are left out."""
-    rows = _by_number(connection.execute(ALL_MEMBERS, {"of_flow": head.id}))
+def read_ledger(connection: Connection, head: Row[Any], numbers: Collection[int] | None = None) -> Ledger:
+    """Return the flow's ledger with effective rows. `keys` of appends are left out. `numbers`: only these members."""
+    if numbers is None:
+        rows = _by_number(connection.execute(ALL_MEMBERS, {"of_flow": head.id}))
+    else:
+        rows = read_members(connection, head.id, numbers)
     return Ledger(
         flow_row(head),
         read_groups(connection, head.id),

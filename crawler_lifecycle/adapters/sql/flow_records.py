@@ -10,15 +10,13 @@ from sqlalchemy import Connection, Row, false, func, or_, select
 from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
-from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, OnFlows, snapshot
-from crawler_lifecycle.adapters.sql.flow_reading import read_ledger
+from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, snapshot
+from crawler_lifecycle.adapters.sql.flow_parts import FlowParts
 from crawler_lifecycle.adapters.sql.flow_results import read_results
-from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members
+from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
-from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
-from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.ports.flows import (
@@ -26,24 +24,14 @@ from crawler_lifecycle.ports.flows import (
     FlowFigures,
     FlowLine,
     FlowRecord,
-    KeptFlow,
     ScheduledFlow,
     SilentFlow,
 )
 
 OPEN_STATES = [state for state in FlowState if not state.is_final]
-LAST_RUNS = (
-    select(members.number, histories.c.id)
-    .join_from(
-        flow_members,
-        histories,
-        (histories.c.flow_member == members.number) & (histories.c.flow_attempt == members.attempt),
-    )
-    .order_by(members.number)
-)
 
 
-class SqlFlowRecords(OnFlows):
+class SqlFlowRecords(FlowParts):
     """Flows as people and doors read them."""
 
     @reading
@@ -84,27 +72,6 @@ class SqlFlowRecords(OnFlows):
     def row(self, connection: Connection, flow: str) -> tuple[str, FlowRow]:
         head = self._head(connection, flow)
         return head.uid, flow_row(head)
-
-    @snapshot
-    def kept(self, connection: Connection, flow: str) -> KeptFlow:
-        head = self._head(connection, flow)
-        of_members = select(members.number, members.definition, members.arguments).where(members.flow == head.id)
-        of_groups = select(groups.number, groups.definition).where(groups.flow == head.id)
-        defined = connection.execute(of_members).all()
-        last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
-        return KeptFlow(
-            uid=head.uid,
-            ledger=read_ledger(connection, head),
-            created_at=head.created_at,
-            updated_at=head.updated_at,
-            context=connection.scalar(select(flows.c.context).where(flows.c.id == head.id)),
-            definitions={number: MemberDefinition.model_validate_json(text) for number, text, _ in defined},
-            groups={
-                number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
-            },
-            attempts=dict(iter(connection.execute(last_runs))),
-            arguments={number: arguments for number, _, arguments in defined if arguments is not None},
-        )
 
     @snapshot
     def results(self, connection: Connection, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
@@ -150,9 +117,6 @@ class SqlFlowRecords(OnFlows):
         is_silent = (flows.c.state.in_(OPEN_STATES), flows.c.changed_at < since, flows.c.uid > after)
         query = select(flows.c.uid, flows.c.flow_id, flows.c.state).where(*is_silent).order_by(flows.c.uid)
         return [SilentFlow(*row) for row in connection.execute(query.limit(limit))]
-
-    def _head(self, connection: Connection, flow: str) -> Row[Any]:
-        return self.head(connection, uid_of(connection, flow))
 
 
 def _record(row: Row[Any], counts: Mapping[Any, int]) -> FlowRecord:

@@ -40,7 +40,7 @@ def flow_row(row: Row[Any]) -> FlowRow:
 def member_row(values: Iterable[Any]) -> MemberRow:
     """Return the member's row from the values of READ_MEMBER."""
     fields = list(values)
-    fields[AT_NEEDS] = _needs(fields[AT_NEEDS])
+    fields[AT_NEEDS] = needs_of(fields[AT_NEEDS])
     fields[AT_RETRY] = _policy(fields[AT_RETRY])
     outcomes = fields[AT_OUTCOMES]
     fields[AT_OUTCOMES] = () if outcomes == NO_OUTCOMES else tuple(map(tuple, json.loads(outcomes)))
@@ -50,7 +50,7 @@ def member_row(values: Iterable[Any]) -> MemberRow:
 def group_row(values: Iterable[Any]) -> GroupRow:
     """Return the group's row from the values of GROUP_COLUMNS."""
     fields = dict(zip(FIELDS_OF_GROUP, values, strict=True))
-    return GroupRow(**{**fields, "needs": _needs(fields["needs"])})
+    return GroupRow(**{**fields, "needs": needs_of(fields["needs"])})
 
 
 def member_values(row: MemberRow) -> list[Any]:
@@ -87,7 +87,7 @@ def _outcomes_text(row: MemberRow) -> str:
     return json.dumps(row.tries_by_outcome) if row.tries_by_outcome else NO_OUTCOMES
 
 
-def _needs(text: str) -> tuple[NeedRow, ...]:
+def needs_of(text: str) -> tuple[NeedRow, ...]:
     return () if text == NO_NEEDS else _parsed_needs(text)
 
 

@@ -116,6 +116,7 @@ flow_members = sa.Table(
     sa.Column("fingerprint", sa.String(64), nullable=False),
     sa.Column("definition", Document, nullable=False),
     sa.Column("arguments", Json),  # of the last retry with arguments; null: the arguments in the definition
+    sa.Column("memory_factor", sa.Double),  # after a retry under a rule with a factor; null: the definition's factor
     sa.Column("state", stored_enum(MemberState), nullable=False),
     sa.Column("cause", ShortText(255)),
     sa.Column("reason", LongText(4000)),
@@ -134,9 +135,12 @@ flow_members = sa.Table(
     sa.Column("started_at", UtcDateTime),
     sa.Column("ended_at", UtcDateTime),
     sa.Column("door", sa.Integer, nullable=False),
+    growing("changed_at", now),  # set by every UPDATE; followers read only changed members
     sa.PrimaryKeyConstraint("flow", "number", name="pk_flow_members"),
     sa.UniqueConstraint("flow", "path_uid", name="uq_flow_members_path"),
-    sa.Index("ix_flow_members_state", "flow", "state"),
+    # covers a status: the database counts a flow's members without a read of their rows
+    sa.Index("ix_flow_members_state", "flow", "in_flight", "state", "group_number", "started_at", "ended_at"),
+    sa.Index("ix_flow_members_changed", "flow", "changed_at"),
     sa.Index("ix_flow_members_door", "flow", "door"),
     **TABLE_OPTIONS,
 )
@@ -150,12 +154,14 @@ flow_attempts = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("workflow_id", sa.String(128)),  # of a crawl's run
     sa.Column("arguments", Json),  # null: the arguments in the definition
+    sa.Column("memory_factor", sa.Double),  # for a crawl; null: the factor in the definition
     sa.Column("claim_token", sa.String(64)),
     sa.Column("claim_expires_at", UtcDateTime),
     sa.Column("begun", sa.Boolean, nullable=False),  # whether the present claim's function has begun
     sa.Column("deaths", sa.Integer, nullable=False),
     sa.Column("stop_asked", sa.Boolean, nullable=False),
     sa.Column("host", ShortText(255)),
+    sa.Column("code_version", ShortText(128)),  # for a step
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("ended_at", UtcDateTime),
     sa.Column("end_kind", stored_enum(EndKind)),

@@ -24,17 +24,20 @@ ENDS = (
     .where(attempts.flow == bindparam("of_flow"), attempts.ended_at.is_not(None))
 )
 RUN_COLUMNS = [runs.flow_member, runs.flow_attempt, runs.status, runs.end_number, runs.finished_at, runs.begun_at]
-SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.export_state, runs.tasks]
+SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.own_word, runs.export_state, runs.tasks]
 RUNS = (
     select(*SIGHT_COLUMNS)
     .join_from(histories, flow_members, and_(members.number == runs.flow_member, members.attempt == runs.flow_attempt))
     .where(runs.flow_uid == bindparam("of_uid"), members.flow == bindparam("of_flow"))
 )
 IS_OPEN = runs.status.in_(OPEN_STATUSES)
+HAS_ENDED = and_(not_(IS_OPEN), runs.end_number > members.end_number)  # since the member's row was written
 IS_REOPENED = and_(IS_OPEN, members.in_flight.is_(False), members.end_number > 0, runs.end_number >= members.end_number)
-# runs that ended, or were reopened, since their member's row was written
-HAS_NEWS = or_(and_(not_(IS_OPEN), runs.end_number > members.end_number), IS_REOPENED)
-NEWS = RUNS.where(HAS_NEWS)
+EVER_REOPENED = or_(runs.end_number > 1, and_(runs.end_number == 1, IS_OPEN))
+# runs with an end or a reopening since the write to their member's row: few rows are read in a flow with any size
+NEWS_UNDER_WAY = and_(members.in_flight, HAS_ENDED)
+NEWS_AFTER_END = and_(EVER_REOPENED, or_(HAS_ENDED, IS_REOPENED))
+NEWS = tuple(RUNS.where(has_news) for has_news in (NEWS_UNDER_WAY, NEWS_AFTER_END))
 TASK_ENDS = (
     select(runs.flow_member, attempts.generation, tasks.task, tasks.status)
     .join_from(histories, task_histories, tasks.history_id == runs.id)
@@ -82,7 +85,8 @@ def run_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collec
 
 def news_of_runs(connection: Connection, flow: int, flow_uid: str) -> list[RunSeen]:
     """Return the sights of runs that ended, or were reopened, since their member's row was written."""
-    return [run_sight(row) for row in connection.execute(NEWS, {"of_flow": flow, "of_uid": flow_uid})]
+    key = {"of_flow": flow, "of_uid": flow_uid}
+    return [run_sight(row) for news in NEWS for row in connection.execute(news, key)]
 
 
 def task_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[TasksSeen]:
@@ -112,6 +116,7 @@ def run_sight(row: Row[Any]) -> RunSeen:
         row.finished_at if is_over else row.begun_at,
         row.reason,
         row.outcome,
+        row.own_word,
         archived=row.export_state is ExportState.DONE,
         tasks=row.tasks,
     )

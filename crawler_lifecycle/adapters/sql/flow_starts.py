@@ -15,15 +15,16 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_membe
 from crawler_lifecycle.adapters.sql.flow_writing import write_states
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.domain.flows.ends import rule_before
 from crawler_lifecycle.domain.flows.messages import AttemptRef
-from crawler_lifecycle.domain.flows.requesting import arguments_of_attempt
+from crawler_lifecycle.domain.flows.requesting import arguments_of_attempt, memory_after
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.standing import started
 
 attempts = flow_attempts.c
 NUMBERS: Any = bindparam("numbers", expanding=True)
 WORK = (
-    select(*READ_MEMBER, members.definition, members.arguments)
+    select(*READ_MEMBER, members.definition, members.arguments, members.memory_factor)
     .where(OF_FLOW, members.number.in_(NUMBERS))
     .order_by(members.number)
 )
@@ -39,26 +40,34 @@ ATTEMPTS = (
 )
 ATTEMPTS_LOCKED = locking(ATTEMPTS, flow_attempts)
 FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
-ARGUMENTS = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
+THIS_MEMBER = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
 AttemptKey = tuple[int, int]  # numbers of the member and of the attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A member with its definition. `arguments`: from a retry, or None."""
+    """A member with its definition. `arguments` and `memory_factor`: from a retry, or None."""
 
     row: MemberRow
     definition: MemberDefinition
     arguments: JsonValue
+    memory_factor: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class NewAttempt:
-    """An attempt that starts. `arguments`: None for the definition's arguments."""
+    """An attempt that starts. `arguments` and `memory_factor`: None for the definition's."""
 
     start: AttemptRef
     work: Work
     arguments: JsonValue
+    memory_factor: float | None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Values changed by a retry rule, for the member's further attempts."""
+        values = {"arguments": self.arguments, "memory_factor": self.memory_factor}
+        return {name: value for name, value in values.items() if value != getattr(self.work, name)}
 
 
 def read_work(tx: Connection, flow: int, numbers: Collection[int], *, locked: bool = False) -> dict[int, Work]:
@@ -105,8 +114,8 @@ def put_on_record(
     new = [_new_attempt(start, work) for start, work in starts]
     write_states(tx, head.id, [started(item.work.row, item.start.attempt, now) for item in new])
     for item in new:
-        if item.arguments != item.work.arguments:  # a retry rule has changed the arguments
-            tx.execute(ARGUMENTS.values(arguments=item.arguments), {"of_flow": head.id, "of_member": item.start.number})
+        if item.changes:
+            tx.execute(THIS_MEMBER.values(item.changes), {"of_flow": head.id, "of_member": item.start.number})
     tx.execute(insert(flow_attempts), [_attempt_values(head.id, item, now) | columns(item.start) for item in new])
     if head.started_at is None:
         tx.execute(FIRST_START.values(started_at=now), {"of_flow": head.id})
@@ -114,12 +123,14 @@ def put_on_record(
 
 
 def _work(values: Any) -> Work:
-    *row, definition, arguments = values
-    return Work(member_row(row), MemberDefinition.model_validate_json(definition), arguments)
+    *row, definition, arguments, memory_factor = values
+    return Work(member_row(row), MemberDefinition.model_validate_json(definition), arguments, memory_factor)
 
 
 def _new_attempt(start: AttemptRef, work: Work) -> NewAttempt:
-    return NewAttempt(start, work, arguments_of_attempt(work.row, work.definition.work, work.arguments))
+    row, definition = work.row, work.definition.work
+    arguments = arguments_of_attempt(row, definition, work.arguments)
+    return NewAttempt(start, work, arguments, memory_after(rule_before(row), definition, work.memory_factor))
 
 
 def _attempt_values(flow: int, item: NewAttempt, now: datetime) -> dict[str, Any]:
@@ -129,6 +140,7 @@ def _attempt_values(flow: int, item: NewAttempt, now: datetime) -> dict[str, Any
         "attempt": item.start.attempt,
         "generation": item.start.generation,
         "arguments": item.arguments,
+        "memory_factor": item.memory_factor,
         "begun": False,
         "deaths": 0,
         "stop_asked": False,

@@ -85,10 +85,10 @@ def insert_members(tx: Connection, flow: int, new: Sequence[Defined], door: int)
 
 
 def replace_members(tx: Connection, flow: int, changed: Sequence[Defined], door: int) -> None:
-    """Write members with another definition. Arguments from a retry belonged to the former definition."""
+    """Write members with another definition. Arguments and memory from a retry belonged to the former definition."""
     for page in pages(changed):
         rows = [(flow, *member_values(row), definition.model_dump_json()) for row, definition in page]
-        REPLACE_MEMBERS(tx, rows, arguments=None, door=door)
+        REPLACE_MEMBERS(tx, rows, arguments=None, memory_factor=None, door=door)
 
 
 def write_states(tx: Connection, flow: int, changed: Sequence[MemberRow], door: int | None = None) -> None:

@@ -293,7 +293,7 @@ def _refuse_another(run: RunRef, run_uid: str, epoch: int) -> None:
 
 
 def _account(connection: Connection, run_id: int, status: RunStatus, reason: str) -> dict[str, Any]:
-    """Return the values of the columns `outcome`, `stats` and `result`, from the results of the run's tasks."""
+    """Return the values for the columns about the end, from the results in the run's tasks."""
     row = task_histories.c
     query = select(row.task, row.reason, row.job_uid, row.facts).where(row.history_id == run_id)
     main = connection.execute(query.where(row.task == MAIN_TASK)).one()
@@ -303,6 +303,7 @@ def _account(connection: Connection, run_id: int, status: RunStatus, reason: str
     sums = summed(result for task in rows if (result := _result_in(task)))
     return {
         "outcome": outcome_word(status, reason, main.reason, own.outcome),
+        "own_word": own.outcome,
         "stats": sums or None,
         "result": own.result,
     }

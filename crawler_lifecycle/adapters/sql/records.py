@@ -162,9 +162,17 @@ class LiveChanges(OnDatabase):
 
     @reading
     def changed_since(
-        self, connection: Connection, moment: datetime | None, limit: int, only_run_id: int | None = None
+        self,
+        connection: Connection,
+        moment: datetime | None,
+        limit: int,
+        only_run_id: int | None = None,
+        *,
+        flows: bool = True,
     ) -> list[Changed]:
         query = select(runs.id, runs.changed_at).order_by(runs.changed_at.desc(), runs.id.desc()).limit(limit)
+        if not flows:
+            query = query.where(runs.flow_uid.is_(None))
         if moment is not None:
             query = query.where(runs.changed_at >= moment)
         if only_run_id is not None:

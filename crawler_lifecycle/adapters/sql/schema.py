@@ -94,8 +94,9 @@ histories = sa.Table(
     sa.Column("flow_uid", sa.String(36)),
     sa.Column("flow_member", sa.Integer),
     sa.Column("flow_attempt", sa.Integer),
-    # about the end: the outcome word, the sums of the tasks' stats, the main task's own result
+    # about the end: the outcome word, the main task's own word and result, the sums of the tasks' stats
     sa.Column("outcome", ShortText(64)),
+    sa.Column("own_word", ShortText(64)),
     sa.Column("stats", Json),
     sa.Column("result", Json),
     sa.Column("created_at", UtcDateTime, nullable=False),
@@ -109,6 +110,7 @@ histories = sa.Table(
     sa.UniqueConstraint("workflow_id", "first_execution_run_id", name="uq_histories_execution"),
     sa.UniqueConstraint("flow_uid", "flow_member", "flow_attempt", name="uq_histories_flow"),
     sa.Index("ix_histories_status", "status", "intent"),
+    sa.Index("ix_histories_flow_ends", "flow_uid", "end_number", "status"),  # a flow's reopened runs
     sa.Index("ix_histories_crawler", "crawler"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),

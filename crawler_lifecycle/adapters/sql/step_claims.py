@@ -69,7 +69,7 @@ class StepRights(OnFlows):
     @transaction
     def claim(
         self, tx: Connection, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        lasts: timedelta,
+        lasts: timedelta, code_version: str | None = None,
     ) -> Claimed:  # fmt: skip
         head, now = self._lock_for_start(tx, flow.uid), self._db.clock()
         works = read_work(tx, head.id, [start.number for start in starts], locked=True)
@@ -82,7 +82,7 @@ class StepRights(OnFlows):
             for start in new
             if may_start(head, door) and start.number in works and fits(works[start.number].row, start)
         ]
-        claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host}
+        claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host, "code_version": code_version}
         begun = put_on_record(tx, head, fitting, now, lambda _: {**claim, "begun": True})
         deaths = {key: _take(tx, row, claim, now) for key, row in known.items() if row.ended_at is None}
         arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}

@@ -7,13 +7,17 @@ from pydantic import Field, JsonValue
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.flows.limits import A_YEAR, MOST_ATTEMPTS, MOST_RULES
 from crawler_lifecycle.contract.flows.names import Label
+from crawler_lifecycle.contract.requests import LARGEST_MEMORY_FACTOR
 
 Attempts = Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)]
 Pause = Annotated[float, Field(ge=0, le=A_YEAR, allow_inf_nan=False)]
 
 
 class RetryRule(Message):
-    """Exception from a policy for attempts with certain outcomes, such as `banned`."""
+    """Exception from a policy for attempts with certain outcomes, such as `banned`.
+
+    A rule makes its words failures: a completed run whose own word is in a rule is tried again like a failed one.
+    """
 
     outcomes: tuple[Label, ...] = Field(min_length=1, description="words for ends; the first rule with the word counts")
     max_attempts: Attempts | None = Field(
@@ -21,7 +25,12 @@ class RetryRule(Message):
     )
     pause_seconds: Pause | None = Field(default=None, description="constant pause; default: the policy's pauses")
     arguments: dict[str, JsonValue] = Field(default={}, description="arguments for the next attempt, over the former")
-    memory_factor: float = Field(default=1.0, gt=0, le=16, description="memory for the next attempt, times the former")
+    memory_factor: float = Field(
+        default=1.0,
+        gt=0,
+        le=LARGEST_MEMORY_FACTOR,
+        description="memory of a crawl's next attempt, times the former; at most 16 times the memory in its entry",
+    )
 
 
 class RetryPolicy(Message):

@@ -1,17 +1,23 @@
-"""Follows a flow: its present state whenever the flow has changed. The module needs the database alone."""
+"""Follows a flow: its present state whenever the flow has changed. The module needs the database alone.
+
+Members have the time of their last change, which a transaction sets before its commit, and machines' clocks differ. So
+every pass asks for the last two minutes' changes, and reads only the members whose change the view does not know.
+"""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.flows.members import member_records
 from crawler_lifecycle.control.flows.reading import FlowReader
-from crawler_lifecycle.domain.flows.summary import status
+from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.ports import FlowNews, Part
 
+LOOK_BACK = timedelta(minutes=2)
 SHORTEST_PAUSE = 0.3  # seconds between two reads
 LARGEST_SHARE = 5.0  # a pause is so many times as long as the read before, so that a large flow is read less often
 
@@ -23,23 +29,71 @@ class FlowView:
         self.pause = SHORTEST_PAUSE  # seconds until the next read
         self._reader = reader
         self._flow = flow
+        self._news: FlowNews | None = None  # of the last pass; its changes are those that the view knows
+        self._since: datetime | None = None
         self._jobs: dict[str, MemberRecord] = {}
+        self._awaits_run: set[int] = set()  # members whose attempt has no run yet
         self._status: FlowStatus | None = None
-        self._is_over: bool | None = None
 
     def next_change(self) -> FlowChange | None:
-        """Read the flow. Return its state with the changed members; None if nothing has changed."""
+        """Read the changes. Return the flow's state with the changed members; None if nothing has changed."""
         began = time.monotonic()
-        kept = self._reader.kept(self._flow)
-        present, is_over = status(kept.ledger, datetime.now(UTC)), kept.ledger.flow.state.is_final
-        jobs = {job.path: job for job in member_records(kept)}
+        try:
+            return self._next_change()
+        finally:
+            self.pause = max(SHORTEST_PAUSE, LARGEST_SHARE * (time.monotonic() - began))
+
+    def _next_change(self) -> FlowChange | None:
+        before, news = self._news, self._reader.news(self._flow, self._since)
+        is_new = before is None or (before.uid, before.removal) != (news.uid, news.removal)
+        if is_new and self._since is not None:
+            news = self._reader.news(self._flow, None)
+        jobs = self._read(None if is_new else self._numbers(news))
         changed = tuple(job for path, job in jobs.items() if self._jobs.get(path) != job)
-        removed = tuple(path for path in self._jobs if path not in jobs)
-        is_same = self._status is not None and _timeless(self._status) == _timeless(present)
-        is_same = is_same and self._is_over is is_over and not changed and not removed
-        self._jobs, self._status, self._is_over = jobs, present, is_over
-        self.pause = max(SHORTEST_PAUSE, LARGEST_SHARE * (time.monotonic() - began))
-        return None if is_same else FlowChange(status=present, is_over=is_over, jobs=changed, removed=removed)
+        removed = tuple(path for path in self._jobs if path not in jobs) if is_new else ()
+        has_jobs, head = bool(changed or removed), (news.uid, news.row, news.door)
+        if before is not None and not has_jobs and (before.uid, before.row, before.door) == head:
+            self._note(news, changed, removed, self._status)
+            return None
+        present = self._reader.status(self._flow)
+        is_known = self._status is not None and _timeless(self._status) == _timeless(present)
+        is_known = is_known and before is not None and before.row.state is news.row.state and not has_jobs
+        self._note(news, changed, removed, present)
+        if is_known:
+            return None
+        return FlowChange(status=present, is_over=news.row.state.is_final, jobs=changed, removed=removed)
+
+    def _numbers(self, news: FlowNews) -> set[int]:
+        """Return the members to read: an earlier end of a run may have been taken back by a reopening."""
+        known, by_runs = ({}, ()) if self._news is None else (self._news.changed, self._news.by_runs)
+        changed = {number for number, at in news.changed.items() if known.get(number) != at}
+        return changed | {*news.by_runs, *by_runs, *self._awaits_run}
+
+    def _read(self, numbers: set[int] | None) -> dict[str, MemberRecord]:
+        """Return the members with the numbers by path; all members without numbers."""
+        if numbers is not None and not numbers:
+            return {}
+        kept = self._reader.kept(self._flow, None if numbers is None else Part(numbers=numbers))
+        return {job.path: job for job in member_records(kept)}
+
+    def _note(
+        self,
+        news: FlowNews,
+        changed: Iterable[MemberRecord],
+        removed: Iterable[str],
+        present: FlowStatus | None,
+    ) -> None:
+        """Note the pass after its last read: a failed pass leaves the view as the follower knows the flow."""
+        self._news, self._status = news, present
+        latest = max(news.changed.values(), default=None)
+        if latest is not None:  # a clock that is ahead must not hide later changes
+            self._since = min(latest, datetime.now(UTC)) - LOOK_BACK
+        for path in removed:
+            self._awaits_run.discard(self._jobs.pop(path).number)
+        for job in changed:
+            self._jobs[job.path] = job
+            awaits_run = job.kind == MemberKind.CRAWL and not job.state.is_final and job.attempt and job.run_id is None
+            (self._awaits_run.add if awaits_run else self._awaits_run.discard)(job.number)
 
 
 async def follow(context: Context, flow: str) -> AsyncIterator[FlowChange]:

@@ -20,11 +20,11 @@ from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import FlowRow, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
-from crawler_lifecycle.domain.flows.summary import status
+from crawler_lifecycle.domain.flows.summary import status_of
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.restoring import OnRecord, restored
-from crawler_lifecycle.ports import AttemptRecord, FlowLine, FlowRecords, KeptFlow
+from crawler_lifecycle.ports import AttemptRecord, FlowLine, FlowNews, FlowRecords, KeptFlow, Part
 
 
 class FlowReader:
@@ -52,7 +52,7 @@ class FlowReader:
 
     def status(self, flow: str, path: str = ROOT) -> FlowStatus:
         """Return the flow's status, or the status of the sub-workflow with the path."""
-        whole = status(self.kept(flow).ledger, datetime.now(UTC))
+        whole = status_of(self._records.tallies(flow), datetime.now(UTC))
         for name in path.split("/") if path else ():
             if name not in whole.subs:
                 raise NotFound(f"flow {flow!r} has no sub-workflow {path!r}")
@@ -63,7 +63,15 @@ class FlowReader:
         self, flow: str, paths: Iterable[str] | None = None, *, states: Collection[MemberState] | None = None
     ) -> Sequence[MemberRecord]:
         """Return the members in their order. NotFound for an unknown path."""
-        return member_records(self.kept(flow), paths, states)
+        chosen = None if paths is None else list(paths)
+        if chosen is not None:
+            kept = self.kept(flow, Part(numbers=self._records.numbers(flow, chosen).values()))
+            groups = kept.ledger.paths_of_groups()
+            if any(path in groups for path in chosen):
+                kept = self.kept(flow)
+        else:
+            kept = self.kept(flow, None if states is None else Part(states=states))
+        return member_records(kept, chosen, states)
 
     def workflow(self, flow: str) -> Workflow:
         """Return the flow as its author's workflow, with the states of its jobs."""
@@ -109,14 +117,21 @@ class FlowReader:
 
     def attempts(self, flow: str, path: str) -> Sequence[AttemptRecord]:
         """Return the member's attempts, the first one first."""
-        return self._records.attempts(flow, _member(self.kept(flow), path).number)
+        number = self._records.numbers(flow, [path]).get(path)
+        if number is None:
+            raise _no_job(flow, path)
+        return self._records.attempts(flow, number)
 
     def lines(self, flow: str, *, after: int = 0, limit: int = 1000) -> Sequence[FlowLine]:
         """Return the flow's timeline."""
         return self._records.lines(flow, after=after, limit=limit)
 
-    def kept(self, flow: str) -> KeptFlow:
-        return self._records.kept(flow)
+    def kept(self, flow: str, part: Part | None = None) -> KeptFlow:
+        return self._records.kept(flow, part)
+
+    def news(self, flow: str, since: datetime | None) -> FlowNews:
+        """Return the members that have changed since the time, for followers."""
+        return self._records.news(flow, since)
 
     @property
     def _records(self) -> FlowRecords:
@@ -126,5 +141,9 @@ class FlowReader:
 def _member(flow: KeptFlow, path: str) -> MemberRow:
     number = flow.ledger.paths_of_members().get(path)
     if number is None:
-        raise NotFound(f"flow {flow.ledger.flow.id!r} has no job {path!r}")
+        raise _no_job(flow.ledger.flow.id, path)
     return flow.ledger.members[number]
+
+
+def _no_job(flow: str, path: str) -> NotFound:
+    return NotFound(f"flow {flow!r} has no job {path!r}")

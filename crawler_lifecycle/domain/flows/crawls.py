@@ -6,9 +6,10 @@ from datetime import datetime
 
 from crawler_lifecycle.contract.flows.states import MemberState, Ready
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end, names
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import ARCHIVE, STOPPED
+from crawler_lifecycle.domain.outcome_words import FAILED, RESERVED
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
 
@@ -23,6 +24,7 @@ class RunSeen:
     at: datetime  # time when the run ended, or was reopened
     reason: str | None = None
     outcome: str | None = None
+    own_word: str | None = None  # the main task's word for its end
     archived: bool = False  # whether the end's archive is ready
     tasks: int = 0
 
@@ -51,6 +53,8 @@ def after_sight(row: MemberRow, seen: RunSeen) -> MemberRow:
 
 def _waits_for_archive(row: MemberRow, seen: RunSeen) -> bool:
     is_executing = row.state is MemberState.EXECUTING and seen.status is RunStatus.COMPLETED
+    if seen.outcome is not None and names(row.retry, seen.outcome):
+        return False  # the member does not complete with this end
     return is_executing and row.ready is Ready.ARCHIVED and not seen.archived
 
 
@@ -62,7 +66,13 @@ def as_end(seen: RunSeen) -> AttemptEnd:
         kind, reason = EndKind.CANCELLED, STOPPED
     else:
         kind, reason = EndKind.FAILED, seen.reason
-    return AttemptEnd(seen.number, seen.attempt, kind, seen.at, seen.outcome, reason, seen.end)
+    return AttemptEnd(seen.number, seen.attempt, kind, seen.at, _word(seen), reason, seen.end)
+
+
+def _word(seen: RunSeen) -> str | None:
+    """Return the word for the end. The own word of a failed crawl says more than `failed`."""
+    has_own_word = seen.outcome == FAILED and seen.own_word is not None and seen.own_word not in RESERVED
+    return seen.own_word if has_own_word else seen.outcome
 
 
 def _reopened(row: MemberRow, seen: RunSeen) -> MemberRow:

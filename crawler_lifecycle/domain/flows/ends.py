@@ -1,13 +1,14 @@
 """Attempts' ends: the meaning for the member, and whether another attempt follows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from crawler_lifecycle.contract.flows.retrying import RetryRule
+from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.domain.flows.words import BY_ITSELF, FINAL_FAILURES, RETRY_PAUSE
+from crawler_lifecycle.domain.flows.words import BY_ITSELF, FINAL_FAILURES, RETRY_PAUSE, by_outcome
+from crawler_lifecycle.domain.outcome_words import FINISHED
 from crawler_lifecycle.domain.pacing import Backoff
 
 
@@ -37,6 +38,8 @@ def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:
     settled = row._replace(in_flight=False, end=end.end)
     if row.state is not MemberState.EXECUTING:
         return settled
+    if end.kind is EndKind.COMPLETED and end.outcome is not None and names(row.retry, end.outcome):
+        return _after_failure(settled, replace(end, reason=by_outcome(end.outcome)))
     if end.kind is EndKind.COMPLETED:
         return _final(settled, MemberState.COMPLETED, end, end.reason)
     if end.kind is EndKind.CANCELLED:
@@ -66,9 +69,19 @@ def _after_failure(row: MemberRow, end: AttemptEnd) -> MemberRow:
     )
 
 
+def names(policy: RetryPolicy, outcome: str) -> bool:
+    """Return whether a rule names the own word of a completed run, which the rule makes a failure."""
+    return outcome != FINISHED and policy.rule_for(outcome) is not None
+
+
 def rule_after(row: MemberRow, outcome: str | None) -> RetryRule | None:
     """Return the rule for the next attempt after an outcome: its pause, its arguments and its memory."""
     return row.retry.rule_for(outcome)
+
+
+def rule_before(row: MemberRow) -> RetryRule | None:
+    """Return the rule for the member's next attempt; None for the first attempt."""
+    return rule_after(row, row.outcome) if row.tries else None
 
 
 def _pause(row: MemberRow, rule: RetryRule | None) -> timedelta:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen, after_sight
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end, rule_after
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end, rule_before
 from crawler_lifecycle.domain.flows.network import FAILURES, REFUSED, Node
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
@@ -291,7 +291,7 @@ class Planner:
     def _starts(self, now: datetime) -> Iterable[Start]:
         while self.flow.intent is FlowIntent.RUN and (number := self.turns.take()) is not None:
             row = self.rows[number]
-            rule = rule_after(row, row.outcome) if row.tries else None
+            rule = rule_before(row)
             attempt = row.attempt + 1
             self._change(started(row, attempt, now))
             yield Start(number, row.generation, attempt, rule)

@@ -7,10 +7,11 @@ from pydantic import JsonValue
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS
 from crawler_lifecycle.contract.flows.records import TaskReceipt
+from crawler_lifecycle.contract.flows.retrying import RetryRule
 from crawler_lifecycle.contract.flows.values import TAG, check_encoded
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork, Work
-from crawler_lifecycle.contract.requests import FlowLink, RunRequest, refusals_as_bad_input
-from crawler_lifecycle.domain.flows.ends import rule_after
+from crawler_lifecycle.contract.requests import LARGEST_MEMORY_FACTOR, FlowLink, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.domain.flows.ends import rule_before
 from crawler_lifecycle.domain.flows.rows import MemberRow, Target
 from crawler_lifecycle.errors import BadInput
 
@@ -24,9 +25,13 @@ def check_crawl(definition: MemberDefinition) -> None:
             raise BadInput(f"{definition.path!r}, {error.field}", error.expected) from error
 
 
-def run_request(work: CrawlWork, arguments: JsonValue, link: FlowLink | None) -> RunRequest:
-    """Return the request for a run. `arguments`: replace the definition's arguments unless None."""
+def run_request(
+    work: CrawlWork, arguments: JsonValue, link: FlowLink | None, memory_factor: float | None = None
+) -> RunRequest:
+    """Return the request for a run. `arguments` and `memory_factor`: replace the definition's unless None."""
     fields = work.request.model_dump(exclude_none=True)
+    if memory_factor is not None:
+        fields["memory_factor"] = memory_factor
     if arguments is not None:
         fields["arguments"] = arguments
     if work.label is not None:
@@ -74,5 +79,15 @@ def arguments_of_attempt(row: MemberRow, work: Work, former: JsonValue) -> JsonV
 
     `row`: the member before the attempt. `former`: the member's arguments from a retry or an earlier rule, or None.
     """
-    rule = rule_after(row, row.outcome) if row.tries else None
+    rule = rule_before(row)
     return changed_arguments(row.path, work, former, rule.arguments) if rule is not None and rule.arguments else former
+
+
+def memory_after(rule: RetryRule | None, work: Work, former: float | None) -> float | None:
+    """Return the next attempt's memory factor; None for the definition's factor.
+
+    `former`: the last attempt's factor, or None for the definition's factor.
+    """
+    if rule is None or rule.memory_factor == 1.0 or not isinstance(work, CrawlWork):
+        return former
+    return min(LARGEST_MEMORY_FACTOR, (former or work.request.memory_factor) * rule.memory_factor)

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
-from itertools import chain
 
 from crawler_lifecycle.contract.flows.names import last_name
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState
-from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, MemberRow, ancestors
+from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, ancestors
 from crawler_lifecycle.domain.flows.states import flow_state
+from crawler_lifecycle.domain.flows.tallies import Tallies, Tally, tallies_of
 
 
 class _Sums:
@@ -22,45 +22,49 @@ class _Sums:
         self.started_at: datetime | None = None
         self.ended_at: datetime | None = None
 
-    def add(self, row: MemberRow, *, is_leaf: bool) -> None:
-        self.counts[row.state] += 1
-        self.is_settled &= row.is_settled
-        self.has_open_leaf |= is_leaf and row.state is not MemberState.COMPLETED
-        self.started_at = min(filter(None, (self.started_at, row.started_at)), default=None)
-        self.ended_at = max(filter(None, (self.ended_at, row.ended_at)), default=None)
+    def add(self, tally: Tally, *, has_leaf: bool) -> None:
+        self.counts[tally.state] += tally.count
+        self.is_settled &= tally.is_settled
+        self.has_open_leaf |= has_leaf
+        self.started_at = min(filter(None, (self.started_at, tally.started_at)), default=None)
+        self.ended_at = max(filter(None, (self.ended_at, tally.ended_at)), default=None)
 
 
 def status(ledger: Ledger, now: datetime) -> FlowStatus:
-    """Return the status for the flow and all its sub-workflows, in a single pass."""
-    sums = {number: _Sums() for number in ledger.groups}
-    members_with_dependents, groups_with_dependents = _depended_on(ledger)
-    for row in ledger.members.values():
-        is_leaf = row.number not in members_with_dependents
-        for group in ancestors(ledger.groups, row.group):
-            sums[group].add(row, is_leaf=is_leaf)
-            is_leaf = is_leaf and group not in groups_with_dependents
+    """Return the status for the flow and all its sub-workflows."""
+    return status_of(tallies_of(ledger), now)
+
+
+def status_of(flow: Tallies, now: datetime) -> FlowStatus:
+    """Return the status for the flow and all its sub-workflows from the numbers of members by group and state."""
+    sums = {number: _Sums() for number in flow.groups}
+    for tally in flow.tallies:
+        has_leaf = tally.has_leaf
+        for group in ancestors(flow.groups, tally.group):
+            sums[group].add(tally, has_leaf=has_leaf)
+            has_leaf = has_leaf and group not in flow.groups_with_dependents
     children: dict[int, list[GroupRow]] = {}
-    for inner in ledger.groups.values():
+    for inner in flow.groups.values():
         if inner.parent is not None:
             children.setdefault(inner.parent, []).append(inner)
-    return _status(ledger, TOP, sums, children, now)
+    return _status(flow, TOP, sums, children, now)
 
 
 def _status(
-    ledger: Ledger, number: int, sums: Mapping[int, _Sums], children: Mapping[int, list[GroupRow]], now: datetime
+    flow: Tallies, number: int, sums: Mapping[int, _Sums], children: Mapping[int, list[GroupRow]], now: datetime
 ) -> FlowStatus:
-    sub = sums[number]
+    sub, head = sums[number], flow.flow
     is_top = number == TOP
     state = flow_state(sub.counts) if sub.counts or is_top else FlowState.COMPLETED
-    if is_top and state is FlowState.EXECUTING and ledger.flow.intent is FlowIntent.PAUSE:
+    if is_top and state is FlowState.EXECUTING and head.intent is FlowIntent.PAUSE:
         state = FlowState.PAUSED
     if is_top and not sub.counts:
-        state = ledger.flow.state
+        state = head.state
     is_open = not sub.is_settled or not state.is_final
     stopped_at = None if is_open else sub.ended_at
     return FlowStatus(
-        id=ledger.flow.id,
-        name=ledger.flow.name if is_top else last_name(ledger.groups[number].path),
+        id=head.id,
+        name=head.name if is_top else last_name(flow.groups[number].path),
         state=state if state is FlowState.PAUSED or sub.is_settled else FlowState.EXECUTING,
         ok=not is_open and not sub.has_open_leaf,
         total=sum(sub.counts.values()),
@@ -69,23 +73,8 @@ def _status(
         stopped_at=stopped_at,
         elapsed=None if sub.started_at is None else (stopped_at or now) - sub.started_at,
         subs={
-            last_name(group.path): _status(ledger, group.number, sums, children, now)
+            last_name(group.path): _status(flow, group.number, sums, children, now)
             for group in sorted(children.get(number, ()), key=lambda group: group.number)
             if group.growth is not GroupGrowth.GRAFT or sums[group.number].counts
         },
     )
-
-
-def _depended_on(ledger: Ledger) -> tuple[set[int], set[int]]:
-    """Return the numbers for members and groups with dependents."""
-    members: set[int] = set()
-    groups: set[int] = set()
-    needs = [row.needs for row in ledger.members.values()] + [row.needs for row in ledger.groups.values()]
-    for need in chain.from_iterable(needs):
-        for target in need.on:
-            (groups if target.is_group else members).add(target.number)
-    grafted = {row.group for row in ledger.members.values()}
-    for group in ledger.groups.values():
-        if group.grower is not None and (group.number in groups or group.number in grafted):
-            members.add(group.grower)
-    return members, groups

@@ -24,13 +24,21 @@ REJECTED = "rejected"  # a person rejected the approval
 APPROVAL_TIMEOUT = "approval_timeout"  # no person decided in time
 PROCESS_DIED = "process_died"  # the process with the step died too often
 START_REFUSED = "start_refused"  # the crawl can never start, such as one with an unknown crawler
+OUTCOME = "outcome"  # the crawl's run is completed with a word that a retry rule names; `outcome:WORD` names it
 RESULT_TOO_LARGE = "result_too_large"
 RESULT_UNUSABLE = "result_unusable"  # the result has no form in JSON
-FINAL_FAILURES = frozenset({PROCESS_DIED, START_REFUSED, RESULT_TOO_LARGE, RESULT_UNUSABLE})  # no retry helps
+RESULT_MISMATCH = "result_mismatch"  # the result does not fit the function's annotation
+FINAL_FAILURES = frozenset(  # no retry helps
+    {PROCESS_DIED, START_REFUSED, RESULT_TOO_LARGE, RESULT_UNUSABLE, RESULT_MISMATCH}
+)
 
 
 def by_dependency(path: str) -> str:
     return f"{DEPENDENCY}:{path}"
+
+
+def by_outcome(word: str) -> str:
+    return f"{OUTCOME}:{word}"
 
 
 def is_by_dependency(reason: str | None) -> bool:

@@ -37,13 +37,13 @@ def moment_of(event_id: str) -> datetime:
     return BEGINNING + int(event_id) * MICROSECOND
 
 
-async def follow(api: ApiState, last: datetime | None, run: int | None) -> AsyncIterator[bytes]:
-    """Yield all runs' events, or a single run's, until the process is about to end.
+async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows: bool = False) -> AsyncIterator[bytes]:
+    """Yield all runs' events, or a single run's, until the process is about to end. `flows`: also runs of flows.
 
     `last` is the time in the follower's last event; later events follow. None: the
     follower has received no event, and reads the state after the opening event.
     """
-    view, silent_passes = View(api, last, run), 0
+    view, silent_passes = View(api, last, run, flows=flows), 0
     while True:
         try:
             events = await api.change_readers.run(view.next_events)
@@ -64,10 +64,11 @@ async def follow(api: ApiState, last: datetime | None, run: int | None) -> Async
 class View:
     """A follower's view: the changes and the notices that the follower knows."""
 
-    def __init__(self, api: ApiState, last: datetime | None, run: int | None) -> None:
+    def __init__(self, api: ApiState, last: datetime | None, run: int | None, *, flows: bool) -> None:
         self.has_outage = False  # the last pass failed
         self._api = api
         self._run = run
+        self._flows = flows or run is not None  # a single run is followed wherever it belongs
         # latest change known to the follower: from an event, or from its own reading
         self._latest_known = None if last is None else _at_most_now(last)
         self._known_changes: ChangeTimes | None = None if last is None else {}  # None: a new view, before a first pass
@@ -91,7 +92,8 @@ class View:
     def _read_changes(self) -> Sequence[Changed]:
         if self._known_changes is None and (latest := self._api.records.latest_change()) is not None:
             self._latest_known = _at_most_now(latest)  # of all runs: the followed run may be quiet for long
-        return self._api.records.changed_since(self._start_of_pass(), MOST_CHANGES + 1, self._run)
+        start = self._start_of_pass()
+        return self._api.records.changed_since(start, MOST_CHANGES + 1, self._run, flows=self._flows)
 
     def _start_of_pass(self) -> datetime:
         """Return the time from which a pass reads changes: `LOOK_BACK` before the latest known change."""

@@ -32,8 +32,8 @@ _EFFECT = {"flow_id": FLOW_ID, "flow_uid": UID, "count": 1, "created": False, "c
            "problem": None}  # fmt: skip
 _ATTEMPT = {
     "attempt": 1, "generation": 1, "created_at": AT, "ended_at": LATER, "kind": "failed", "outcome": "ValueError",
-    "reason": "ValueError: no price", "error": "Traceback ...", "host": "worker-3", "deaths": 0, "run_id": None,
-    "run_uid": None,
+    "reason": "ValueError: no price", "error": "Traceback ...", "host": "worker-3", "code_version": "4be1c07a92d3",
+    "deaths": 0, "run_id": None, "run_uid": None,
 }  # fmt: skip
 
 

@@ -61,13 +61,14 @@ def follow_changes(
     api: CurrentApi,
     caller: Caller,
     run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only the run with this RunID")] = None,
+    flows: Annotated[bool, Query(description="also runs of flows, which are left out as in lists of runs")] = False,
     last_id: LastId = None,
 ) -> StreamingResponse:
     """Stream every change of every run from now on, or from the event with the id on. An event carries the present
     state: several changes of a run may come as one event, and an unchanged state may come again; no change is left out.
     Notices (started, progress, stopped, finished) come before the state of their run. A repeated notice keeps its id.
     """
-    return stream(api, caller, changes.follow(api, _read_change_id(last_id), run))
+    return stream(api, caller, changes.follow(api, _read_change_id(last_id), run, flows=flows))
 
 
 def stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:

@@ -2,18 +2,15 @@
 
 import functools
 import inspect
-import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
-
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.running import Context, RunningJob
 from crawler_lifecycle.ports import ClaimedStep
+from crawler_lifecycle.services.flows.annotations import checked, result_check
 
 Function = Callable[..., Any]
 Call = Callable[[], Any]  # a function with its arguments
@@ -46,6 +43,11 @@ def is_async(function: Function, form: CallForm) -> bool:
     return inspect.iscoroutinefunction(inspect.unwrap(called)) if callable(called) else False
 
 
+def check_of(function: Function, step: ClaimedStep) -> Callable[[Any], None]:
+    """Return the check of the function's result by its annotation."""
+    return result_check(function.process if work_of(step).form is CallForm.JOB else function)  # type: ignore[attr-defined]
+
+
 def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
     """Return the call with its arguments. Parameters by name load results, so the preparation may take time."""
     match work_of(step).form:
@@ -56,9 +58,9 @@ def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
         case CallForm.JOB:
             return lambda: function().process(context.job)
         case CallForm.KEYWORDS:
-            return functools.partial(function, **_checked(function, _keywords(step)))
+            return functools.partial(function, **checked(function, _keywords(step)))
         case CallForm.PARAMETERS:
-            return functools.partial(function, **_checked(function, _parameters(function, step, context)))
+            return functools.partial(function, **checked(function, _parameters(function, step, context)))
 
 
 def _keywords(step: ClaimedStep) -> dict[str, Any]:
@@ -82,34 +84,9 @@ def _parameters(function: Function, step: ClaimedStep, context: Context) -> dict
     return values
 
 
-def _checked(function: Function, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values in their parameters' types, such as a dict as a model, or raise ValidationError."""
-    adapters = _adapters(function)
-    return {
-        name: adapters[name].validate_python(value) if name in adapters else value for name, value in values.items()
-    }
-
-
 def _checked_item(function: Function, item: Any) -> Any:
     first = next(iter(inspect.signature(function).parameters), None)
-    return item if first is None else _checked(function, {first: item})[first]
-
-
-@functools.cache
-def _adapters(function: Function) -> Mapping[str, TypeAdapter[Any]]:
-    """Return the checks for parameters whose annotations pydantic understands."""
-    try:
-        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    except Exception:  # noqa: BLE001 - an annotation for the type checker alone may name a missing module
-        return {}
-    adapters = {}
-    for name, hint in hints.items():
-        if hint is not Any and name != "return":
-            try:
-                adapters[name] = TypeAdapter(hint)
-            except (PydanticUserError, PydanticUndefinedAnnotation):
-                continue
-    return adapters
+    return item if first is None else checked(function, {first: item})[first]
 
 
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

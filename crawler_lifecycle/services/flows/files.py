@@ -28,9 +28,10 @@ class _ClaimsWithFiles:
         self._folder = folder
 
     def claim(
-        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta
-    ) -> Claimed:
-        claimed = self._claims.claim(flow, door, starts, token, host, lasts)
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
+        code_version: str | None = None,
+    ) -> Claimed:  # fmt: skip
+        claimed = self._claims.claim(flow, door, starts, token, host, lasts, code_version)
         mine = [replace(step, arguments=self._with_folder(step.arguments)) for step in claimed.mine]
         return replace(claimed, mine=mine)
 

@@ -29,6 +29,7 @@ from crawler_lifecycle.services.flows.looks import Look
 from crawler_lifecycle.services.flows.modules import Modules
 from crawler_lifecycle.services.flows.slots import Slots
 from crawler_lifecycle.services.flows.under_way import UnderWay
+from crawler_lifecycle.services.flows.versions import code_version
 from crawler_lifecycle.settings.processes import FlowSettings
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class StepHost:
         self._modules = modules
         self._drain_seconds = settings.drain_seconds
         self._name = name
+        self._code_version = settings.code_version or code_version(modules)
         self._token = token = str(uuid4())
         self._lasts = timedelta(seconds=settings.claim_seconds)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="host")
@@ -176,7 +178,9 @@ class StepHost:
         while True:
             try:
                 return await self._in_thread(
-                    lambda: self._claims.claim(step.flow, step.door, starts, self._token, self._name, self._lasts)
+                    lambda: self._claims.claim(
+                        step.flow, step.door, starts, self._token, self._name, self._lasts, self._code_version
+                    )
                 )
             except TemporaryError as error:
                 failures += 1

@@ -23,7 +23,7 @@ from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.flows.running import StepLink
 from crawler_lifecycle.ports import ClaimedStep, StepInputs
-from crawler_lifecycle.services.flows.calling import is_async, job_of, prepared, work_of
+from crawler_lifecycle.services.flows.calling import check_of, is_async, job_of, prepared, work_of
 from crawler_lifecycle.services.flows.channel import Channel
 from crawler_lifecycle.services.flows.clients import StepClients
 from crawler_lifecycle.services.flows.contexts import context_of
@@ -128,7 +128,7 @@ def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_byte
         return asyncio.run(_awaited(called()))
 
     with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), CLIENTS.around(job):
-        return end_of(call, job, most_bytes)
+        return end_of(call, job, most_bytes, check_of(function, step))
 
 
 async def _awaited(value: Any) -> Any:

@@ -10,11 +10,12 @@ from typing import Any
 from crawler_lifecycle.contract.flows.requests import GraftMembers
 from crawler_lifecycle.contract.flows.values import TooLarge, to_text
 from crawler_lifecycle.domain.flows.ends import EndKind
-from crawler_lifecycle.domain.flows.words import BY_REQUEST, RESULT_TOO_LARGE, RESULT_UNUSABLE, TIMEOUT
+from crawler_lifecycle.domain.flows.words import BY_REQUEST, RESULT_MISMATCH, RESULT_TOO_LARGE, RESULT_UNUSABLE, TIMEOUT
 from crawler_lifecycle.flows import Cancel, Graft, RunningJob, Workflow
 from crawler_lifecycle.ports import ClaimedStep, StepEnd
 
 PROCESS_DIED = "process_died"  # outcome: the process of an isolated function died
+Check = Callable[[Any], None]
 LONGEST_REASON = 1000  # characters
 LONGEST_ERROR = 16_000  # characters; the end of a traceback tells the most
 
@@ -47,17 +48,17 @@ class Ended:
 STOPPED = Ended(EndKind.CANCELLED, reason=BY_REQUEST, is_stopped=True)
 
 
-def end_of(call: Callable[[], Any], job: RunningJob, most_bytes: int) -> Ended:
+def end_of(call: Callable[[], Any], job: RunningJob, most_bytes: int, check: Check) -> Ended:
     """Call the function, and return the end."""
     try:
         value = call()
     except BaseException as error:  # noqa: BLE001 - no function may end its host, not even by SystemExit
         return failure(error)
-    return result_end(value, job, most_bytes)
+    return result_end(value, job, most_bytes, check)
 
 
-def result_end(value: Any, job: RunningJob, most_bytes: int) -> Ended:
-    """Return the end for a function's result."""
+def result_end(value: Any, job: RunningJob, most_bytes: int, check: Check) -> Ended:
+    """Return the end for a function's result. `check`: raises an exception for a result against its annotation."""
     if isinstance(value, Cancel):
         return Ended(EndKind.CANCELLED, reason=value.reason or None)
     try:
@@ -67,10 +68,14 @@ def result_end(value: Any, job: RunningJob, most_bytes: int) -> Ended:
             return Ended(EndKind.COMPLETED, graft=value.request)
     except Exception as error:  # noqa: BLE001 - the author's workflow is not valid
         return failure(error)
-    return _with_result(value, most_bytes)
+    return _with_result(value, most_bytes, check)
 
 
-def _with_result(value: Any, most_bytes: int) -> Ended:
+def _with_result(value: Any, most_bytes: int, check: Check) -> Ended:
+    try:
+        check(value)
+    except Exception as error:  # noqa: BLE001 - a validator of the author may raise any error
+        return _unusable(RESULT_MISMATCH, error)
     if value is None:
         return Ended(EndKind.COMPLETED)
     try:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from crawler_lifecycle.flows.running import Context, StepLink
 from crawler_lifecycle.ports import ClaimedStep
-from crawler_lifecycle.services.flows.calling import Function, prepared
+from crawler_lifecycle.services.flows.calling import Function, check_of, prepared
 from crawler_lifecycle.services.flows.loops import AuthorsLoops
 from crawler_lifecycle.services.flows.outcomes import STOPPED, Ended, end_of, failure, result_end
 
@@ -29,6 +29,12 @@ class StepCall:
 
     def prepared(self) -> Callable[[], Any]:
         return prepared(self.function, self.step, self.context)
+
+    def end(self, call: Callable[[], Any]) -> Ended:
+        return end_of(call, self.context.job, self.most_bytes, check_of(self.function, self.step))
+
+    def result_end(self, value: Any) -> Ended:
+        return result_end(value, self.context.job, self.most_bytes, check_of(self.function, self.step))
 
 
 class Running(Protocol):
@@ -54,8 +60,7 @@ class InThread:
         self._call.link.cancel()
 
     def _run(self) -> None:
-        call = self._call
-        self._ended.set_result(end_of(self._called, call.context.job, call.most_bytes))
+        self._ended.set_result(self._call.end(self._called))
 
     def _called(self) -> Any:
         with self._call.around():
@@ -96,8 +101,7 @@ class OnLoop:
         self._cancel = self._loops.present.submit(work, call.step.path, at_end)
         end = await asyncio.wrap_future(returned)
         if isinstance(end, _Value):
-            job, most_bytes = call.context.job, call.most_bytes
-            return await host.run_in_executor(self._threads, result_end, end.value, job, most_bytes)
+            return await host.run_in_executor(self._threads, call.result_end, end.value)
         return end
 
 

@@ -56,6 +56,32 @@ class Shelf:
     number: int
 
 
+def wrong_book() -> Book:
+    return {"title": "Emma", "year": "long ago"}  # type: ignore[return-value]
+
+
+async def wrong_shelf() -> Shelf | Cancel:
+    return Shelf("three")  # type: ignore[arg-type]
+
+
+async def right_shelf() -> Shelf | Cancel:
+    return Shelf(3)
+
+
+def cancelled_shelf() -> Shelf | Cancel:
+    return Cancel("no shelf")
+
+
+def number_of(shelf: Shelf) -> int:
+    return shelf.number
+
+
+@worker()
+class Shelver(Worker):
+    async def process(self, job: RunningJob) -> list[int]:
+        return ["one"]  # type: ignore[list-item]
+
+
 async def title(book: Book, context: Context) -> str:
     return f"{context.job.name}: {book.title} ({book.year})"
 

@@ -9,6 +9,7 @@ import pytest
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded.plan import StepModules
 from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.services.flows.versions import code_version
 from tests.services.flows import authors
 
 MODULE = authors.__name__
@@ -36,6 +37,22 @@ def test_a_file_has_its_own_name_and_folder(tmp_path: Path, monkeypatch: pytest.
     say = load([str(file)]).function("flow_in_a_file:say")
     assert say is not None
     assert say() == "beside"
+
+
+def test_a_version_tells_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    beside, file = tmp_path / "beside_the_version.py", tmp_path / "flow_with_a_version.py"
+    beside.write_text("WORD = 'one'")
+    file.write_text("import beside_the_version, json")
+    modules = load([str(file)])
+    first = code_version(modules)
+    assert len(first) == 12
+    (tmp_path / "not_imported.py").write_text("")
+    assert code_version(modules) == first
+    beside.write_text("WORD = 'two'")
+    second = code_version(modules)
+    file.write_text("import beside_the_version")
+    assert len({first, second, code_version(modules), code_version(load([MODULE]))}) == 4
 
 
 def test_a_file_with_the_name_of_a_known_module_is_refused(tmp_path: Path) -> None:

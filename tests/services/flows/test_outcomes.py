@@ -8,9 +8,12 @@ import pytest_asyncio
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.services.flows.versions import code_version
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts
-from tests.services.flows.supervised import Hosted, hosted, single
+from tests.services.flows.supervised import MODULE, Hosted, hosted, single
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,13 @@ async def test_a_failed_attempt_is_tried_again(host: Hosted) -> None:
     assert [attempt.outcome for attempt in await attempts(flow)] == ["LookupError"] * 3
 
 
+async def test_an_attempt_has_the_version_of_its_code(host: Hosted, flows_database: Database) -> None:
+    [by_hash] = await attempts(await host.play(single(authors.nothing)))
+    async with hosted(flows_database, code_version="shop:2026.11") as other:
+        [by_setting] = await attempts(await other.play(single(authors.nothing)))
+    assert (by_hash.code_version, by_setting.code_version) == (code_version(load([MODULE])), "shop:2026.11")
+
+
 @pytest.mark.parametrize("function", [authors.cancel_by_return, authors.cancel_by_raise])
 async def test_a_step_cancels_itself(host: Hosted, function: Any) -> None:
     flow = await host.play(single(function, max_attempts=3))
@@ -71,6 +81,33 @@ async def test_a_result_that_cannot_be_kept_discards_at_once(
     assert (flow.row("step").state, flow.row("step").reason) == ("discarded", reason)
     [attempt] = await attempts(flow)
     assert words in (attempt.error or "")
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (authors.wrong_book, "1 validation error for Book\nyear\n  Input should be a valid integer"),
+        (authors.wrong_shelf, "1 validation error for Shelf\nnumber\n  Input should be a valid integer"),
+        (authors.Shelver.new(), "1 validation error for list[int]\n0\n  Input should be a valid integer"),
+    ],
+)
+async def test_a_result_against_its_annotation_discards_at_once(host: Hosted, job: Any, words: str) -> None:
+    flow = await host.play(Workflow("wrong").add("step", job, max_attempts=3))
+    assert (flow.row("step").state, flow.row("step").reason) == ("discarded", "result_mismatch")
+    [attempt] = await attempts(flow)
+    assert words in (attempt.error or "")
+
+
+async def test_an_isolated_function_has_its_result_checked(host: Hosted) -> None:
+    flow = await host.play(Workflow("wrong").add("step", authors.wrong_book, isolate=True))
+    assert flow.row("step").reason == "result_mismatch"
+
+
+async def test_a_result_is_read_by_its_name_in_its_type(host: Hosted) -> None:
+    workflow = Workflow("right").add("shelf", authors.right_shelf).add("number", authors.number_of, deps="shelf")
+    flow = await host.play(workflow.add("none", authors.cancelled_shelf))
+    assert flow.states == {"shelf": "completed", "number": "completed", "none": "cancelled"}
+    assert await host.result(flow, "number") == 3
 
 
 async def test_strange_values_survive(host: Hosted) -> None:

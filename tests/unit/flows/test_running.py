@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState, flow_state, step_state, workflow_state
 from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl
@@ -182,6 +183,52 @@ def test_038_a_rule_with_its_own_number_gives_up_after_it() -> None:
     play = Play(Workflow().add("a", plain, retry=policy))
     assert play.run(fails={"a": ["banned", "banned", "banned"]}) is FlowState.DISCARDED
     assert play.row("a").attempt == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "own_word", "word", "state"),
+    [
+        (RunStatus.COMPLETED, "banned", "banned", "banned", "retryable"),
+        (RunStatus.FAILED, "failed", "banned", "banned", "retryable"),
+        (RunStatus.FAILED, "killed by oom", "banned", "killed by oom", "discarded"),
+        (RunStatus.FAILED, "failed", "lost", "failed", "discarded"),
+        (RunStatus.COMPLETED, "no items", "no items", "no items", "completed"),
+        (RunStatus.COMPLETED, "finished", None, "finished", "completed"),
+    ],
+)
+def test_038_a_crawls_own_word_is_for_rules(
+    status: RunStatus, outcome: str, own_word: str | None, word: str, state: str
+) -> None:
+    """A rule for `banned` had no effect: the run of a banned crawl is completed, or its outcome is `failed`."""
+    policy = RetryPolicy(rules=(RetryRule(outcomes=("banned", "finished"), max_attempts=2, pause_seconds=60),))
+    play = Play(Workflow().add("a", crawl("books"), retry=policy, when="archived"))
+    play.advance()
+    play.observe(RunSeen(0, 1, status, 1, NOW, "why", outcome, own_word, archived=state == "completed"))
+    play.advance()
+    assert (play.row("a").state, play.row("a").outcome) == (state, word)
+
+
+def test_038_a_rule_gives_up_after_a_completed_run_with_its_word() -> None:
+    policy = RetryPolicy(rules=(RetryRule(outcomes=("banned",), max_attempts=2, pause_seconds=0),))
+    play = Play(Workflow(ignore_discarded=True).add("a", crawl("books"), retry=policy).add("b", plain, deps="a"))
+    for attempt in (1, 2):
+        play.advance()
+        play.observe(RunSeen(0, attempt, RunStatus.COMPLETED, attempt, play.now, "all_succeeded", "banned", "banned"))
+    play.advance()
+    assert (play.row("a").state, play.row("a").reason) == (MemberState.DISCARDED, "outcome:banned")
+    assert play.row("b").state is MemberState.EXECUTING
+
+
+def test_038_memory_grows_from_attempt_to_attempt_up_to_a_limit() -> None:
+    work = crawl("books", memory_factor=2).work
+    oom, banned = RetryRule(outcomes=("oom",), memory_factor=3), RetryRule(outcomes=("banned",))
+    assert memory_after(None, work, None) is None
+    assert memory_after(oom, work, None) == 6
+    assert memory_after(banned, work, 6) == 6
+    assert memory_after(oom, work, 6) == 16
+    assert memory_after(oom, Workflow().add("a", plain).definition().members[0].work, None) is None
+    assert run_request(work, None, None).memory_factor == 2
+    assert run_request(work, None, None, 6).memory_factor == 6
 
 
 def test_038_a_step_may_cancel_itself_and_an_unusable_result_is_not_tried_again() -> None:

@@ -112,8 +112,19 @@ def test_a_retried_crawl_has_an_end_per_attempt() -> None:
     result = run_inline(workflow, crawls={"shop": [killed_by_oom(), completed(items=1)]}, now=START)
     assert result.assert_completed().attempts == {"shop": 2}
     assert result.ended["shop"] == START + timedelta(seconds=300)
-    assert result.requests["shop"] == [{"crawler": "bookshop"}, {"crawler": "bookshop", "arguments": {"pages": "10"}}]
+    again = {"crawler": "bookshop", "arguments": {"pages": "10"}, "memory_factor": 2.0}
+    assert result.requests["shop"] == [{"crawler": "bookshop"}, again]
     assert result.results["shop"]["run_id"] == 2
+
+
+def test_a_rule_makes_the_own_word_of_a_completed_crawl_a_failure() -> None:
+    rule = RetryRule(outcomes=("banned",), max_attempts=2, pause_seconds=3600)
+    workflow = Workflow().add("shop", crawl("bookshop"), retry=RetryPolicy(rules=(rule,)))
+    result = run_inline(workflow, crawls={"shop": [completed("banned"), completed()]}, now=START)
+    assert (result.assert_completed().attempts, result.ended["shop"]) == ({"shop": 2}, START + timedelta(hours=1))
+    result = run_inline(workflow, crawls={"shop": completed("banned")})
+    assert (result.states, result.reasons) == ({"shop": "discarded"}, {"shop": "outcome:banned"})
+    assert "shop" not in result.results
 
 
 def test_steps_fail_as_often_as_chosen() -> None:

@@ -20,7 +20,7 @@ export function goLive() {
   stopped.abort();
   stopped = new AbortController();
   state = "connecting";
-  follow("/v1/changes", {
+  follow("/v1/changes?flows=true", {
     silent: SILENT,
     signal: stopped.signal,
     told: (next, isFinal = false) => tell(next, isFinal),

@@ -102,7 +102,8 @@ export function showRuns(main, filter, signal) {
     setText(empty, text);
   }
 
-  const fits = (run) => (!filter.get("status") || run.status === filter.get("status"))
+  const fits = (run) => (!run.flow || filter.get("flows") === "true" || run.flow.id === filter.get("flow"))
+    && (!filter.get("status") || run.status === filter.get("status"))
     && (!filter.get("crawler") || run.crawler === filter.get("crawler"))
     && (!filter.get("search") || run.crawler.toLowerCase().includes(filter.get("search").toLowerCase()));
 

@@ -122,7 +122,8 @@ export function waitsFor(run) {
 // What a run has crawled by its own account: the best known sums.
 export function crawled(stats) {
   return ["items", "pages", "bytes", "errors"].filter((name) => Number.isFinite(stats?.[name]))
-    .map((name) => (name === "bytes" ? size(stats.bytes) : `${number(stats[name])} ${name}`)).join(", ");
+    .map((name) => (name === "bytes" ? size(stats.bytes) : `${number(stats[name])} ${stats[name] === 1 ? name.slice(0, -1) : name}`))
+    .join(", ");
 }
 
 function size(bytes) {

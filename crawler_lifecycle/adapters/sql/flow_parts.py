@@ -1,0 +1,98 @@
+"""Reads a flow's members: the whole flow, a part, numbers by state, and changes since a time."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, TypeVarTuple
+
+from sqlalchemy import Connection, Row, Select, select
+
+from crawler_lifecycle.adapters.sql.flow_counts import flow_tallies, with_news
+from crawler_lifecycle.adapters.sql.flow_door import uid_of
+from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, snapshot
+from crawler_lifecycle.adapters.sql.flow_reading import read_ledger
+from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members, path_uid
+from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.transactions import reading
+from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
+from crawler_lifecycle.domain.flows.tallies import Tallies
+from crawler_lifecycle.ports.flows import FlowNews, KeptFlow, Part
+
+Columns = TypeVarTuple("Columns")
+DEFINITIONS = select(members.number, members.definition, members.arguments)
+LAST_RUNS = (
+    select(members.number, histories.c.id)
+    .join_from(
+        flow_members,
+        histories,
+        (histories.c.flow_member == members.number) & (histories.c.flow_attempt == members.attempt),
+    )
+    .order_by(members.number)
+)
+
+
+class FlowParts(OnFlows):
+    """The methods in `ports.FlowRecords` for a flow's members."""
+
+    @snapshot
+    def kept(self, connection: Connection, flow: str, part: Part | None = None) -> KeptFlow:
+        head = self._head(connection, flow)
+        numbers = None if part is None else _numbers(connection, head, part)
+        of_groups = select(groups.number, groups.definition).where(groups.flow == head.id)
+        defined = _of_members(connection, DEFINITIONS.where(members.flow == head.id), numbers)
+        last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
+        return KeptFlow(
+            uid=head.uid,
+            ledger=read_ledger(connection, head, numbers),
+            created_at=head.created_at,
+            updated_at=head.updated_at,
+            context=connection.scalar(select(flows.c.context).where(flows.c.id == head.id)),
+            definitions={number: MemberDefinition.model_validate_json(text) for number, text, _ in defined},
+            groups={
+                number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
+            },
+            attempts=dict(_of_members(connection, last_runs, numbers)),
+            arguments={number: arguments for number, _, arguments in defined if arguments is not None},
+        )
+
+    @snapshot
+    def tallies(self, connection: Connection, flow: str) -> Tallies:
+        return flow_tallies(connection, self._head(connection, flow))
+
+    @snapshot
+    def news(self, connection: Connection, flow: str, since: datetime | None) -> FlowNews:
+        head = self._head(connection, flow)
+        query = select(members.number, members.changed_at).where(members.flow == head.id)
+        changed = connection.execute(query if since is None else query.where(members.changed_at >= since))
+        by_runs = with_news(connection, {head.id: head.uid}).get(head.id, ())
+        return FlowNews(head.uid, flow_row(head), head.door, head.removal, dict(iter(changed)), by_runs)
+
+    @reading
+    def numbers(self, connection: Connection, flow: str, paths: Collection[str]) -> Mapping[str, int]:
+        head, uids = self._head(connection, flow), {path_uid(path): path for path in paths}
+        query = select(members.path_uid, members.number).where(members.flow == head.id)
+        answers = (connection.execute(query.where(members.path_uid.in_(page))) for page in pages(list(uids)))
+        return {uids[uid]: number for rows in answers for uid, number in rows}
+
+    def _head(self, connection: Connection, flow: str) -> Row[Any]:
+        return self.head(connection, uid_of(connection, flow))
+
+
+def _of_members(
+    connection: Connection, query: Select[*Columns], numbers: Collection[int] | None
+) -> list[Row[*Columns]]:
+    """Return the query's rows for the members with the numbers; for all members without numbers."""
+    if numbers is None:
+        return list(connection.execute(query))
+    answers = (connection.execute(query.where(members.number.in_(page))) for page in pages(sorted(numbers)))
+    return [row for rows in answers for row in rows]
+
+
+def _numbers(connection: Connection, head: Row[Any], part: Part) -> set[int]:
+    """Return the numbers for the part's members."""
+    numbers = {*part.numbers, *with_news(connection, {head.id: head.uid}).get(head.id, ())}
+    if part.states:
+        in_states = select(members.number).where(members.flow == head.id, members.state.in_(part.states))
+        numbers.update(connection.scalars(in_states))
+    return numbers
