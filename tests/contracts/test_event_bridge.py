@@ -50,9 +50,9 @@ def test_an_event_comes_out_of_the_queue_as_it_was(bus: Bus) -> None:
 
 def test_the_end_of_a_flow_has_a_detail_type_of_its_own(bus: Bus) -> None:
     ended = a_flow_event("one")
-    exporter(bus, flow_ended_type="Flow").announce(ended)
+    exporter(bus, run_ended_type="Run", flow_ended_type="Ended").announce(ended)
     (queued,) = bus.queued()
-    assert (FlowEvent.model_validate(queued["detail"]), queued["detail-type"]) == (ended, "Flow")
+    assert (FlowEvent.model_validate(queued["detail"]), queued["detail-type"]) == (ended, "Ended")
 
 
 def test_a_repeat_has_the_same_id_in_its_detail(bus: Bus) -> None:
