@@ -30,7 +30,8 @@ def member(path: str, kind: str = "step", **fields: Any) -> MemberRecord:
 def attempt(run_id: int | None = None, **fields: Any) -> AttemptRecord:
     known: dict[str, Any] = {"attempt": 1, "ended_at": NOW, "kind": EndKind.COMPLETED, "deaths": 0}
     others = dict.fromkeys(("outcome", "reason", "error", "host"))
-    return AttemptRecord(generation=1, created_at=NOW, run_id=run_id, run_uid=None, **{**others, **known, **fields})
+    own = {**others, **known, **fields}
+    return AttemptRecord(generation=1, created_at=NOW, run_id=run_id, run_uid=None, code_version=None, **own)
 
 
 def a_crawls_run(number: int = 1, status: RunStatus = RunStatus.COMPLETED) -> RunSummary:
