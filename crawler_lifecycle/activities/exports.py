@@ -52,7 +52,7 @@ class ExportActivities:
         self.nudges.tell(step.flow)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
         """Archive the run's files and announce the archive."""
         planned = self._event(step, ExportKind.FILES_READY)
@@ -160,7 +160,11 @@ def _archive_of_earlier_try() -> Archive | None:
 
 
 class Heartbeats:
-    """The archive's progress as heartbeats, once in BEAT seconds: thousands of files a second are archived."""
+    """The archive's progress as heartbeats, once in BEAT seconds: thousands of files a second are archived.
+
+    A cancelled archive ends here, and not at any line of its thread: there, the SDK's exception could end a thread that
+    the archive starts, and every later start of a thread in the process would wait for ever.
+    """
 
     def __init__(self) -> None:
         self._sent_at = float("-inf")
@@ -169,4 +173,6 @@ class Heartbeats:
         now = time.monotonic()
         if now - self._sent_at >= BEAT:
             self._sent_at = now
+            if activity.is_cancelled():
+                raise CancelledError("the archive was cancelled")
             activity.heartbeat({"files": files, "bytes": bytes_done})

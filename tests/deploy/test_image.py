@@ -34,7 +34,7 @@ def image() -> Iterator[Image]:
 
 
 # verbs that take one of several options
-WITH = {"schedule create": ["--every", "1h"], "limits set": ["--runs", "none"]}
+WITH = {"schedule create": ["books", "--every", "1h"], "limits set": ["--runs", "none"]}
 
 
 def typed(command: click.Command) -> Iterator[str]:
