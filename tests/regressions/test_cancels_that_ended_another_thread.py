@@ -30,4 +30,4 @@ def test_no_thread_takes_a_cancel() -> None:
     definitions = [getattr(holder, name).__temporal_activity_definition for name, holder in HOLDERS.items()]
     in_threads = [definition for definition in definitions if not definition.is_async]
     assert "export_supporting_files" in {definition.name for definition in in_threads}
-    assert [each.name for each in in_threads if not each.no_thread_cancel_exception] == []
+    assert [thread.name for thread in in_threads if not thread.no_thread_cancel_exception] == []
