@@ -166,7 +166,8 @@ def mariadb_port() -> Iterator[int | None]:
     if not mariadb_is_installed():
         yield None
         return
-    with mariadb("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin", "--skip-name-resolve") as server:
+    options = ("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin", "--skip-name-resolve")
+    with mariadb(*options, "--max-connections=1000") as server:  # forty workers and thirty hosts have pools of their own
         yield server.port
 
 
