@@ -167,7 +167,7 @@ def mariadb_port() -> Iterator[int | None]:
         yield None
         return
     options = ("--innodb-flush-log-at-trx-commit=2", "--skip-log-bin", "--skip-name-resolve")
-    with mariadb(*options, "--max-connections=1000") as server:  # forty workers and thirty hosts have pools of their own
+    with mariadb(*options, "--max-connections=1000") as server:  # forty workers and thirty hosts have pools
         yield server.port
 
 
