@@ -44,7 +44,7 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (some 4 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (some 7 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
