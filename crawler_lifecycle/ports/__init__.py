@@ -20,33 +20,21 @@ from crawler_lifecycle.ports.cluster import (
     Uids,
     keep_no_facts,
 )
-from crawler_lifecycle.ports.flows import (
-    AttemptKey,
+from crawler_lifecycle.ports.flows.claims import AttemptKey, Claimed, ClaimedStep, StepClaims, StepEnd, StepInputs
+from crawler_lifecycle.ports.flows.doors import DoorAnswer, FlowDoors
+from crawler_lifecycle.ports.flows.ends import Delivery, FlowEnds, OwedEnd, UnannouncedFlow
+from crawler_lifecycle.ports.flows.ledger import CrawlStart, CrawlStarts, CrawlToStop, FlowLedger
+from crawler_lifecycle.ports.flows.records import (
     AttemptRecord,
-    Claimed,
-    ClaimedStep,
-    CrawlStart,
-    CrawlStarts,
-    CrawlToStop,
-    Delivery,
-    DoorAnswer,
-    FlowDoors,
-    FlowEnds,
     FlowFigures,
-    FlowLedger,
     FlowLine,
     FlowNews,
     FlowRecord,
     FlowRecords,
     KeptFlow,
-    OwedEnd,
     Part,
     ScheduledFlow,
     SilentFlow,
-    StepClaims,
-    StepEnd,
-    StepInputs,
-    UnannouncedFlow,
 )
 from crawler_lifecycle.ports.limits import Limits
 from crawler_lifecycle.ports.outside import (

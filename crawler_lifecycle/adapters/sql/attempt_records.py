@@ -8,7 +8,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.flow_sights import SIGHT_COLUMNS, run_sight
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.domain.flows.crawls import as_end
-from crawler_lifecycle.ports.flows import AttemptRecord
+from crawler_lifecycle.ports import AttemptRecord
 
 attempts, runs = flow_attempts.c, histories.c
 OF_ATTEMPT = {column.name: column.label(f"attempt_{column.name}") for column in flow_attempts.c}

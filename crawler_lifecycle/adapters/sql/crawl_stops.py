@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, reading, transaction
 from crawler_lifecycle.domain.flows.messages import FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberKind
-from crawler_lifecycle.ports.flows import CrawlToStop
+from crawler_lifecycle.ports import CrawlToStop
 
 members, attempts, runs = flow_members.c, flow_attempts.c, histories.c
 KEY = [attempts.flow, attempts.member, attempts.attempt]

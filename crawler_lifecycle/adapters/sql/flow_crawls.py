@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef, StartCrawls
 from crawler_lifecycle.domain.flows.requesting import run_request
 from crawler_lifecycle.domain.naming import crawl_workflow_id
-from crawler_lifecycle.ports.flows import CrawlStart, CrawlStarts
+from crawler_lifecycle.ports import CrawlStart, CrawlStarts
 
 attempts = flow_attempts.c
 THIS_ATTEMPT = (

@@ -25,7 +25,7 @@ from crawler_lifecycle.domain.flows.cancelling import Effect
 from crawler_lifecycle.domain.flows.merging import Merged
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports.flows import DoorAnswer
+from crawler_lifecycle.ports import DoorAnswer
 
 
 @dataclass(slots=True)

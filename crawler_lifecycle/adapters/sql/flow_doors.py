@@ -18,7 +18,7 @@ from crawler_lifecycle.domain.flows.merging import Merged
 from crawler_lifecycle.domain.flows.requesting import check_crawl
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict
-from crawler_lifecycle.ports.flows import DoorAnswer
+from crawler_lifecycle.ports import DoorAnswer
 
 
 class FlowAdditions(OnDoors):

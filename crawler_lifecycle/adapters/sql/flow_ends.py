@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, func, insert, select, update
+from sqlalchemy import Connection, Row, case, exists, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line
 from crawler_lifecycle.adapters.sql.flow_rows import members
@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.flows.announcements import MOST_FAILURES, FlowEnd, FlowFailure
 from crawler_lifecycle.contract.flows.states import FAILED, FlowState, MemberState
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports.flows import Delivery, OwedEnd, UnannouncedFlow
+from crawler_lifecycle.ports import Delivery, OwedEnd, UnannouncedFlow
 
 LONGEST_REASON = 300  # characters in an announcement
 ends = flow_ends.c
@@ -105,3 +105,9 @@ class SqlFlowEnds(OnFlows):
             .order_by(flows.c.uid)
         )
         return [UnannouncedFlow(*row) for row in connection.execute(query.limit(limit))]
+
+    @reading
+    def ended_before(self, connection: Connection, before: datetime, owed_since: datetime, *, limit: int) -> list[str]:
+        owes = exists().where(ends.flow == flows.c.id, ends.is_owed, ends.ended_at > owed_since)
+        query = select(flows.c.uid).where(flows.c.stopped_at < before, ~owes).order_by(flows.c.stopped_at)
+        return list(connection.scalars(query.limit(limit)))

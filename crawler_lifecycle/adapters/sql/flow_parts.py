@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.domain.flows.tallies import Tallies
-from crawler_lifecycle.ports.flows import FlowNews, KeptFlow, Part
+from crawler_lifecycle.ports import FlowNews, KeptFlow, Part
 
 Columns = TypeVarTuple("Columns")
 DEFINITIONS = select(members.number, members.definition, members.arguments)

@@ -19,7 +19,7 @@ from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.rows import FlowRow
-from crawler_lifecycle.ports.flows import (
+from crawler_lifecycle.ports import (
     AttemptRecord,
     FlowFigures,
     FlowLine,
@@ -106,11 +106,6 @@ class SqlFlowRecords(FlowParts):
             members={row[0]: row[1] for row in connection.execute(open_members)},
             silent_since=next((row[2] for row in rows if row[0] is FlowState.EXECUTING), None),
         )
-
-    @reading
-    def ended(self, connection: Connection, before: datetime, *, limit: int) -> list[str]:
-        query = select(flows.c.uid).where(flows.c.stopped_at < before).order_by(flows.c.stopped_at).limit(limit)
-        return list(connection.scalars(query))
 
     @reading
     def silent(self, connection: Connection, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:

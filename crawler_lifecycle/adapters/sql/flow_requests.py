@@ -19,7 +19,7 @@ from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.ports.flows import DoorAnswer
+from crawler_lifecycle.ports import DoorAnswer
 
 BY_A_DECISION = 0  # attempt of a result that is a decision
 HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events

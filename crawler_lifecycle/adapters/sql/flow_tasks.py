@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.flows.requesting import task_item, task_of
 from crawler_lifecycle.domain.flows.rows import MemberRow, Target
-from crawler_lifecycle.ports.flows import ClaimedStep
+from crawler_lifecycle.ports import ClaimedStep
 
 runs, tasks = histories.c, task_histories.c
 RUNS_OF_TASKS = (

@@ -198,7 +198,7 @@ task_histories = sa.Table(
     sa.Column("facts", JsonModel(OutcomeFacts)),  # facts name the uid of their job
     sa.Column("absent_count", sa.Integer, nullable=False),
     sa.Column("absent_since", UtcDateTime),
-    # how many of its attempts followed a failure of this kind
+    # attempts after a failure of the infrastructure, and of the program
     sa.Column("infrastructure_failures", sa.Integer, nullable=False),
     sa.Column("program_failures", sa.Integer, nullable=False),
     sa.Column("deploy_after", UtcDateTime),  # end of the pause before the attempt

@@ -27,7 +27,7 @@ from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.ports.flows import AttemptKey, Claimed, ClaimedStep
+from crawler_lifecycle.ports import AttemptKey, Claimed, ClaimedStep
 
 attempts = flow_attempts.c
 KEY = [attempts.flow, attempts.member, attempts.attempt]

@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports.flows import AttemptKey, StepEnd
+from crawler_lifecycle.ports import AttemptKey, StepEnd
 
 attempts = flow_attempts.c
 KEY = [attempts.flow, attempts.member, attempts.attempt]

@@ -21,7 +21,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.domain.flows.contexts import Source, merged_context, results_of_group, sources
 from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports.flows import StepInputs
+from crawler_lifecycle.ports import StepInputs
 
 NUMBERS: Any = bindparam("numbers", expanding=True)
 OF_FLOW = groups.flow == bindparam("of_flow")

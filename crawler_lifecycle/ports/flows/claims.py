@@ -1,0 +1,110 @@
+"""Port for hosts of steps: claims on attempts, inputs of functions, and ends with results."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.domain.flows.contexts import Source
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.messages import (
+    AttemptRef,
+    FlowRef,
+)
+
+AttemptKey = tuple[str, int, int]  # flow's uid, member's number, attempt's number
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedStep:
+    """A step that the host has claimed."""
+
+    start: AttemptRef
+    path: str
+    definition: MemberDefinition
+    arguments: JsonValue  # encoded; of the definition, or of the last retry
+    flow_id: str
+    flow_name: str | None
+    flow_uid: str
+    is_grafter: bool
+    deaths: int  # processes that died with the attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    mine: Sequence[ClaimedStep] = ()
+    held: Sequence[int] = ()  # members whose attempt another host still holds
+    ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
+    stale: Sequence[int] = ()  # members that may not start, because a door was first
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """The end of a claimed attempt, with the encoded result as JSON text."""
+
+    flow_uid: str
+    start: AttemptRef
+    kind: EndKind
+    at: datetime
+    reason: str | None = None
+    outcome: str | None = None
+    error: str | None = None  # traceback
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """The sources for a step's context: values of the groups around it, and members with results by name."""
+
+    context: Mapping[str, JsonValue]  # encoded
+    sources: Mapping[str, Source]
+
+
+class StepClaims(Protocol):
+    """The ledger for hosts of steps. A claim is a host's time-limited right to execute attempts."""
+
+    def claim(
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
+        code_version: str | None = None,
+    ) -> Claimed:  # fmt: skip
+        """Put new attempts on record, and claim attempts that no host holds.
+
+        A new attempt starts only if no door was first and people hold no starts back. The epoch is compared only for
+        new attempts. An attempt whose claim has expired after its function began counts one more death.
+
+        Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
+        deaths notes its function as begun, too; an attempt with deaths begins with `begin`.
+        """
+
+    def begin(self, flow_uid: str, starts: Sequence[AttemptRef], token: str) -> None:
+        """Note that the functions begin: a later loss of the claim counts as a death."""
+
+    def renew(self, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
+        """Renew all claims with the token. Return their attempts, and whether people ask the attempt to stop.
+
+        An expired claim is renewed as long as no other host has taken the attempt.
+        """
+
+    def end(self, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:
+        """Put ends and results on record in one transaction; return the ends as they are on record. Flows may differ.
+
+        An end whose claim is lost is left out: another host has the attempt. An end that is on record stays. An
+        expired claim is not lost as long as no other host has taken the attempt.
+        """
+
+    def release(self, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
+        """Give claims with the token back, without a death; default: all claims, because the host ends in order."""
+
+    def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
+
+    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        """Return the encoded results of completed members; members without a result are left out."""
+
+    def source(self, flow_uid: str, path: str) -> Source | None:
+        """Return the source for a member's result, or for a group's results; None without such a path."""
+
+    def note_cause(self, flow_uid: str, numbers: Collection[int], cause: str) -> None:
+        """Write why unstarted members wait, such as for a host that knows their function."""

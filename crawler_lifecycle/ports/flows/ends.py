@@ -1,0 +1,59 @@
+"""Port for announcements of flows' ends."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from crawler_lifecycle.contract.flows.announcements import FlowEnd
+
+
+class Delivery(StrEnum):
+    """Delivery for an end."""
+
+    NOTICE = "notice"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class OwedEnd:
+    """An end on record with deliveries still to make."""
+
+    end: FlowEnd
+    owed: frozenset[Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class UnannouncedFlow:
+    """An ended flow with an owed delivery."""
+
+    uid: str
+    id: str
+    ended_at: datetime
+    problem: str | None  # the last failure; None: no delivery has failed
+
+
+class FlowEnds(Protocol):
+    """Announcements of flows' ends. An end is on record as owed in the same transaction as the flow's final state."""
+
+    def owed(self, flow_uid: str) -> list[OwedEnd]:
+        """Return the flow's ends with owed deliveries, by number."""
+
+    def settle(self, flow_uid: str, end: int, settled: Sequence[Delivery], problems: Mapping[Delivery, str]) -> None:
+        """Write a try to announce the end: deliveries made or refused for good, and problems by delivery.
+
+        The timeline has the first problem, and a later delivery. Nothing is written if the flow was pruned.
+        """
+
+    def unannounced(self, since: datetime, before: datetime, *, after: str = "", limit: int) -> list[UnannouncedFlow]:
+        """Return a page with ended flows with an owed delivery for an end between the times, by uid, for the audit.
+
+        `after`: the last uid on the previous page.
+        """
+
+    def ended_before(self, before: datetime, owed_since: datetime, *, limit: int) -> list[str]:
+        """Return uids of flows with an end before the time, oldest end first.
+
+        Flows that owe a delivery for an end since `owed_since` are left out: the audit still repeats the delivery.
+        """

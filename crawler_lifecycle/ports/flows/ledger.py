@@ -1,0 +1,76 @@
+"""Port for a flow's supervisor: the ledger with its rows, and the starts and stops of crawls."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.messages import (
+    AttemptRef,
+    FlowPage,
+    FlowRef,
+    GrowGroup,
+    ReadFlow,
+    StartCrawls,
+    WriteFlow,
+)
+from crawler_lifecycle.ports.runs import Execution
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlStart:
+    """A crawl whose attempt is on record. `request`: for the run's workflow with this id."""
+
+    start: AttemptRef
+    workflow_id: str
+    request: RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlStarts:
+    crawls: Sequence[CrawlStart] = ()
+    stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first
+    ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlToStop:
+    """A crawl's attempt whose run has to stop. Without a run, its workflow may still make one."""
+
+    number: int
+    attempt: int
+    workflow_id: str
+    run_id: int | None
+
+
+class FlowLedger(Protocol):
+    """The ledger for a flow's supervisor. Fenced if another supervisor has taken over."""
+
+    def begin(self, flow_uid: str, execution: Execution) -> FlowRef:
+        """Make the execution the supervisor; the epoch goes up by 1, but not for a repeated call."""
+
+    def read(self, step: ReadFlow) -> FlowPage: ...
+
+    def write(self, step: WriteFlow) -> bool:
+        """Write the changes in one transaction. Return False, without a write, if the writing is stale.
+
+        A row that is as the change wants it already, from an earlier try, is no reason to refuse. A row with a later
+        attempt than `was` is left out: the supervisor's own start has overtaken the write.
+        """
+
+    def start_crawls(self, step: StartCrawls) -> CrawlStarts:
+        """Put the attempts on record. An attempt from an earlier try is returned again, whatever doors did since."""
+
+    def end_attempts(self, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]) -> None:
+        """Put ends of attempts on record that no run tells, such as of a refused crawl."""
+
+    def crawls_to_stop(self, flow: FlowRef, numbers: Collection[int]) -> list[CrawlToStop]:
+        """Mark the members' attempts to be stopped; return the crawls that have not ended."""
+
+    def unlinked_crawls(self, flow: FlowRef, before: datetime) -> list[CrawlToStop]:
+        """Return the crawls' attempts that began before the time and have no run."""
+
+    def grow(self, step: GrowGroup) -> None:
+        """Add the members for a crawl's tasks up to the expected number, as a door does."""

@@ -1,0 +1,188 @@
+"""Port for readers of flows: people, doors, metrics and the audit."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
+from crawler_lifecycle.domain.flows.tallies import Tallies
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRecord:
+    """A flow for lists."""
+
+    uid: str
+    id: str
+    name: str | None
+    family: str | None
+    state: FlowState
+    intent: str
+    counts: Mapping[MemberState, int]
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    stopped_at: datetime | None
+    created_by: str | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledFlow:
+    """A flow with its place in time: a schedule's occurrence finds its flow by the id."""
+
+    id: str
+    state: FlowState
+    created_at: datetime
+    stopped_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """An attempt for people."""
+
+    attempt: int
+    generation: int
+    created_at: datetime
+    ended_at: datetime | None
+    kind: EndKind | None
+    outcome: str | None
+    reason: str | None
+    error: str | None
+    host: str | None
+    code_version: str | None  # of the author's module, for a step
+    deaths: int
+    run_id: int | None
+    run_uid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLine:
+    """A line in a flow's timeline."""
+
+    at: datetime
+    event: str
+    message: str
+    actor: str | None
+    door: str | None
+    number: int = 0  # grows from line to line
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a flow's members: the members in the states, and the members with the numbers.
+
+    Members with a newer run than their row are in every part: their states on record do not count.
+    """
+
+    states: Collection[MemberState] = ()
+    numbers: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowNews:
+    """A flow's row, and the members that have changed since a time."""
+
+    uid: str
+    row: FlowRow
+    door: int
+    removal: int  # the last door that removed members
+    changed: Mapping[int, datetime]  # times of the last changes, by member's number
+    by_runs: Collection[int]  # members with a newer run than their row
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFlow:
+    """A flow, or a part of its members with all groups. Rows are effective: the end of a run counts before the
+    supervisor notes the end.
+    """
+
+    uid: str
+    ledger: Ledger
+    created_at: datetime
+    updated_at: datetime
+    context: Mapping[str, JsonValue] | None  # encoded; None if none was given
+    definitions: Mapping[int, MemberDefinition] = field(default_factory=dict)  # by member's number
+    groups: Mapping[int, Any] = field(default_factory=dict)  # GroupDefinition by group's number
+    attempts: Mapping[int, int] = field(default_factory=dict)  # RunIDs of last attempts, by member's number
+    arguments: Mapping[int, JsonValue] = field(default_factory=dict)  # encoded; in place of the definitions' arguments
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """Numbers over all flows on record, for metrics."""
+
+    flows: Mapping[FlowState, int]
+    members: Mapping[MemberState, int]  # in open flows
+    silent_since: datetime | None  # oldest last change among executing flows; None: no flow is executing
+
+
+@dataclass(frozen=True, slots=True)
+class SilentFlow:
+    """An open flow without a recent write."""
+
+    uid: str
+    id: str
+    state: FlowState
+
+
+class FlowRecords(Protocol):
+    """Read access to flows, for people and doors."""
+
+    def uid_of(self, flow: str) -> str:
+        """Return the flow's uid. NotFound without a flow with the id."""
+
+    def page(
+        self,
+        *,
+        limit: int,
+        before: str | None = None,
+        states: Collection[FlowState] | None = None,
+        ids: Collection[str] | None = None,
+        family: str | None = None,
+    ) -> list[FlowRecord]:
+        """Return a page with flows, newest first. `before`: the last uid on the previous page. Filters are joined by
+        and; an empty collection matches none."""
+
+    def between(self, first: str, last: str) -> list[ScheduledFlow]:
+        """Return flows with ids from the first to the last id, as texts, oldest first."""
+
+    def row(self, flow: str) -> tuple[str, FlowRow]:
+        """Return the flow's uid and row alone, for waits."""
+
+    def kept(self, flow: str, part: Part | None = None) -> KeptFlow:
+        """Return the whole flow, or a part of its members."""
+
+    def tallies(self, flow: str) -> Tallies:
+        """Return the numbers of members by group and state."""
+
+    def news(self, flow: str, since: datetime | None) -> FlowNews:
+        """Return the members that have changed since the time; without a time, all members."""
+
+    def numbers(self, flow: str, paths: Collection[str]) -> Mapping[str, int]:
+        """Return the members' numbers by path; paths without a member are left out."""
+
+    def results(self, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        """Return the encoded results of the present generation; members without a result are left out."""
+
+    def attempts(self, flow: str, number: int) -> list[AttemptRecord]: ...
+
+    def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]:
+        """Return lines of the timeline, oldest first. `after`: number of the last line on the previous page."""
+
+    def figures(self) -> FlowFigures: ...
+
+    def silent(self, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
+        """Return a page with open flows whose row has not changed since the time, by uid, for the audit.
+
+        `after`: the last uid on the previous page.
+        """
