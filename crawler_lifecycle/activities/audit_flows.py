@@ -71,10 +71,11 @@ class FlowAudit:
         return settled.model_copy(update={"rest": _rest(page)})
 
     def _prune(self) -> None:
-        """Delete flows with an old end. The limit keeps an audit short."""
+        """Delete flows with an old end. The limit keeps an audit short. An end that is still announced stays."""
         if self.keep_for is None:
             return
-        old = self.records.ended(datetime.now(UTC) - self.keep_for, limit=MOST_PRUNED)
+        now = datetime.now(UTC)
+        old = self.ends.ended_before(now - self.keep_for, now - self.patience.replay, limit=MOST_PRUNED)
         if old:
             logger.info("%d flows are pruned", self.doors.prune(old))
 
