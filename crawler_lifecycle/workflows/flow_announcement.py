@@ -7,7 +7,6 @@ from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.domain.flows.messages import SuperviseFlow
 from crawler_lifecycle.workflows.flow_acts import Act, Bell
 from crawler_lifecycle.workflows.flow_course import Course
-from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import ANNOUNCE
 
 
@@ -37,7 +36,7 @@ class Announcement:
 async def _announce(step: SuperviseFlow) -> bool:
     """Announce, and return whether all receivers were reached. After an hour the audit goes on with the tries."""
     try:
-        await at_once(FlowAnnouncements.announce_flow, step, ANNOUNCE)
+        await workflow.execute_activity_method(FlowAnnouncements.announce_flow, step, **ANNOUNCE)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
