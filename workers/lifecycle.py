@@ -58,7 +58,8 @@ async def working(client: Client, steps: Sequence[Activity], settings: WorkerSet
     """
     general, archiving = by_queue(steps)
     with (
-        ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads,
+        # an activity inside of a workflow task must not wait for the thread of an activity that asks a cluster
+        ThreadPoolExecutor(2 * settings.activity_slots, thread_name_prefix="activity") as threads,
         ThreadPoolExecutor(settings.archive_slots, thread_name_prefix="archive") as archive_threads,
     ):
         worker = make_worker(client, LifecyclePlugin(general), settings, threads)
@@ -98,6 +99,7 @@ def make_worker(client: Client, plugin: SimplePlugin, settings: WorkerSettings, 
         plugins=[plugin],
         activity_executor=threads,
         max_concurrent_activities=settings.activity_slots,
+        max_concurrent_local_activities=settings.activity_slots,
         max_cached_workflows=settings.cached_workflows,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_seconds),
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
