@@ -1,0 +1,69 @@
+"""Items and jobs: what a manager's object chooses, and the crawls that it started."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.requests import RunParameters
+
+LONGEST_KEY = 64  # characters in a key for repeats
+Override = dict[str, JsonValue]  # a crawl's parameters as the author wrote them
+
+
+class Origin(StrEnum):
+    """Source for an item. The order is the order in which items are chosen, behind delayed items."""
+
+    ADDED = "added"  # by `add_job`, or by a person
+    GENERATOR = "generator"
+
+
+class Item(Message):
+    """A parameter set for the ledger. An item with a problem is on record as refused, and never starts."""
+
+    override: Override
+    request: RunParameters | None = Field(default=None, description="None: the item is refused")
+    key: Annotated[str, Field(max_length=LONGEST_KEY)] | None = Field(
+        default=None, description="a second item with the key is a repeat; None: the item is never a repeat"
+    )
+    origin: Origin = Origin.GENERATOR
+    problem: str | None = Field(default=None, description="why the item is refused")
+
+
+class Waiting(Message):
+    """An item on record that may start."""
+
+    number: int = Field(description="number of the item, from 1: the value in the tag JOBSEQ")
+    attempt: int = Field(description="number of the attempt that would start")
+    tries: int = Field(default=0, description="former attempts in the present generation")
+    origin: Origin
+    override: Override
+    request: RunParameters
+    is_delayed: bool = Field(default=False, description="whether the manager's object has delayed the item before")
+
+
+class JobState(StrEnum):
+    RUNNING = "running"  # an attempt is on record, and its end is not
+    FINISHED = "finished"
+
+
+class Job(Message):
+    """An attempt of an item, as the manager's object sees it. `key` names the attempt for ever: its workflow's id."""
+
+    key: str
+    number: int
+    attempt: int
+    tries: int = Field(default=1, description="attempts in the present generation, this attempt included")
+    override: Override
+    request: RunParameters = Field(description="the request for the attempt's run, with all tags")
+    state: JobState
+    outcome: str | None = Field(default=None, description="outcome word of the end")
+    is_failed: bool = Field(default=False, description="whether the run has ended as FAILED, whatever its word")
+    stats: dict[str, float] = {}
+    result: JsonValue = None
+    run_id: int | None = None
+    run_uid: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None

@@ -1,0 +1,127 @@
+"""Messages between a manager's object and its ledger, in the order of a manager's life."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import Field, JsonValue
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.managers.items import Item, Override
+from crawler_lifecycle.contract.requests import RunParameters
+
+LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
+
+
+class Begun(Message):
+    """The manager on record, for an object that begins or goes on."""
+
+    flow_uid: str
+    flow_id: str
+    name: str
+    family: str | None = Field(default=None, description="the value in the tag FLOW_ID")
+    arguments: tuple[str, ...] = Field(default=(), description="command line")
+    incarnation: int = Field(description="number of the object; from the second on, the manager is resumed")
+    first_began_at: datetime
+    tags: tuple[str, ...] = Field(default=(), description="the flow's tags, which all further crawls get")
+    state: dict[str, JsonValue] = {}
+    cursor: JsonValue = None
+    read: int = Field(default=0, description="parameter sets taken from the generator so far, repeats included")
+    is_exhausted: bool = False
+    close_reason: str | None = None
+    stats: dict[str, float] = {}
+
+
+class Effects(Message):
+    """What author's code asked for in a hook or a turn. All of it is on record, or nothing."""
+
+    add: tuple[Item, ...] = ()
+    tags: tuple[str, ...] = ()
+    stats: dict[str, float] = Field(default={}, description="increments by name")
+    state: dict[str, JsonValue] | None = Field(default=None, description="the whole new state; None: no change")
+    close_reason: str | None = None
+    lines: tuple[str, ...] = Field(default=(), description="lines for the flow's timeline")
+
+
+NO_EFFECTS = Effects()
+
+
+class Retry(Message):
+    """The next attempt for an item, with its changed parameters."""
+
+    override: Override
+    request: RunParameters
+    delay_seconds: float = 0
+
+
+class Verdict(StrEnum):
+    """A manager's judgement about the end of an attempt."""
+
+    OK = "ok"
+    BAD = "bad"
+
+
+class Reaction(Message):
+    """The end of a hook for an ended attempt. A second reaction to the same attempt changes nothing."""
+
+    number: int
+    attempt: int
+    verdict: Verdict
+    retry: Retry | None = None
+    effects: Effects = NO_EFFECTS
+
+
+class Page(Message):
+    """Parameter sets from the generator, in their order, with the generator's position behind them."""
+
+    items: tuple[Item, ...] = ()
+    read: int
+    cursor: JsonValue = None
+    is_exhausted: bool = False
+    effects: Effects = NO_EFFECTS
+
+
+class Offered(Message):
+    """Answer to a page: an item's number, or None for a repeat, in the page's order."""
+
+    numbers: tuple[int | None, ...] = ()
+
+
+class Start(Message):
+    """A chosen item, with the request for its run."""
+
+    number: int
+    attempt: int
+    request: RunParameters
+
+
+class Counts(Message):
+    """Numbers of a manager's items."""
+
+    waiting: int = Field(default=0, description="items that may start, without delayed items")
+    delayed: int = 0
+    retrying: int = Field(default=0, description="items whose next attempt waits for its time")
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+    refused: int = 0
+    repeated: int = Field(default=0, description="parameter sets that were repeats, and are no items")
+
+
+class Intent(StrEnum):
+    """People's wish for a manager."""
+
+    RUN = "run"
+    PAUSE = "pause"  # start no crawl until the flow is resumed; hooks go on
+    DRAIN = "drain"  # start no crawl any more; close when no crawl is under way
+    STOP = "stop"  # as a drain; the crawls under way are asked to stop
+    LEAVE = "leave"  # close at once; the crawls under way go on without the manager
+
+
+class Wake(Message):
+    """Answer to a wait: why the object goes on."""
+
+    intent: Intent = Intent.RUN
+    has_ends: bool = False
+    has_items: bool = Field(default=False, description="whether an item was added, or its pause is over")
+    is_due: bool = Field(default=False, description="whether the time of the wait is over")
+    must_leave: bool = Field(default=False, description="another process goes on with the manager: end at once")

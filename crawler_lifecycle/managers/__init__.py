@@ -1,0 +1,1 @@
+"""Crawl managers, for authors: classes whose objects choose which crawl comes next."""

@@ -1,0 +1,83 @@
+"""The link from a manager's object to its ledger. The manager's host, and the test kit, implement the link.
+
+Every call is one transaction, which is refused if another process has taken the manager over: then the object's
+process ends. A call that returned is on record; a call that did not return may be on record, and is safe to repeat.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.turns import (
+    Begun,
+    Counts,
+    Effects,
+    Intent,
+    Offered,
+    Page,
+    Reaction,
+    Start,
+    Wake,
+)
+
+
+class ManagerLink(Protocol):
+    def begin(self) -> Begun: ...
+
+    def intent(self) -> Intent: ...
+
+    def enter(self, phase: str, about: str | None = None) -> None:
+        """Tell that author's code begins: a hook, or a page of the generator. The host watches its time.
+
+        `about`: key of the job in question. The next call of the link ends the phase.
+        """
+
+    def ended(self, limit: int) -> Sequence[Job]:
+        """Return attempts whose end is on record and not reacted to, oldest end first."""
+
+    def react(self, reaction: Reaction) -> None: ...
+
+    def running(self) -> Sequence[Job]:
+        """Return attempts without an end on record, by number."""
+
+    def jobs(
+        self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
+    ) -> Sequence[Job]:
+        """Return a page with the manager's attempts, by number: the last attempt of each item.
+
+        `after`: number on the previous page. `tags`: only jobs with all of the tags. `every_flow`: also the jobs of
+        managers with the same name in other flows.
+        """
+
+    def offer(self, page: Page) -> Offered: ...
+
+    def waiting(self, limit: int, *, after: Waiting | None = None) -> Sequence[Waiting]:
+        """Return items that may start now, in the order of their choice: delayed, added, from the generator.
+
+        Items of one kind come by number. `after`: the last item on the previous page.
+        """
+
+    def delay(self, numbers: Collection[int]) -> None:
+        """Mark items as delayed by the manager's object. A delayed item stays on top of the others."""
+
+    def start(self, starts: Sequence[Start]) -> Sequence[Job | str]:
+        """Put attempts on record, then start their runs. Return jobs, or the problems of requests refused for good.
+
+        A refused item is on record as refused. A start that waits for Temporal holds the call up.
+        """
+
+    def commit(self, effects: Effects) -> None: ...
+
+    def counts(self) -> Counts: ...
+
+    def sleep(self, seconds: float | None) -> Wake:
+        """Wait for an end, a further item, a changed intent or the time. `None`: no limit of time."""
+
+    def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
+        """Wait until the jobs have ended, at most so long. Return the keys of jobs that still run."""
+
+    def close(self, reason: str, effects: Effects) -> None:
+        """Put the manager's end on record. Items that have not started are cancelled."""
+
+    def now(self) -> datetime: ...
