@@ -51,7 +51,7 @@ class MemoryClient(WorkflowClient):
 
 
 class _MemoryControl:
-    """The parts of `Control` that the client uses."""
+    """Stand-in for `Control`, with the client's parts alone."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.context = _MemoryContext(ledger)

@@ -33,7 +33,7 @@ PREFIX = "crawl_"  # lets scanners for leaked secrets recognise a token
 class Scope(StrEnum):
     READ = "read"
     OPERATE = "operate"
-    RESULTS = "results"  # results of flows' members, which are data of the flows' authors
+    RESULTS = "results"  # results of flows' members: data of the flows' authors
 
 
 class Token(Message):

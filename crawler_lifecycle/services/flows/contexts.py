@@ -91,7 +91,7 @@ class _Values(Mapping[str, Callable[[], Any]]):
                 if time.monotonic() > deadline or self._link.is_cancelled:
                     raise
                 logger.warning("a step waits for its inputs: %s", error.message)
-                time.sleep(READ_PAUSE)
+                time.sleep(READ_PAUSE)  # no event tells that the database is back
 
 
 def _constant(content: JsonValue) -> Callable[[], Any]:

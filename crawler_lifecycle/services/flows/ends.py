@@ -93,10 +93,10 @@ class EndWriter:
             except TemporaryError as error:
                 failures += 1
                 logger.warning("%d ends of steps are not on record yet: %s", len(ends), error.message)
-            except Exception:
+            except Exception:  # a fault of our own loses no end of a function: the write is tried again
                 failures += 1
                 logger.exception("%d ends of steps are not on record yet", len(ends))
-            time.sleep(PAUSES.seconds(failures))
+            time.sleep(PAUSES.seconds(failures))  # no event tells that the database is back
         return {}
 
     def _without_result(self, end: StepEnd, error: LifecycleError) -> StepEnd:

@@ -21,7 +21,7 @@ def with_files(claims: StepClaims, folder: Path) -> StepClaims:
 
 
 class _ClaimsWithFiles:
-    """The methods that return receipts. All other methods are those of the claims."""
+    """Claims whose receipts name folders. Calls of further methods go to the wrapped claims."""
 
     def __init__(self, claims: StepClaims, folder: Path) -> None:
         self._claims = claims

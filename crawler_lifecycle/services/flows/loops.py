@@ -56,7 +56,7 @@ class AuthorsLoop:
 
     @property
     def blocking(self) -> str:
-        """Name of the function that blocks the loop."""
+        """Name of the function on the loop at present."""
         task = asyncio.current_task(self._loop)
         return "an unknown callback" if task is None else task.get_name()
 
