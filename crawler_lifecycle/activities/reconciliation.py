@@ -3,8 +3,9 @@
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Semaphore
 from typing import TypeVar
 
 from temporalio import activity
@@ -30,6 +31,9 @@ BYTES_IN_A_PAGE = 1_000_000
 STOPPING_WITH_EVIDENCE = 100  # stopping tasks of a look: a stop of thousands of jobs must not wait for all their logs
 JOBS_REMOVED_IN_A_PAGE = 100  # few, because the removal of a job may first have to store the job's log
 TRIES_OF_A_PAGE = 3  # then the page's jobs stay: a single job may be the cause, and must not hold up the next pages
+# The pause after a look grows with the look's duration. A hundred looks at once would slow one another down, and each
+# run would then wait as if the cluster were slow.
+LOOKS_AT_ONCE = 16
 NO_ROOM = "the cluster is full: tasks wait for room, and no task of the run has started for minutes"
 Item = TypeVar("Item", looks.TaskChange, looks.TaskEvidence)
 
@@ -42,6 +46,7 @@ class ReconciliationActivities:
     tasks: Tasks
     cluster: Cluster
     nudges: FlowNudges = NO_NUDGES
+    turns: Semaphore = field(default_factory=lambda: Semaphore(LOOKS_AT_ONCE))
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: RunInput) -> looks.ActiveTasks:
@@ -54,6 +59,10 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: looks.LookAt) -> looks.Differences:
         """Look at all jobs of the run and return only the differences between rows and cluster."""
+        with self.turns:
+            return self._differences(step)
+
+    def _differences(self, step: looks.LookAt) -> looks.Differences:
         began_at, run = time.monotonic(), self.runs.state(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
         # Read time and rows before the look. A job may be recorded, or its claim may expire, while the look is under

@@ -1,0 +1,45 @@
+"""A worker looked at a hundred runs at once. Each look took seconds, since the looks shared two cores, and the pause
+until the next look at a run is ten times as long as the last look: a wave of changes in 400 runs took 18 s, not 12."""
+
+from dataclasses import replace
+from threading import Semaphore
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.activities import reconciliation
+from crawler_lifecycle.contract.steps.looks import LookAt
+from crawler_lifecycle.contract.steps.run import RunInput
+from tests.house import House
+
+
+class Turn(Semaphore):
+    """A turn that comes after a minute on the test's clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.is_taken = False
+
+    def __enter__(self, *args: Any) -> bool:
+        self.seconds += 60
+        self.is_taken = True
+        return super().__enter__(*args)
+
+
+def test_a_wait_for_the_turn_is_no_part_of_the_look(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = Turn()
+    monkeypatch.setattr(reconciliation, "time", SimpleNamespace(monotonic=lambda: turn.seconds))
+    plan = house.started("sleepy", tasks=1)
+    activities = replace(house.reconciliation, turns=turn)
+    active = activities.get_active_running_tasks(RunInput(run=plan.run))
+    differences = activities.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
+    assert turn.is_taken
+    assert differences.known
+    assert differences.seconds == 0
+
+
+def test_few_looks_run_at_once(house: House) -> None:
+    taken = [house.reconciliation.turns.acquire(blocking=False) for _ in range(100)]
+    assert sum(taken) == reconciliation.LOOKS_AT_ONCE
