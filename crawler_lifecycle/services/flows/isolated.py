@@ -5,7 +5,6 @@ The process ends with its host: the process kills itself as soon as the connecti
 
 import asyncio
 import logging
-import os
 import queue
 import signal
 import socket
@@ -30,7 +29,7 @@ from crawler_lifecycle.services.flows.contexts import context_of
 from crawler_lifecycle.services.flows.isolation import ENDED, STEP
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.outcomes import Ended, end_of
-from crawler_lifecycle.services.flows.parent import end_with_parent
+from crawler_lifecycle.services.flows.parent import end_with_children, end_with_parent
 
 CLIENTS = StepClients()
 logger = logging.getLogger("crawler_lifecycle.steps")
@@ -53,7 +52,7 @@ class HostConnection:
         try:
             self._channel.send(message)
         except OSError:
-            _end()
+            end_with_children()
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - the host knows the step
         return StepInputs(**self._ask({"inputs": number}))
@@ -77,7 +76,7 @@ class HostConnection:
         while (message := self._channel.receive()) is not None:
             is_answer = "answer" in message or "error" in message
             (self._answers if is_answer else self._calls).put(message)
-        _end()
+        end_with_children()
 
 
 class LinkToHost(StepLink):
@@ -133,13 +132,6 @@ def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_byte
 
 async def _awaited(value: Any) -> Any:
     return await value
-
-
-def _end() -> NoReturn:
-    """Kill the process with all its children."""
-    if os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
 
 
 if __name__ == "__main__":
