@@ -26,7 +26,7 @@ class FlowNudges:
 
     def tell(self, link: FlowLink | None) -> None:
         """Nudge the flow soon, from an activity's thread. None: the run belongs to no flow."""
-        if link is None or self.supervisors is None:
+        if link is None or self.supervisors is None or link.manager is not None:
             return
         loop = worker_loop.get()
         if loop is None:  # outside of a worker
@@ -35,8 +35,8 @@ class FlowNudges:
             loop.call_soon_threadsafe(self._begin, link)
 
     async def send(self, link: FlowLink | None) -> None:
-        """Nudge the flow now. A failure is only logged."""
-        if link is None or self.supervisors is None:
+        """Nudge the flow now. A failure is only logged. A manager itself reads the ends of its runs."""
+        if link is None or self.supervisors is None or link.manager is not None:
             return
         try:
             await self.supervisors.nudge_flow(link.flow_uid, link.flow_id)

@@ -110,6 +110,7 @@ class FlowLink(Message):
     attempt: Annotated[int, Field(ge=1)]
     tells_tasks: bool = Field(default=False, description="whether the flow is told when a task ends")
     waits_for_archive: bool = Field(default=False, description="whether the flow is told when the archive is ready")
+    manager: int | None = Field(default=None, description="number of the manager with the crawl; the flow is not told")
 
 
 class AcceptedRequest(RunParameters):

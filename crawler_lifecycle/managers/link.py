@@ -61,10 +61,11 @@ class ManagerLink(Protocol):
     def delay(self, numbers: Collection[int]) -> None:
         """Mark items as delayed by the manager's object. A delayed item stays on top of the others."""
 
-    def start(self, starts: Sequence[Start]) -> Sequence[Job | str]:
+    def start(self, starts: Sequence[Start]) -> Sequence[Job | str | None]:
         """Put attempts on record, then start their runs. Return jobs, or the problems of requests refused for good.
 
-        A refused item is on record as refused. A start that waits for Temporal holds the call up.
+        A refused item is on record as refused. None: people have cancelled the item, or hold starts back. A start that
+        waits for Temporal holds the call up.
         """
 
     def commit(self, effects: Effects) -> None: ...

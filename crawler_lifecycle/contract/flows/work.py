@@ -22,6 +22,7 @@ class CallForm(StrEnum):
     ITEM = "item"  # with the item and the context
     JOB = "job"  # the method `process` on a worker class, with the job
     PARAMETERS = "parameters"  # results and context values as keywords, by the parameters' names
+    MANAGER = "manager"  # a class for a crawl manager, with the command line: a list of texts
 
 
 class CrawlWork(Message):

@@ -94,6 +94,15 @@ class Start(Message):
     request: RunParameters
 
 
+class Problem(Message):
+    """A failure of author's code that pauses the manager until people resume the flow."""
+
+    phase: str = Field(description="hook or method that failed")
+    job: str | None = Field(default=None, description="key of the job in question")
+    error: str = Field(description="traceback, or the end of the process")
+    failures: int = Field(default=1, description="failures without progress")
+
+
 class Counts(Message):
     """Numbers of a manager's items."""
 
@@ -103,6 +112,7 @@ class Counts(Message):
     running: int = 0
     completed: int = 0
     failed: int = 0
+    cancelled: int = 0
     refused: int = 0
     repeated: int = Field(default=0, description="parameter sets that were repeats, and are no items")
 

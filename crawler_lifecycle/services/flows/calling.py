@@ -61,6 +61,8 @@ def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
             return functools.partial(function, **checked(function, _keywords(step)))
         case CallForm.PARAMETERS:
             return functools.partial(function, **checked(function, _parameters(function, step, context)))
+        case CallForm.MANAGER:
+            raise BadInput("form", "a manager has a process of its own")
 
 
 def _keywords(step: ClaimedStep) -> dict[str, Any]:

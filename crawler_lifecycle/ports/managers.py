@@ -1,0 +1,144 @@
+"""Port for the hosts of crawl managers: the ledger with a manager's items and their attempts.
+
+A manager is a step of its flow, and its host holds the claim on the step's attempt. Every method first compares the
+claim's token, and raises Fenced if another host has taken the attempt. Writes lock the flow's row before.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.turns import (
+    Begun,
+    Counts,
+    Effects,
+    Intent,
+    Offered,
+    Page,
+    Problem,
+    Reaction,
+    Start,
+)
+from crawler_lifecycle.contract.requests import RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerRef:
+    """A manager's attempt, with the token of the claim that its host holds."""
+
+    flow_uid: str
+    member: int
+    attempt: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerStart:
+    """An attempt on record. `request`: for the run's workflow, whose id is the job's key."""
+
+    job: Job
+    request: RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerStarts:
+    started: Sequence[ManagerStart] = ()
+    stale: Sequence[int] = ()  # numbers of items that do not start: cancelled, or held back by people
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerNews:
+    """News for a manager's object that waits."""
+
+    ref: ManagerRef
+    intent: Intent
+    has_ends: bool  # whether an end was not reacted to yet
+    has_due: bool  # whether the pause of an item has ended since the given time
+    items_door: int  # number of the last door that added or renewed items
+    has_problem: bool  # whether a failure pauses the manager
+
+
+class ManagerLedger(Protocol):
+    """The ledger behind `managers.link.ManagerLink`. Every method is one transaction, and may be called twice.
+
+    Items have numbers from 1. `number` in messages is an item's number, and not its number as the flow's member.
+    """
+
+    def begin(self, ref: ManagerRef, child: str) -> Begun:
+        """Put the object's beginning on record. `child`: id of the object's process; a new id is a new incarnation.
+
+        A manager that has ended before begins anew with its items: its time counts from now, and it has no close
+        reason.
+        """
+
+    def intent(self, ref: ManagerRef) -> Intent: ...
+
+    def news(self, token: str, since: datetime) -> list[ManagerNews]:
+        """Return the news for all managers whose attempts have the token, with one statement."""
+
+    def ended(self, ref: ManagerRef, limit: int, *, without: Collection[str] = ()) -> list[Job]:
+        """Return attempts with an end that was not reacted to, oldest end first. `without`: keys of further jobs."""
+
+    def react(self, ref: ManagerRef, reaction: Reaction) -> None:
+        """Put the judgement about an end on record, with all effects.
+
+        A second reaction to the attempt changes nothing. The same holds if the run has been reopened since its end was
+        read: the next end gets its own reaction. An item that people have cancelled stays cancelled.
+        """
+
+    def running(self, ref: ManagerRef) -> list[Job]:
+        """Return attempts without an end on record, by number."""
+
+    def jobs(
+        self,
+        ref: ManagerRef,
+        state: JobState,
+        *,
+        after: int = 0,
+        limit: int,
+        tags: Collection[str] = (),
+        every_flow: bool = False,
+    ) -> list[Job]:
+        """Return a page with last attempts, by number. `tags`: only runs with all of the tags.
+
+        `every_flow`: also the jobs of managers with the same name in other flows. A page then ends with all jobs that
+        have its last number, and may be longer than the limit.
+        """
+
+    def offer(self, ref: ManagerRef, page: Page) -> Offered:
+        """Put a page of the generator on record. Conflict if parameter sets are missing before the page.
+
+        The part of the page that is on record already changes nothing, and its items have their numbers if they have
+        keys.
+        """
+
+    def waiting(self, ref: ManagerRef, limit: int, *, after: Waiting | None = None) -> list[Waiting]:
+        """Return items that may start now: delayed items, added or retried items, and items from the generator."""
+
+    def delay(self, ref: ManagerRef, numbers: Collection[int]) -> None: ...
+
+    def start(self, ref: ManagerRef, starts: Sequence[Start]) -> ManagerStarts:
+        """Put attempts on record. An attempt from an earlier call without an end is returned again."""
+
+    def unstarted(self, ref: ManagerRef, before: datetime | None = None) -> list[ManagerStart]:
+        """Return attempts on record without a run: the host before may have died ahead of their start.
+
+        `before`: only attempts from before this time.
+        """
+
+    def refuse(self, ref: ManagerRef, number: int, attempt: int, problem: str) -> None:
+        """Put the end of an attempt on record whose request can never become a run. Its item never starts again."""
+
+    def commit(self, ref: ManagerRef, effects: Effects) -> None: ...
+
+    def counts(self, ref: ManagerRef) -> Counts: ...
+
+    def pause(self, ref: ManagerRef, problem: Problem) -> None:
+        """Put the failure on record. The manager's object does not run until the problem is cleared."""
+
+    def problem(self, ref: ManagerRef) -> Problem | None: ...
+
+    def close(self, ref: ManagerRef, reason: str, effects: Effects) -> None:
+        """Put the manager's end on record, and cancel items that have not started. A second call changes nothing."""
