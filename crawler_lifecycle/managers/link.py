@@ -55,7 +55,8 @@ class ManagerLink(Protocol):
     def waiting(self, limit: int, *, after: Waiting | None = None) -> Sequence[Waiting]:
         """Return items that may start now, in the order of their choice: delayed, added, from the generator.
 
-        Items of one kind come by number. `after`: the last item on the previous page.
+        Items of one kind come by number. `after`: the last item on the previous page. An item that is tried again
+        counts as added.
         """
 
     def delay(self, numbers: Collection[int]) -> None:
@@ -68,12 +69,22 @@ class ManagerLink(Protocol):
         waits for Temporal holds the call up.
         """
 
-    def commit(self, effects: Effects) -> None: ...
+    def commit(self, effects: Effects) -> Sequence[int]:
+        """Put effects on record. Return the numbers of the added items, in their order.
+
+        An item whose key is on record is not added: its number is the number of the item with the key.
+        """
+
+    def find(self, keys: Collection[str]) -> Sequence[Job]:
+        """Return the manager's attempts with these keys. Unknown keys are left out."""
 
     def counts(self) -> Counts: ...
 
-    def sleep(self, seconds: float | None) -> Wake:
-        """Wait for an end, a further item, a changed intent or the time. `None`: no limit of time."""
+    def sleep(self, seconds: float | None, *, for_news: bool = True) -> Wake:
+        """Wait for an end, a further item, a changed intent or the time. `None`: no limit of time.
+
+        `for_news`: False waits for a changed intent or the time alone.
+        """
 
     def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
         """Wait until the jobs have ended, at most so long. Return the keys of jobs that still run."""

@@ -77,6 +77,10 @@ class Page(Message):
     read: int
     cursor: JsonValue = None
     is_exhausted: bool = False
+    is_reread: bool = Field(
+        default=False,
+        description="the parameter sets were read before: a known key is no repeat, and an unknown key is a new item",
+    )
     effects: Effects = NO_EFFECTS
 
 
@@ -109,7 +113,7 @@ class Counts(Message):
     waiting: int = Field(default=0, description="items that may start, without delayed items")
     delayed: int = 0
     retrying: int = Field(default=0, description="items whose next attempt waits for its time")
-    running: int = 0
+    running: int = Field(default=0, description="attempts under way, or with an end without a reaction")
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
