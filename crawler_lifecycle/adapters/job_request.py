@@ -42,11 +42,13 @@ def grace_seconds(request: DeploymentRequest) -> int:
 
 
 def arguments_of(request: DeploymentRequest) -> list[str]:
-    """Return the request's arguments as the last parts of the command; no parts if the crawler has no argument flag."""
-    flag = request.crawler.argument_flag
-    if not flag:
-        return []
-    return [part for name, value in request.arguments.items() for part in (flag, f"{name}={value}")]
+    """Return the request's arguments and settings as the last parts of the command; without a flag, no parts."""
+    crawler = request.crawler
+    return [*_flagged(crawler.argument_flag, request.arguments), *_flagged(crawler.setting_flag, request.settings)]
+
+
+def _flagged(flag: str | None, values: Mapping[str, str]) -> list[str]:
+    return [part for name, value in values.items() for part in (flag, f"{name}={value}")] if flag else []
 
 
 def environment_of(request: DeploymentRequest, files: str, result: str) -> dict[str, str]:
@@ -62,6 +64,7 @@ def environment_of(request: DeploymentRequest, files: str, result: str) -> dict[
         "CRAWL_TASKS": str(request.tasks),
         "CRAWL_ATTEMPT": str(request.attempt),
         "CRAWL_ARGUMENTS": json.dumps(request.arguments, ensure_ascii=False),
+        "CRAWL_SETTINGS": json.dumps(request.settings, ensure_ascii=False),
         "CRAWL_FILES": files,
         "CRAWL_RESULT": result,
     }

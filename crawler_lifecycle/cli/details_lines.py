@@ -10,7 +10,7 @@ from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.cli.limit_lines import held_children
 from crawler_lifecycle.cli.list_lines import time_taken, why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
-from crawler_lifecycle.cli.words import coloured, counts, crawled, duration, facts, rfc3339
+from crawler_lifecycle.cli.words import coloured, counts, crawled, duration, facts, named, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, Place, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
@@ -100,7 +100,6 @@ def _evidence_lines(task: TaskRecord) -> Iterator[str]:
 
 def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[str]:
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}"
-    arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
     yield from facts(
         [
             ("outcome", run.outcome),
@@ -110,7 +109,8 @@ def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[s
             ("workflow", run.workflow_id),
             ("trigger", run.trigger),
             ("requested by", run.request.requested_by),
-            ("arguments", arguments),
+            ("arguments", named(run.request.arguments)),
+            ("settings", named(run.request.settings)),
             ("labels", ", ".join(run.request.labels)),
             ("tags", ", ".join(run.tags)),
             ("flow", run.flow and f"{run.flow.id}, {run.flow.path}, attempt {run.flow.attempt}"),

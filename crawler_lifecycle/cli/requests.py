@@ -25,6 +25,8 @@ def run_options(command: Command) -> Command:
     # click's help begins with the option applied last
     for option in reversed((
         click.option("--arg", "arguments", type=KeyValue(), multiple=True, help="Passed to every task; repeatable."),
+        click.option("--setting", "settings", type=KeyValue(), multiple=True,
+                     help="Setting of the crawl framework, e.g. DOWNLOAD_DELAY=2; repeatable."),
         click.option("--tasks", type=int, help="Number of tasks; default: the number in the catalogue."),
         click.option("--max-parallel", type=int, help="Most tasks in the cluster at the same time."),
         click.option("--start-limit", type=Duration(), help="Longest wait for the main job's start, e.g. 30s."),
@@ -61,6 +63,7 @@ def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) ->
     fields["trigger"] = Trigger(fields.get("trigger", Trigger.MANUAL))
     fields["report"] = Report(fields.get("report", Report.ALL))
     fields["labels"] = list(fields.get("labels", ()))
+    fields["settings"] = dict(fields.get("settings", ()))
     if retries:
         fields["retries"] = retries
     with refusals_as_bad_input():
@@ -104,7 +107,7 @@ def _refuse_run_options(options: dict[str, Any]) -> None:
     """Raise BadInput for the first option with a value."""
     given = next((name for name, value in options.items() if value), None)
     if given is not None:
-        option = "--" + given.removesuffix("s" if given == "labels" else "").replace("_", "-")
+        option = "--" + given.removesuffix("s" if given in ("labels", "settings") else "").replace("_", "-")
         raise BadInput(option, "is for a run; with --flow, the crawls in the file have their own options")
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import click
 
-from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, table
+from crawler_lifecycle.cli.words import coloured, duration, facts, named, rfc3339, table
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleDetails, ScheduleSummary
 from crawler_lifecycle.domain.words import counted
 
@@ -77,7 +77,6 @@ def _facts(details: ScheduleDetails) -> Iterator[str]:
     state = click.style("paused", fg="yellow") if details.paused else "going"
     yield f"{click.style(f'schedule {details.schedule_id}', bold=True)}  {_subject(details)}  {state}"
     run, counts = details.run, details.counts
-    arguments = " ".join(f"{name}={value}" for name, value in run.arguments.items()) if run else ""
     pause = details.pauses[-1] if details.paused and details.pauses else None
     skipped = f"{counts.skipped_overlap} because of overlap, {counts.skipped_missed_window} too late"
     yield from facts(
@@ -85,7 +84,8 @@ def _facts(details: ScheduleDetails) -> Iterator[str]:
             ("when", _times(details)),
             ("overlap", details.overlap or "other"),
             ("missed window", _duration(details.missed_window_seconds)),
-            ("arguments", arguments),
+            ("arguments", named(run.arguments) if run else None),
+            ("settings", named(run.settings) if run else None),
             ("labels", ", ".join(run.labels) if run else ""),
             ("priority", run.priority if run else None),
             ("requested by", run.requested_by if run else None),

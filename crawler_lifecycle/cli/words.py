@@ -85,6 +85,11 @@ def facts(rows: Sequence[tuple[str, object]]) -> Iterator[str]:
             yield f"  {name:13} {value}"
 
 
+def named(values: Mapping[str, str]) -> str:
+    """Return arguments or settings as `name=value`, with blanks between."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
 def table(rows: Sequence[Sequence[str]], status_column: int | None = None) -> Iterator[str]:
     """Yield a line for every row, with aligned columns. The first row has the titles; one column may have statuses."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -47,6 +47,9 @@ class Crawler(Message):
     argument_flag: str | None = Field(
         default=None, max_length=64, description="option in front of each `name=value` at the end of the command"
     )
+    setting_flag: str | None = Field(
+        default=None, max_length=64, description="option in front of each setting, as `name=value`, after the arguments"
+    )
     image: str | None = Field(default=None, max_length=512, description="container image, for Kubernetes")
     environment: dict[str, str] = Field(default_factory=dict)
     resources: Resources = Resources()
@@ -95,6 +98,7 @@ class DeploymentRequest(Message):
     cluster: ClusterName = "default"
     crawler: Crawler
     arguments: dict[ArgumentName, Argument] = Field(default_factory=dict)
+    settings: dict[ArgumentName, Argument] = Field(default_factory=dict)
     deadline_seconds: Seconds | None = Field(default=None, description="duration after which the cluster ends the job")
     grace_seconds: Seconds | None = Field(default=None, description="time from the request to end until the force")
     not_after: datetime | None = Field(

@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.states import Report, Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
-MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variable; Linux limits a variable to 128 KiB
+MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments, or settings, reach a task in one variable; Linux allows 128 KiB
 MOST_LABELS = 20
 MOST_TAGS = 100  # of a run
 A_YEAR = 366 * 24 * 3600  # seconds
@@ -57,6 +57,11 @@ class RunParameters(Message):
     trigger: Trigger = Field(default=Trigger.API, description="how the run came about")
     arguments: dict[ArgumentName, Argument] = Field(
         default_factory=dict, max_length=100, description="arguments for every task, as strings"
+    )
+    settings: dict[ArgumentName, Argument] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="settings of the crawl framework for every task, as strings, such as Scrapy's",
     )
     tasks: int | None = Field(
         default=None, ge=1, le=MOST_TASKS_EVER, description="number of tasks; default: the crawler's processes"
@@ -144,13 +149,13 @@ class RunRequest(AcceptedRequest):
 
     retries: RequestedRetries | None = Field(default=None, description=RETRIES)
 
-    @field_validator("arguments")
+    @field_validator("arguments", "settings")
     @classmethod
-    def _fit_into_a_variable(cls, arguments: dict[str, str]) -> dict[str, str]:
-        size = len(json.dumps(arguments))
+    def _fit_into_a_variable(cls, values: dict[str, str]) -> dict[str, str]:
+        size = len(json.dumps(values))
         if size > MOST_ARGUMENT_BYTES:
             raise ValueError(f"are {size} bytes as JSON, at most {MOST_ARGUMENT_BYTES} reach a task")
-        return arguments
+        return values
 
     @model_validator(mode="after")
     def _resumes_without_new_values(self) -> Self:

@@ -193,6 +193,7 @@ class CrawlParameters(TypedDict, total=False):
     """Parameters for a crawl's run, as for `crawlctl start`."""
 
     arguments: dict[str, str]
+    settings: dict[str, str]
     tasks: int
     max_parallel: int
     allowed_failures: float

@@ -23,6 +23,7 @@ CRAWLER = Crawler(
     image="registry/bookshop:1",
     command=["crawl", "$(HOME)"],
     argument_flag="-a",
+    setting_flag="-s",
     environment={"MODE": "fast $(id)", "CRAWL_TASK": "not yours", "CRAWL_JOB_UID": "nor this"},
     resources=Resources(cpu="500m", memory="256Mi"),
 )

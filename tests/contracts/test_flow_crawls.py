@@ -1,6 +1,7 @@
 """Crawls of flows: starts on record, their runs, refused starts and stops."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -24,10 +25,11 @@ from tests.crawl_results import end_tasks
 from tests.unit.flows.work import plain
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GIVEN: dict[str, Any] = {"arguments": {"lang": "de"}, "settings": {"DELAY": "2"}}
 
 
 def shop(**options: object) -> Workflow:
-    return Workflow(id="w").add("shop", crawl("books", arguments={"lang": "de"}, label="site:shop"), **options)  # type: ignore[arg-type]
+    return Workflow(id="w").add("shop", crawl("books", **GIVEN, label="site:shop"), **options)  # type: ignore[arg-type]
 
 
 def test_a_start_has_the_request_for_its_run(database: Database) -> None:
@@ -38,7 +40,7 @@ def test_a_start_has_the_request_for_its_run(database: Database) -> None:
     assert (starts.stale, starts.ended) == ([], [])
     assert (start.start, start.workflow_id) == (ref, f"flow-{flow.uid}-0-1")
     link = FlowLink(flow_uid=flow.uid, flow_id="w", member=0, path="shop", generation=1, attempt=1)
-    assert start.request == RunRequest(crawler="books", arguments={"lang": "de"}, labels=["site:shop"], flow=link)
+    assert start.request == RunRequest(crawler="books", **GIVEN, labels=["site:shop"], flow=link)
     assert (flow.row("shop").state, flow.row("shop").attempt) == ("executing", 1)
     (record,) = flow.store.flow_records.page(limit=9)
     assert record.started_at

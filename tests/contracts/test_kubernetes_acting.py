@@ -83,14 +83,15 @@ def test_a_job_without_a_deadline_has_one_all_the_same(acting: Acting) -> None:
 
 
 def test_nothing_of_a_request_is_expanded_by_kubernetes(acting: Acting) -> None:
-    request = acting.request(arguments={"a": "$(CRAWL_TASK) $$(b) $", "empty": ""})
+    request = acting.request(arguments={"a": "$(CRAWL_TASK) $$(b) $", "empty": ""}, settings={"AGENT": "$(HOME)"})
     [container] = job_of(request, Pods())["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["crawl", "$$(HOME)"]
-    assert container["args"] == ["-a", "a=$$(CRAWL_TASK) $$$$(b) $$", "-a", "empty="]
+    assert container["args"] == ["-a", "a=$$(CRAWL_TASK) $$$$(b) $$", "-a", "empty=", "-s", "AGENT=$$(HOME)"]
     told = {each["name"]: each.get("value") for each in container["env"]}
     assert len(told) == len(container["env"])
     assert (told["MODE"], told["CRAWL_TASK"]) == ("fast $$(id)", "0")
     assert json.loads((told["CRAWL_ARGUMENTS"] or "").replace("$$", "$")) == request.arguments
+    assert json.loads((told["CRAWL_SETTINGS"] or "").replace("$$", "$")) == request.settings
     [uid] = [each for each in container["env"] if each["name"] == "CRAWL_JOB_UID"]
     assert "controller-uid" in uid["valueFrom"]["fieldRef"]["fieldPath"]
 

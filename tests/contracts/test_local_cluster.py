@@ -62,15 +62,19 @@ def test_the_job_is_told_who_it_is_and_what_it_is_asked(local: LocalBench) -> No
         name="env",
         command=["/bin/sh", "-c", 'env; printf "<%s>" "$@"', "name"],
         argument_flag="-a",
-        environment={"MODE": "fast and\nloose", "CRAWL_TASK": "not yours to set"},
+        setting_flag="-s",
+        environment={"MODE": "fast and\nloose", "CRAWL_TASK": "not yours to set", "CRAWL_SETTINGS": "nor these"},
     )
-    request = local.request("", task=2, attempt=3, crawler=crawler, arguments=arguments)
+    settings = {"DOWNLOAD_DELAY": "0.5", "USER_AGENT": "a 'b' $HOME"}
+    request = local.request("", task=2, attempt=3, crawler=crawler, arguments=arguments, settings=settings)
     deployment = local.cluster.deploy(request)
     assert local.until_ended(request).exit_code == 0
     output = local.cluster.log(request.run_uid, 2, 3, 0).text
-    assert output.endswith("<-a><start url=" + arguments["start url"] + "><-a><empty=>")
+    assert output.endswith(
+        "<-a><start url=" + arguments["start url"] + "><-a><empty=><-s><DOWNLOAD_DELAY=0.5><-s><USER_AGENT=a 'b' $HOME>"
+    )
     lines = dict(line.partition("=")[::2] for line in output.splitlines())
-    assert json.loads(lines["CRAWL_ARGUMENTS"]) == arguments
+    assert (json.loads(lines["CRAWL_ARGUMENTS"]), json.loads(lines["CRAWL_SETTINGS"])) == (arguments, settings)
     told = {
         "CRAWL_RUN_ID": "7",
         "CRAWL_RUN_UID": request.run_uid,
@@ -263,6 +267,7 @@ def test_arguments_arrive_unharmed(local: LocalBench, arguments: dict[str, str])
         {"crawler": Crawler(name="env", command=["true"], environment={"A=B": "c"})},
         {"crawler": Crawler(name="env", command=["true"], environment={"A": "\0"})},
         {"arguments": {f"n{i}": "x" * 4096 for i in range(40)}},
+        {"settings": {f"n{i}": "x" * 4096 for i in range(40)}},
         {"installation": str(uuid4())},
     ],
 )
@@ -433,6 +438,12 @@ def test_a_request_is_the_same_when_a_version_adds_a_field_with_a_default(local:
     request = local.request("exit 0")
     assert request_hash(Newer(**request.model_dump())) == request_hash(request)
     assert request_hash(Newer(**request.model_dump(), colour="blue")) != request_hash(request)
+
+
+def test_settings_are_part_of_a_request(local: LocalBench) -> None:
+    request = local.request("exit 0")
+    assert request_hash(request.model_copy(update={"settings": {}})) == request_hash(request)
+    assert request_hash(request.model_copy(update={"settings": {"DELAY": "2"}})) != request_hash(request)
 
 
 def test_retries_are_no_part_of_a_request(local: LocalBench) -> None:

@@ -79,14 +79,14 @@ def stop(database: Database, run: RunRecord) -> None:
 
 def test_a_claim_says_all_that_a_deployment_needs(claims: Claims, make_run: MakeRun) -> None:
     entry = Crawler(name="books", command=["crawl"], max_duration_seconds=60)
-    run = make_run(4, entry=entry, arguments={"a": "b"}, cluster="far")
+    run = make_run(4, entry=entry, arguments={"a": "b"}, settings={"DELAY": "2"}, cluster="far")
     claim = claims.claim_main(ref_to(run), "token", MINUTE)
     assert isinstance(claim, Claim)
     request = claim.request
     assert (claim.run_id, claim.task, claim.token) == (run.run_id, 0, "token")
     assert request.key == f"{run.run_uid}:0:1"
     assert (request.crawler, request.arguments, request.cluster, request.tasks) == (entry, {"a": "b"}, "far", 4)
-    assert (request.installation, request.deadline_seconds) == (run.installation, 60)
+    assert (request.settings, request.installation, request.deadline_seconds) == ({"DELAY": "2"}, run.installation, 60)
 
 
 def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: Claims, make_run: MakeRun) -> None:

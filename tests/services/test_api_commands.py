@@ -130,6 +130,7 @@ async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:
         ({"crawler": "gated", "cluster": "moon"}, "cluster"),
         ({"crawler": "gated", "arguments": {"a": 1}}, "arguments.a"),
         ({"crawler": "gated", "arguments": {str(number): "x" * 4000 for number in range(20)}}, "arguments"),
+        ({"crawler": "gated", "settings": {str(number): "x" * 4000 for number in range(20)}}, "settings"),
         ([], "body"),
     ):
         problem(await http.post("/v1/runs", json=body), 422, field)

@@ -34,6 +34,7 @@ def test_an_entry_is_read_with_all_its_fields(path: Path) -> None:
         [crawlers."books/2 100%"]
         command = ["run", "--fast"]
         argument_flag = "-a"
+        setting_flag = "-s"
         image = "crawlers:1"
         environment = { LANG = "C.UTF-8" }
         resources = { cpu = "1", memory = "1Gi" }
@@ -50,6 +51,7 @@ def test_an_entry_is_read_with_all_its_fields(path: Path) -> None:
         name="books/2 100%",
         command=["run", "--fast"],
         argument_flag="-a",
+        setting_flag="-s",
         image="crawlers:1",
         environment={"LANG": "C.UTF-8"},
         resources=Resources(cpu="1", memory="1Gi"),

@@ -98,8 +98,9 @@ def test_numbers_of_retries_are_one_field_of_the_request() -> None:
 
 
 def test_a_request_keeps_what_was_typed() -> None:
-    request = make_request("shop", (("a", "b=c"), ("q", "")), {"start_limit": 30, "max_duration": None, "tasks": 3})
-    assert request.arguments == {"a": "b=c", "q": ""}
+    options = {"start_limit": 30, "max_duration": None, "tasks": 3, "settings": (("DELAY", "2"),)}
+    request = make_request("shop", (("a", "b=c"), ("q", "")), options)
+    assert (request.arguments, request.settings) == ({"a": "b=c", "q": ""}, {"DELAY": "2"})
     assert (request.tasks, request.start_limit_seconds, request.max_duration_seconds) == (3, 30, None)
     assert request.trigger is Trigger.MANUAL
 

@@ -183,12 +183,13 @@ def test_a_run_that_has_its_permit_or_is_stopped_is_not_in_line() -> None:
         assert not any("permit" in line for line in (*lines_of(stopped), *list_lines([stopped.run], NOW)))
 
 
-def test_labels_and_priority_are_shown_where_they_are_given() -> None:
-    request = KeptRequest(crawler="shop", labels=["site:example.com", "tenant:acme"], priority=7)
+def test_settings_labels_and_priority_are_shown_where_they_are_given() -> None:
+    given: dict[str, Any] = {"labels": ["site:example.com", "tenant:acme"], "settings": {"DELAY": "2", "AGENT": "a"}}
+    request = KeptRequest(crawler="shop", priority=7, **given)
     shown = lines_of(a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, request=request, priority=7))
-    assert {"labels site:example.com, tenant:acme", "priority 7"} <= set(shown)
+    assert {"settings DELAY=2 AGENT=a", "labels site:example.com, tenant:acme", "priority 7"} <= set(shown)
     plain = lines_of(a_run(RunStatus.PROCESSING, TaskStatus.RUNNING))
-    assert not any(line.startswith(("labels", "priority")) for line in plain)
+    assert not any(line.startswith(("settings", "labels", "priority")) for line in plain)
 
 
 def test_the_table_counts_what_runs_and_what_waits(run: RunRecord, crawlctl: Crawlctl, state_url: str) -> None:

@@ -120,7 +120,7 @@ def a_schedule() -> ScheduleDetails:
         paused=True,
         next_at=[],
         last_started_at=NOON,
-        run=RunRequest(crawler="bookshop", arguments={"site": "x"}),
+        run=RunRequest(crawler="bookshop", arguments={"site": "x"}, settings={"DELAY": "2"}),
         overlap=Overlap.REPLACE,
         missed_window_seconds=86400,
         created_at=NOON,
@@ -145,6 +145,7 @@ def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
         "2026-11-20T12:00:00Z  skipped   paused  paused by ann: rebuilt",
         "workflow w",
         "site=x",
+        "DELAY=2",
     ):
         assert words in text
 

@@ -85,6 +85,7 @@ def _request_for(run: Row[Any], task: int, attempt: int, expires_at: datetime) -
         cluster=run.cluster,
         crawler=entry,
         arguments=request.arguments,
+        settings=request.settings,
         deadline_seconds=request.max_duration_seconds or entry.max_duration_seconds,
         grace_seconds=request.grace_seconds,
         not_after=expires_at,

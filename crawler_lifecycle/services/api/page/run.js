@@ -132,11 +132,12 @@ export function showRun(main, id, place, list, signal) {
 
   function drawFacts(run) {
     const { request } = run;
+    const named = (values) => Object.entries(values).map(([name, value]) => `${name}=${value}`).join("\n");
     const told = {
       "Outcome": run.outcome, "Reason": inWords(run.reason), "Crawled": crawled(run.stats),
       "Stats": run.stats && Object.entries(run.stats).map(([name, value]) => `${name}: ${number(value)}`).join("\n"),
       "Result": run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, "Trigger": run.trigger,
-      "Arguments": Object.entries(request.arguments).map(([name, value]) => `${name}=${value}`).join("\n"),
+      "Arguments": named(request.arguments), "Settings": named(request.settings),
       "Labels": request.labels.join("\n"), "Priority": run.priority ? String(run.priority) : null,
       "Limits": [
         request.max_parallel && `${request.max_parallel} at once`,
