@@ -378,7 +378,7 @@ def _of_flows(*steps: str) -> frozenset[str]:
 
 
 def _of_occurrences(*steps: str) -> frozenset[str]:
-    return frozenset(f"{SCHEDULED_FLOW_WORKFLOW} {each}" for each in steps)
+    return frozenset(f"{SCHEDULED_FLOW_WORKFLOW} {step}" for step in steps)
 
 
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))

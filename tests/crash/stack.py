@@ -232,10 +232,10 @@ class Stack:
 
     def _assert_end_is_announced(self, case: Case, flow_uid: str) -> None:
         """The flow's only end has one notice and one event, and no delivery is owed."""
-        said = [notice["data"] for notice in (json.loads(each.body) for each in self.receiver.received)]
-        told = {notice["notice_id"] for notice in said if notice.get("flow_uid") == flow_uid}
+        data = [json.loads(request.body)["data"] for request in self.receiver.received]
+        notices = {notice["notice_id"] for notice in data if notice.get("flow_uid") == flow_uid}
         events = {line["event_id"] for line in self.site.all_lines("events.jsonl") if line.get("flow_uid") == flow_uid}
-        assert (len(told), len(events)) == (1, 1), (told, events)
+        assert (len(notices), len(events)) == (1, 1), (notices, events)
         assert case.site.control.parts.store.flow_ends.owed(flow_uid) == []
 
     def _assert_told_once(self, run: Started, ends: int) -> None:

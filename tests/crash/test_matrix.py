@@ -61,7 +61,9 @@ def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None) -> C
 
 CASES = [_plan(course, name, name) for course, name in courses_of(NAMES)]
 CASES.sort(key=lambda case: not case.alone and "export" not in case.name)  # whose worker is missed last begins first
-LED_BY = courses_by_step({step for each in WORKFLOWS for step in steps_of(each)} | STEPS_OF_FLOWS | OF_CHILDREN)
+LED_BY = courses_by_step(
+    {step for definition in WORKFLOWS for step in steps_of(definition)} | STEPS_OF_FLOWS | OF_CHILDREN
+)
 BY_STEP = [_plan(course, STEPS, *(f"{STEPS}.{step}" for step in sorted(steps))) for course, steps in LED_BY.items()]
 WHOLE = ("scheduled", "retried", "lost_jobs", "admitted", "paused_installation")  # a worker dies in their every step
 EVERY_STEP = [_plan(course, STEPS, STEPS) for course in WHOLE]
