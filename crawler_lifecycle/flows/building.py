@@ -13,9 +13,10 @@ from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.flows.values import encode
 from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, refusals_as_bad_input
+from crawler_lifecycle.contract.states import Report
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.jobs import StepJob
+from crawler_lifecycle.flows.jobs import CrawlJob, StepJob
 from crawler_lifecycle.flows.needs import Dependency, as_need, names_of
 from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
 
@@ -74,7 +75,7 @@ def definition_of(workflow: Level) -> FlowDefinition:
 def fragment_of(workflow: Level) -> Fragment:
     """Return the groups and members in their order."""
     collected = _Collected()
-    collected.add(workflow, ROOT, {}, 0)
+    collected.add(workflow, ROOT, {}, None, 0)
     return Fragment(groups=tuple(collected.groups), members=tuple(collected.members))
 
 
@@ -94,28 +95,28 @@ class _Collected:
         self.groups: list[GroupDefinition] = []
         self.members: list[MemberDefinition] = []
 
-    def add(self, workflow: Level, base: str, around: Mapping[str, Any], level: int) -> None:
-        """Collect a level. `around`: the contexts above the level."""
+    def add(self, workflow: Level, base: str, around: Mapping[str, Any], report: Report | None, level: int) -> None:
+        """Collect a level. `around`, `report`: the contexts and the report above the level."""
         if level > DEEPEST:
             raise BadInput("sub-workflows", f"are nested more than {DEEPEST} deep")
-        context = {**around, **(workflow.context or {})}
+        context, report = {**around, **(workflow.context or {})}, workflow.report or report
         for name in workflow.parts.keys() & context.keys():
             raise BadInput("context", f"the key {name!r} is the name of a job")
         for part in workflow.parts.values():
             if isinstance(part, WorkflowStep):
                 _check_required(part, context)
-                self.members.append(_member(part, workflow, base))
+                self.members.append(_member(part, workflow, base, report))
                 continue
             if part.grafter is not None:
-                self.members.append(_member(part.grafter, workflow, base))
+                self.members.append(_member(part.grafter, workflow, base, report))
             self.groups.append(_group(part, base))
             if part.growth is not GroupGrowth.TASKS:  # jobs for tasks come from the crawl, not from authors
-                self.add(part.workflow, joined(base, part.name), context, level + 1)
+                self.add(part.workflow, joined(base, part.name), context, report, level + 1)
 
 
-def _member(step: WorkflowStep, workflow: Level, base: str) -> MemberDefinition:
+def _member(step: WorkflowStep, workflow: Level, base: str, report: Report | None) -> MemberDefinition:
     ignore_cancelled, ignore_discarded = resolved((step.ignore_cancelled, step.ignore_discarded), workflow)
-    job = step.job
+    job = step.job.reporting(report) if isinstance(step.job, CrawlJob) else step.job
     return MemberDefinition(
         path=joined(base, step.name),
         work=job.work,
@@ -126,7 +127,6 @@ def _member(step: WorkflowStep, workflow: Level, base: str) -> MemberDefinition:
         priority=job.priority,
         start_at=job.start_at,
         delay_seconds=job.delay_seconds,
-        sla_seconds=job.sla_seconds,
     )
 
 

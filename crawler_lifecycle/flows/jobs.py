@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.flows.values import check_size, encode, size_of
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
 from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.contract.retries import Retries
+from crawler_lifecycle.contract.states import Report
 from crawler_lifecycle.errors import BadInput
 
 Kind = TypeVar("Kind")
@@ -30,7 +31,6 @@ class JobOptions(TypedDict, total=False):
     timeout: float | timedelta
     scheduled_at: datetime
     schedule_in: float | timedelta
-    sla: float | timedelta
     isolate: bool
     when: str  # "ended" or "archived": when a crawl counts as completed for its dependents
 
@@ -43,7 +43,6 @@ class Job:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     start_at: datetime | None = None
     delay_seconds: float | None = None
-    sla_seconds: float | None = None
 
     @property
     def title(self) -> str:
@@ -85,8 +84,6 @@ class Job:
             return replace(self, start_at=_moment(name, value))
         if name == "schedule_in":
             return replace(self, delay_seconds=seconds(name, value))
-        if name == "sla":
-            return replace(self, sla_seconds=seconds(name, value))
         raise BadInput(name, f"is no option of {self.title!r}")
 
 
@@ -146,10 +143,17 @@ class CrawlJob(Job):
     request: RunParameters
     ready: Ready = Ready.ENDED
     label: str | None = None
+    has_report: bool = True  # else the workflow's report counts
 
     @property
     def title(self) -> str:
         return self.request.crawler
+
+    def reporting(self, report: Report | None) -> "CrawlJob":
+        """Return the job with the workflow's report, unless the crawl has its own or the workflow has none."""
+        if self.has_report or report is None:
+            return self
+        return replace(self, request=self.request.model_copy(update={"report": report}))
 
     @property
     def work(self) -> CrawlWork:
@@ -202,6 +206,7 @@ class CrawlParameters(TypedDict, total=False):
     max_duration_seconds: int
     grace_seconds: int
     retries: Retries
+    report: str  # "all", "end" or "none": the notices of the run
     requested_by: str
 
 
@@ -212,11 +217,19 @@ def crawl(crawler: str, *, label: str | None = None, **parameters: Unpack[CrawlP
         raise BadInput(
             unknown[0], f"is no parameter of a crawl; possible are {sorted(CrawlParameters.__optional_keys__)}"
         )
+    report = as_report(parameters.get("report"))
     with refusals_as_bad_input():
-        request = RunRequest.model_validate({"crawler": crawler, **parameters})
-        job = CrawlJob(request=RunParameters.model_validate(request.model_dump()), label=label)
+        request = RunRequest.model_validate({"crawler": crawler, **parameters, "report": report or Report.ALL})
+        run = RunParameters.model_validate(request.model_dump())
+        job = CrawlJob(request=run, label=label, has_report=report is not None)
         job.work  # noqa: B018 - the contract checks the label
     return job
+
+
+def as_report(value: str | None) -> Report | None:
+    if value is not None and value not in tuple(Report):
+        raise BadInput("report", f"expected {', '.join(Report)}, not {value!r}")
+    return None if value is None else Report(value)
 
 
 def seconds(name: str, value: object) -> float:

@@ -155,7 +155,6 @@ def _job(definition: MemberDefinition) -> Job:
         retry=definition.retry,
         start_at=definition.start_at,
         delay_seconds=definition.delay_seconds,
-        sla_seconds=definition.sla_seconds,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from crawler_lifecycle.contract.flows.names import SEPARATOR
 from crawler_lifecycle.contract.flows.states import GroupGrowth
+from crawler_lifecycle.contract.states import Report
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
 from crawler_lifecycle.flows.jobs import Job, StepJob
 from crawler_lifecycle.flows.marks import as_job
@@ -85,6 +86,7 @@ class Level:
         ignore_cancelled: bool = False,
         ignore_discarded: bool = False,
         max_parallel: int | None = None,
+        report: Report | None = None,
     ) -> None:
         self.id = id
         self.name = name
@@ -92,6 +94,7 @@ class Level:
         self.ignore_cancelled = ignore_cancelled
         self.ignore_discarded = ignore_discarded
         self.max_parallel = max_parallel
+        self.report = report
         self.context: dict[str, Any] | None = None
         self.state = WorkflowState.PENDING
         self.created_at: datetime | None = None

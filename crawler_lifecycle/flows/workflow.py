@@ -18,7 +18,7 @@ from crawler_lifecycle.flows import building
 from crawler_lifecycle.flows.cascades import cascade_job, item_jobs, task_job
 from crawler_lifecycle.flows.dot import dot_of
 from crawler_lifecycle.flows.graph import Graph, graph_of
-from crawler_lifecycle.flows.jobs import ApprovalJob, Job, JobOptions, StepJob, seconds
+from crawler_lifecycle.flows.jobs import ApprovalJob, Job, JobOptions, StepJob, as_report, seconds
 from crawler_lifecycle.flows.marks import as_job
 from crawler_lifecycle.flows.mermaid import mermaid_of
 from crawler_lifecycle.flows.needs import Dependencies, Dependency, EachTask, as_dependencies, names_of
@@ -57,7 +57,8 @@ class Workflow(Verbs):
     """A graph of jobs and sub-workflows. The `add` methods return the workflow, so that calls can be chained.
 
     `check_deps`: refuse an unknown dependency at once. `ignore_cancelled`, `ignore_discarded`: count a
-    cancelled or discarded dependency as completed. `max_parallel`: jobs that execute at once.
+    cancelled or discarded dependency as completed. `max_parallel`: jobs that execute at once. `report`: notices of
+    the crawls' runs ("all", "end" or "none"), for crawls without their own report.
     """
 
     State = WorkflowState
@@ -72,6 +73,7 @@ class Workflow(Verbs):
         ignore_cancelled: bool = False,
         ignore_discarded: bool = False,
         max_parallel: int | None = None,
+        report: str | None = None,
     ) -> None:
         super().__init__(
             str(_new_id()) if id is None else checked_text("id", id),
@@ -80,6 +82,7 @@ class Workflow(Verbs):
             ignore_cancelled=ignore_cancelled,
             ignore_discarded=ignore_discarded,
             max_parallel=building.checked_limit(max_parallel),
+            report=as_report(report),
         )
         self.check_deps = check_deps
         self.path = ROOT  # a handle's level in its flow

@@ -106,8 +106,8 @@ class MemoryLedger:
         known = self.flow(flow)
         return known.uid, known.ledger.flow
 
-    def kept(self, flow: str, part: Part | None = None) -> KeptFlow:
-        del part  # a whole flow has every part
+    def kept(self, flow: str, part: Part | None = None, *, defined: bool = True) -> KeptFlow:
+        del part, defined  # a whole flow has every part
         known = self.flow(flow)
         return KeptFlow(
             uid=known.uid,

@@ -50,7 +50,7 @@ async def main() -> None:
         .add_many("m", {"x": crawl("a")}, deps=["a"], max_parallel=2)
         .add_cascade("c", ([1, 2], each), deps=any_of("m", at_least=0.5))
         .add_cascade("t", each_task("shop", each))
-        .add_cascade("z", merge, deps="c", sla=3)
+        .add_cascade("z", merge, deps="c", timeout=3)
     )
     async with Flows.open() as f:
         i: str = await f.push(w)

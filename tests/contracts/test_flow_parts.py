@@ -93,12 +93,36 @@ def test_a_part_has_the_wanted_members(database: Database) -> None:
     assert paths(flow, Part(states=[MemberState.AVAILABLE])) == ["shop"]
     numbers = flow.store.flow_records.numbers("w", ["sub/b", "sub", "unknown"])
     assert paths(flow, Part(numbers=numbers.values())) == ["sub/b"]
+    assert paths(flow, Part(in_flight=True)) == []
     flow.go_on()
+    assert paths(flow, Part(in_flight=True)) == ["shop"]
     run = flow.run(flow.start_crawls(flow.last("shop")).crawls[0])
     part = flow.store.flow_records.kept("w", Part(states=[MemberState.EXECUTING]))
     assert (part.attempts, list(part.definitions), len(part.ledger.groups)) == ({0: run.run_id}, [0], 2)
     flow.close(run)
     assert paths(flow, Part(states=[MemberState.DISCARDED])) == ["shop"], "the row is older than its run's end"
+
+
+def test_a_part_has_the_members_of_its_groups_with_all_groups_inside(database: Database) -> None:
+    inner = Workflow().add("x", plain)
+    sub = Workflow().add("a", plain).add_workflow("inner", inner)
+    whole = (
+        Workflow(id="w")
+        .add_workflow("sub", sub)
+        .add("subject", plain)
+        .add_workflow("other", Workflow().add("a", plain))
+    )
+    flow = pushed(database, whole)
+    assert paths(flow, Part(paths=["sub"])) == ["sub/a", "sub/inner/x"]
+    assert paths(flow, Part(paths=["sub/inner", "subject", "unknown"])) == ["sub/inner/x", "subject"]
+    assert len(paths(flow, Part(paths=[""]))) == 4
+    assert paths(flow, Part()) == []
+    kept = flow.store.flow_records.kept("w", Part(paths=["subject"]), defined=False)
+    assert (kept.definitions, kept.arguments, [*kept.ledger.members]) == (
+        {},
+        {},
+        [kept.ledger.paths_of_members()["subject"]],
+    )
 
 
 def test_news_are_the_changed_members(database: Database) -> None:

@@ -5,7 +5,6 @@ from unittest.mock import Mock
 
 import crawler_lifecycle.services.placing as placing
 import crawler_lifecycle.services.scheduler as scheduler
-from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.ports import StepClaims
@@ -20,8 +19,7 @@ def _registered() -> list[object]:
     """Return the activities as the worker registers them; nothing is connected to."""
     parts = Parts(Settings(state=Path("nowhere")))
     vars(parts).update(database=Mock(), cluster=Mock(), deployer=Mock())
-    registered = activities(parts, Mock(), search_attributes=False)
-    return [step for step in registered if not isinstance(step.__self__, ScheduledFlows)]  # type: ignore[attr-defined]
+    return list(activities(parts, Mock(), search_attributes=False))
 
 
 REGISTERED = _registered()

@@ -23,6 +23,7 @@ from crawler_lifecycle.domain.naming import (
     EXPORT_WORKFLOW,
     FLOW_WORKFLOW,
     RUN_WORKFLOW,
+    SCHEDULED_FLOW_WORKFLOW,
     export_workflow_id,
 )
 from crawler_lifecycle.domain.reasons import ADMISSION, IMAGE_PULL
@@ -40,8 +41,9 @@ from tests.crash.interruptions import (
     paused_installation,
     take_turns,
 )
+from tests.crash.occurrences import occurrence, occurrence_cancelled
 from tests.crash.stack import DELISTED, HOSTILE, HOSTILE_FILE, PATIENCE, Case, until
-from tests.crash.steps import STEPS, TIMER
+from tests.crash.steps import CANCEL, CHILD_BEGUN, CHILD_ENDED, START, STEPS, TIMER
 from tests.process.stops import assert_stopped, events, notices, workflow_status
 
 PLAIN = "plain"
@@ -375,6 +377,10 @@ def _of_flows(*steps: str) -> frozenset[str]:
     return frozenset(f"{FLOW_WORKFLOW} {each}" for each in steps)
 
 
+def _of_occurrences(*steps: str) -> frozenset[str]:
+    return frozenset(f"{SCHEDULED_FLOW_WORKFLOW} {step}" for step in steps)
+
+
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
 AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "audit_flows", "finish_audit"))
 LOOK = frozenset((
@@ -396,6 +402,8 @@ FLOW = frozenset(
 FLOW_CANCELLED = frozenset(("check_starts", "cancel_flow"))
 # an activity of a host, and so of no worker that the generator asks
 STEPS_OF_FLOWS = _of_flows(*FLOW, *FLOW_CANCELLED, "run_steps")
+# no handler of the occurrence's workflow leads to these
+OF_CHILDREN = _of_occurrences("push_occurrence", CHILD_BEGUN, CHILD_ENDED, TIMER, CANCEL)
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}, steps=_of_runs("signal stop")),
@@ -435,6 +443,14 @@ COURSES = {
         hosted=True,
     ),
     "flow_doors": Course(flow_doors),
+    "occurrence": Course(
+        occurrence,
+        only=frozenset(("push_occurrence",)),
+        steps=_of_occurrences("push_occurrence", START, CHILD_BEGUN, CHILD_ENDED, TIMER),
+    ),
+    "occurrence_cancelled": Course(
+        occurrence_cancelled, also=frozenset(("push_occurrence",)), steps=_of_occurrences(CANCEL)
+    ),
     "hostile": Course(hostile),
     "delisted": Course(delisted),
     "overtaken": Course(overtaken),

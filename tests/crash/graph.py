@@ -96,6 +96,11 @@ def hanging(flow_id: str) -> Workflow:
     )
 
 
+def leaving(flow_id: str) -> Workflow:
+    """A crawl that ends only by a cancel, in a flow without a host."""
+    return Workflow("leaving", id=flow_id).add("late", crawl("polite"))
+
+
 def deciding(flow_id: str) -> Workflow:
     """A flow without a host and without runs."""
     return Workflow("deciding", id=flow_id).add_approval("go").add_approval("wait")

@@ -85,6 +85,7 @@ class Case:
     site: Site
     dispatcher: ChildPlan | None = None  # of its own
     begun: list[Started] = field(default_factory=list)
+    ended_flows: list[str] = field(default_factory=list)  # uids
 
     def be_born(self) -> None:
         wanted(self.plan).touch()
@@ -226,6 +227,16 @@ class Stack:
             self._assert_exported_once(case, run, ends)
             jobs = case.site.jobs(run).items()
             assert all(job.began == 1 and len(job.ends) <= 1 for _, job in jobs), jobs
+        for uid in case.ended_flows:
+            self._assert_end_is_announced(case, uid)
+
+    def _assert_end_is_announced(self, case: Case, flow_uid: str) -> None:
+        """The flow's only end has one notice and one event, and no delivery is owed."""
+        data = [json.loads(request.body)["data"] for request in self.receiver.received]
+        notices = {notice["notice_id"] for notice in data if notice.get("flow_uid") == flow_uid}
+        events = {line["event_id"] for line in self.site.all_lines("events.jsonl") if line.get("flow_uid") == flow_uid}
+        assert (len(notices), len(events)) == (1, 1), (notices, events)
+        assert case.site.control.parts.store.flow_ends.owed(flow_uid) == []
 
     def _assert_told_once(self, run: Started, ends: int) -> None:
         ids = defaultdict(set)

@@ -15,6 +15,7 @@ THEN = "then"
 STEPS = "steps"
 OF_WHICH = "~"
 START, GOES_ON, TIMER, CANCEL, SIGNAL, UPDATE = "start", "continuation", "timer", "cancel", "signal", "update"
+CHILD_BEGUN, CHILD_ENDED = "child begun", "child ended"
 
 
 def steps_of(definition: type) -> set[str]:
@@ -81,4 +82,8 @@ class MortalSteps:
                 return f"{UPDATE} {job.do_update.name}", job.do_update.id
             case "cancel_workflow":
                 return CANCEL, ""
+            case "resolve_child_workflow_execution_start":
+                return CHILD_BEGUN, job.resolve_child_workflow_execution_start.seq
+            case "resolve_child_workflow_execution":
+                return CHILD_ENDED, job.resolve_child_workflow_execution.seq
         return None, ""  # a question, or what only concerns the cache

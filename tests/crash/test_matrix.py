@@ -20,10 +20,9 @@ from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.workflows.plugin import WORKFLOWS
-from crawler_lifecycle.workflows.scheduled_flow import ScheduledFlowWorkflow
 from tests.activity_events import begun_in
 from tests.crash.calls import CALLS, HOLDERS, NAMES, OF_HOSTS, of_activities
-from tests.crash.courses import COURSES, STEPS_OF_FLOWS, courses_by_step, courses_of
+from tests.crash.courses import COURSES, OF_CHILDREN, STEPS_OF_FLOWS, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
 from tests.crash.graph import AFTER_THE_FUNCTION, IN_THE_FUNCTION
 from tests.crash.hooks import AFTER, BEFORE, MOMENTS, TROUBLES
@@ -62,9 +61,9 @@ def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None) -> C
 
 CASES = [_plan(course, name, name) for course, name in courses_of(NAMES)]
 CASES.sort(key=lambda case: not case.alone and "export" not in case.name)  # whose worker is missed last begins first
-# no course begins a flow by a schedule
-SUPERVISING = [definition for definition in WORKFLOWS if definition is not ScheduledFlowWorkflow]
-LED_BY = courses_by_step({step for definition in SUPERVISING for step in steps_of(definition)} | STEPS_OF_FLOWS)
+LED_BY = courses_by_step(
+    {step for definition in WORKFLOWS for step in steps_of(definition)} | STEPS_OF_FLOWS | OF_CHILDREN
+)
 BY_STEP = [_plan(course, STEPS, *(f"{STEPS}.{step}" for step in sorted(steps))) for course, steps in LED_BY.items()]
 WHOLE = ("scheduled", "retried", "lost_jobs", "admitted", "paused_installation")  # a worker dies in their every step
 EVERY_STEP = [_plan(course, STEPS, STEPS) for course in WHOLE]

@@ -320,11 +320,14 @@ class Site:
         assert logs == {f"files/logs/{task.task}-1.log" for task in details.tasks}
 
     def lines(self, name: str, run: Started) -> list[dict[str, str]]:
-        """Return the run's lines of a file among the exports. A line without its end is still being written."""
+        """Return the run's lines of a file among the exports."""
+        return [line for line in self.all_lines(name) if line.get("run_uid") == run.run_uid]
+
+    def all_lines(self, name: str) -> list[dict[str, str]]:
+        """Return the lines of a file among the exports. A line without its end is still being written."""
         path = self.state / "exports" / name
         written, _, _ = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
-        lines = map(json.loads, written.splitlines())
-        return [line for line in lines if line.get("run_uid") == run.run_uid]
+        return [json.loads(line) for line in written.splitlines()]
 
 
 def most_at_once(spans: Collection[Span]) -> int:

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
@@ -17,10 +18,10 @@ from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.messages import FlowOccurrence, RunSteps
-from crawler_lifecycle.domain.naming import SCHEDULED_FLOW_WORKFLOW
+from crawler_lifecycle.domain.naming import SCHEDULED_FLOW_WORKFLOW, flow_workflow_id
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl, each_task
-from crawler_lifecycle.workflows import flow_steps
+from crawler_lifecycle.workflows import flow_steps, scheduled_flow
 from tests.flow_stage import FAILED, FlowStage, flow_stage
 from tests.unit.flows.work import item_and_context, plain
 from tests.waiting import until
@@ -28,6 +29,7 @@ from tests.workflows.graphs import chain, diamond, door, pair, shown_as
 
 Course = Callable[[FlowStage], Awaitable[WorkflowHandle[Any, Any]]]
 LATE = timedelta(hours=1)
+SOON = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True)
@@ -201,12 +203,46 @@ async def _announced_later(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     return flows.supervisor(await flows.run(pair()))
 
 
-async def _scheduled(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+async def _occurs(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     occurrence = FlowOccurrence(schedule_id="nightly", definition=pair().definition())
-    handle = await flows.client.start_workflow(
+    return await flows.client.start_workflow(
         SCHEDULED_FLOW_WORKFLOW, occurrence, id=f"crawl-nightly-{flows.queue}", task_queue=flows.queue
     )
+
+
+async def _supervisor_of_occurrence(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+    """Return the supervisor, the child of the occurrence, as soon as the flow's step runs."""
+    await flows.host.begun["a"].wait()
+    (flow,) = flows.store.flow_records.page(limit=2)
+    return flows.client.get_workflow_handle(flow_workflow_id(flow.uid))
+
+
+async def _scheduled(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+    handle = await _occurs(flows)
     await handle.result()
+    return handle
+
+
+async def _scheduled_again(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+    """The supervisor is terminated, and the occurrence starts another child after a pause."""
+    flows.host.hold("a")
+    with patch.object(scheduled_flow, "PAUSE", SOON):
+        handle = await _occurs(flows)
+        await (await _supervisor_of_occurrence(flows)).terminate()
+        flows.host.release("a")
+        await handle.result()
+    return handle
+
+
+async def _scheduled_cancelled(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+    flows.host.hold("a")
+    handle = await _occurs(flows)
+    await _supervisor_of_occurrence(flows)
+    await handle.cancel()
+    await asyncio.to_thread(_until_asked, flows)
+    flows.host.release("a")
+    with pytest.raises(WorkflowFailureError):
+        await handle.result()
     return handle
 
 
@@ -225,6 +261,8 @@ FLOW_PATHS = {
     "flow_tried_again": FlowPath(_tried_again),
     "flow_announced_later": FlowPath(_announced_later),
     "flow_scheduled": FlowPath(_scheduled),
+    "flow_scheduled_again": FlowPath(_scheduled_again),
+    "flow_scheduled_cancelled": FlowPath(_scheduled_cancelled),
     "flow_bad_input": FlowPath(_bad_input),
     "flow_continued": FlowPath(_runs(lambda: chain(30)), continues=True),
 }

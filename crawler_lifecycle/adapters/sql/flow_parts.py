@@ -9,13 +9,14 @@ from sqlalchemy import Connection, Row, Select, select
 from crawler_lifecycle.adapters.sql.flow_counts import flow_tallies, with_news
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, snapshot
-from crawler_lifecycle.adapters.sql.flow_reading import read_ledger
+from crawler_lifecycle.adapters.sql.flow_reading import read_groups, read_ledger
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members, path_uid
 from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
+from crawler_lifecycle.domain.flows.rows import ancestors
 from crawler_lifecycle.domain.flows.tallies import Tallies
 from crawler_lifecycle.ports import FlowNews, KeptFlow, Part
 
@@ -36,11 +37,12 @@ class FlowParts(OnFlows):
     """The methods in `ports.FlowRecords` for a flow's members."""
 
     @snapshot
-    def kept(self, connection: Connection, flow: str, part: Part | None = None) -> KeptFlow:
+    def kept(self, connection: Connection, flow: str, part: Part | None = None, *, defined: bool = True) -> KeptFlow:
         head = self._head(connection, flow)
         numbers = None if part is None else _numbers(connection, head, part)
         of_groups = select(groups.number, groups.definition).where(groups.flow == head.id)
-        defined = _of_members(connection, DEFINITIONS.where(members.flow == head.id), numbers)
+        of_members = DEFINITIONS.where(members.flow == head.id)
+        definitions = _of_members(connection, of_members, numbers) if defined else []
         last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
         return KeptFlow(
             uid=head.uid,
@@ -48,12 +50,12 @@ class FlowParts(OnFlows):
             created_at=head.created_at,
             updated_at=head.updated_at,
             context=connection.scalar(select(flows.c.context).where(flows.c.id == head.id)),
-            definitions={number: MemberDefinition.model_validate_json(text) for number, text, _ in defined},
+            definitions={number: MemberDefinition.model_validate_json(text) for number, text, _ in definitions},
             groups={
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
-            arguments={number: arguments for number, _, arguments in defined if arguments is not None},
+            arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
         )
 
     @snapshot
@@ -92,7 +94,20 @@ def _of_members(
 def _numbers(connection: Connection, head: Row[Any], part: Part) -> set[int]:
     """Return the numbers for the part's members."""
     numbers = {*part.numbers, *with_news(connection, {head.id: head.uid}).get(head.id, ())}
+    of_flow = select(members.number).where(members.flow == head.id)
     if part.states:
-        in_states = select(members.number).where(members.flow == head.id, members.state.in_(part.states))
-        numbers.update(connection.scalars(in_states))
+        numbers.update(connection.scalars(of_flow.where(members.state.in_(part.states))))
+    if part.in_flight:
+        numbers.update(connection.scalars(of_flow.where(members.in_flight)))
+    for page in pages([path_uid(path) for path in part.paths]):
+        numbers.update(connection.scalars(of_flow.where(members.path_uid.in_(page))))
+    of_groups = _groups_at(connection, head.id, {*part.paths}) if part.paths else []
+    for inside in pages(of_groups):
+        numbers.update(connection.scalars(of_flow.where(members.group_number.in_(inside))))
     return numbers
+
+
+def _groups_at(connection: Connection, flow: int, paths: set[str]) -> list[int]:
+    """Return the numbers of the groups with the paths, and of all groups inside."""
+    rows = read_groups(connection, flow)
+    return [number for number in rows if any(rows[around].path in paths for around in ancestors(rows, number))]

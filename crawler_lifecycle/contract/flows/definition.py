@@ -24,7 +24,6 @@ class MemberDefinition(Message):
     priority: int = Field(default=0, ge=-1000, le=1000, description="higher numbers start first")
     start_at: Moment | None = Field(default=None, description="earliest start")
     delay_seconds: float | None = Field(default=None, ge=0, le=A_YEAR, description="earliest start, after the push")
-    sla_seconds: float | None = Field(default=None, gt=0, le=A_YEAR, description="a later end gives a notice")
 
 
 class GroupDefinition(Message):

@@ -31,7 +31,7 @@ from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.errors import LifecycleError, Over
-from crawler_lifecycle.ports import DoorAnswer, FlowDoors
+from crawler_lifecycle.ports import DoorAnswer, FlowDoors, Part
 
 NUDGE_PATIENCE = 5.0  # seconds; the request is on record already, and its author waits
 PAGE = 500  # flows in a query
@@ -85,7 +85,7 @@ class FlowCommands(FlowReader):
 
     async def _force(self, flow: str, request: StopFlow) -> None:
         """Stop the runs of the flow's crawls under way without their grace period."""
-        kept = await self._context.database(lambda _: self.kept(flow))
+        kept = await self._context.database(lambda _: self.kept(flow, Part(in_flight=True)))
         in_flight = [number for number, row in kept.ledger.members.items() if row.in_flight]
         stop = StopRequest(force=True, actor=request.actor, reason=request.reason, door=request.door)
         for run_id in (kept.attempts[number] for number in in_flight if number in kept.attempts):

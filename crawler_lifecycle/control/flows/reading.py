@@ -64,14 +64,8 @@ class FlowReader:
     ) -> Sequence[MemberRecord]:
         """Return the members in their order. NotFound for an unknown path."""
         chosen = None if paths is None else list(paths)
-        if chosen is not None:
-            kept = self.kept(flow, Part(numbers=self._records.numbers(flow, chosen).values()))
-            groups = kept.ledger.paths_of_groups()
-            if any(path in groups for path in chosen):
-                kept = self.kept(flow)
-        else:
-            kept = self.kept(flow, None if states is None else Part(states=states))
-        return member_records(kept, chosen, states)
+        part = None if states is None else Part(states=states)
+        return member_records(self.kept(flow, part if chosen is None else Part(paths=chosen)), chosen, states)
 
     def workflow(self, flow: str) -> Workflow:
         """Return the flow as its author's workflow, with the states of its jobs."""
@@ -90,7 +84,7 @@ class FlowReader:
 
     def context(self, flow: str, path: str = ROOT) -> Mapping[str, Any] | None:
         """Return the context that the members of a level see; None if none was given."""
-        kept = self.kept(flow)
+        kept = self.kept(flow, Part())
         groups = kept.ledger.paths_of_groups()
         if path not in groups:
             raise NotFound(f"flow {flow!r} has no sub-workflow {path!r}")
@@ -101,8 +95,10 @@ class FlowReader:
 
     def results(self, flow: str, paths: Iterable[str] | None = None) -> Mapping[str, Any]:
         """Return the recorded results by path, nested for sub-workflows. Unknown paths are left out."""
-        kept = self.kept(flow)
-        chosen = None if paths is None else known_paths(kept.ledger, paths)
+        wanted = None if paths is None else list(paths)
+        part = Part(states=[MemberState.COMPLETED]) if wanted is None else Part(paths=wanted)
+        kept = self._records.kept(flow, part, defined=False)
+        chosen = None if wanted is None else known_paths(kept.ledger, wanted)
         rows = selected(kept.ledger, chosen)
         numbers = [row.number for row in rows if row.state is MemberState.COMPLETED]
         encoded = self._records.results(flow, numbers) if numbers else {}
@@ -110,7 +106,7 @@ class FlowReader:
 
     def why(self, flow: str, path: str) -> Why:
         """Return why the member is in its state, down to the blocking members and their runs."""
-        kept = self.kept(flow)
+        kept = self._records.kept(flow, defined=False)
         row = _member(kept, path)
         explanation = why(Planner(kept.ledger), row.number)
         return with_runs(explanation, kept, self._context.store.records)

@@ -79,13 +79,15 @@ class FlowLine:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a flow's members: the members in the states, and the members with the numbers.
+    """A part of a flow's members: all members that one of the fields selects.
 
     Members with a newer run than their row are in every part: their states on record do not count.
     """
 
     states: Collection[MemberState] = ()
     numbers: Collection[int] = ()
+    paths: Collection[str] = ()  # of members, and of groups, which stand for all their members
+    in_flight: bool = False  # members with an attempt under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,8 @@ class FlowRecords(Protocol):
     def row(self, flow: str) -> tuple[str, FlowRow]:
         """Return the flow's uid and row alone, for waits."""
 
-    def kept(self, flow: str, part: Part | None = None) -> KeptFlow:
-        """Return the whole flow, or a part of its members."""
+    def kept(self, flow: str, part: Part | None = None, *, defined: bool = True) -> KeptFlow:
+        """Return the whole flow, or a part of its members. `defined`: with definitions and arguments."""
 
     def tallies(self, flow: str) -> Tallies:
         """Return the numbers of members by group and state."""

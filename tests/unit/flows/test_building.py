@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS, LARGEST_CONTEXT
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.flows.values import TooLarge
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.contract.flows.work import CallForm, CrawlWork, StepWork
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import (
@@ -242,12 +242,12 @@ def test_019_a_cascade_fans_out_over_items() -> None:
 
 def test_020_options_of_jobs() -> None:
     workflow = Workflow().add("a", plain, queue="slow", priority=5, max_attempts=3, timeout=timedelta(minutes=1))
-    workflow.add("b", crawl("books"), retries=2, when="archived", schedule_in=60, sla=3600)
+    workflow.add("b", crawl("books"), retries=2, when="archived", schedule_in=60)
     first, second = workflow.definition().members
     assert isinstance(first.work, StepWork)
     assert (first.work.queue, first.work.timeout_seconds, first.priority) == ("slow", 60.0, 5)
     assert (first.retry.max_attempts, second.retry.max_attempts) == (3, 3)
-    assert (second.delay_seconds, second.sla_seconds) == (60.0, 3600.0)
+    assert second.delay_seconds == 60.0
 
 
 @pytest.mark.parametrize(
@@ -366,6 +366,22 @@ def test_a_crawl_is_checked_while_it_is_built() -> None:
     assert "tasks" in refused(lambda: crawl("books", tasks=0))
     assert "run_id: is no parameter" in refused(lambda: crawl("books", run_id=3))  # type: ignore[call-arg]
     assert "expected ended or archived" in refused(lambda: Workflow().add("a", crawl("books"), when="later"))
+
+
+def reports_of(workflow: Workflow) -> dict[str, str]:
+    members = workflow.definition().members
+    return {member.path: member.work.request.report for member in members if isinstance(member.work, CrawlWork)}
+
+
+def test_a_workflow_has_a_report_for_crawls_without_their_own() -> None:
+    sub = Workflow().add("inner", crawl("books")).add("own", crawl("books", report="all"))
+    other = Workflow(report="none").add("quiet", crawl("books"))
+    workflow = Workflow(report="end").add("top", crawl("books")).add_workflow("sub", sub).add_workflow("other", other)
+    reports = {"top": "end", "sub/inner": "end", "sub/own": "all", "other/quiet": "none"}
+    assert reports_of(workflow.add("step", plain)) == reports
+    assert reports_of(Workflow().add("top", crawl("books"))) == {"top": "all"}
+    assert "report: expected all, end, none, not 'some'" in refused(lambda: crawl("books", report="some"))
+    assert "report" in refused(lambda: Workflow(report="some"))
 
 
 def test_arguments_that_are_too_large_or_have_no_form_in_json_are_refused() -> None:

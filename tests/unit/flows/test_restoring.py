@@ -46,7 +46,7 @@ def everything() -> Workflow:
     workflow = Workflow("all", id="all-1", ignore_discarded=True, max_parallel=7).add_context(
         {"when": MOMENT, "parts": (1, {2})}
     )
-    workflow.add("shop", crawl("shop", tasks=3, allowed_failures=0.5), priority=4, sla=60)
+    workflow.add("shop", crawl("shop", tasks=3, allowed_failures=0.5), priority=4)
     workflow.add_workflow("middle", middle, deps="shop")
     jobs: dict[str, Any] = {"a": plain, "b": SlowWorker.new({"n": 1})}
     workflow.add_many("many", jobs, deps="shop", max_parallel=1)
