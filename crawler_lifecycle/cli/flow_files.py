@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
     from crawler_lifecycle.flows import Workflow
+    from crawler_lifecycle.flows.steps import Level
 
 FUNCTIONS = ("flow", "workflow")  # names of functions to call without --flow
 
@@ -68,12 +69,22 @@ def workflow_in(file: Path, name: str | None) -> "Workflow":
 
 
 def _workflows(module: "ModuleType") -> dict[str, Any]:
-    """Return the workflows and sequences at the module's top level by name; a second name for an object is left out."""
+    """Return the workflows and sequences at the module's top level by name.
+
+    A second name for an object is left out, and so are sub-workflows of others.
+    """
     from crawler_lifecycle.flows import Sequence, Workflow
 
     kinds = (Workflow, Sequence)
     by_object = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, kinds)}
-    return dict(by_object.values())
+    inside = {id(sub) for _, value in by_object.values() if isinstance(value, Workflow) for sub in _subs(value)}
+    return dict(named for key, named in by_object.items() if key not in inside)
+
+
+def _subs(workflow: "Level") -> "Iterator[Level]":
+    for sub in workflow.subs.values():
+        yield sub
+        yield from _subs(sub)
 
 
 def _hint(module: "ModuleType") -> str:

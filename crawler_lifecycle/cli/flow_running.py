@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import signal
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import file_argument, on_record, workflow_option
 from crawler_lifecycle.cli.up import catalogue_file
 from crawler_lifecycle.domain.words import counted
+
+STDOUT, STDERR = 1, 2  # file descriptors
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
@@ -53,7 +55,7 @@ def run(
 
     The running stack is used, or the installation in the environment. Without either, the whole service starts in a
     temporary folder, and is removed afterwards with all archives; --catalogue is for this case. With --json, print the
-    end as JSON.
+    end as JSON. The lines that steps print are shown, with --json on stderr.
 
     \b
     Examples:
@@ -66,7 +68,7 @@ def run(
 
     definition = definition_in(file, workflow_name, flow_id)
     check_definition(definition)
-    steps = _steps(file, definition, modules)
+    steps = replace(_steps(file, definition, modules), output=STDERR if as_json else STDOUT)
     ending = Ending(file, graph=graph, as_json=as_json)
     if is_known(state):
         status = asyncio.run(_beside_a_stack(steps, definition, state, ending))

@@ -32,6 +32,7 @@ def double(number: int, context: Context) -> int:
 
 
 def total(context: Context) -> int:
+    print("adding up")
     return sum(context["double"].values()) + len(context["count"])
 
 
@@ -119,6 +120,7 @@ async def test_a_graph_runs_to_its_end_without_a_stack(home: Path) -> None:
     lines = command.output.splitlines()
     assert any(line.endswith(": 5 jobs pushed") for line in lines), command.output
     assert "doubles  completed  total (total)" in lines
+    assert "adding up" in lines
     (end,) = [line for line in lines if " ended completed after " in line]
     assert end.endswith(": 5 completed")
     assert lines[lines.index(end) + 2] == "flowchart TD"

@@ -144,6 +144,11 @@ def test_a_push_takes_json_without_code(upgraded: Crawlctl, tmp_path: Path) -> N
         ("def flow(day): ...", (), "'flow' is called without arguments, and cannot be: missing a required argument"),
         ("def workflow(): return 3", (), "'workflow' is no workflow and no function that returns a workflow, but 3"),
         ("{w}a = Workflow()\nb = Workflow()", (), "has several workflows: name one of a, b with --flow"),
+        (
+            "{w}a = Workflow()\nb = Workflow().add_workflow('a', a)\nc = Workflow()",
+            (),
+            "has several workflows: name one of b, c with --flow",
+        ),
         ("{w}a = Workflow()", (), "workflow: '"),
         ("{w}a = Workflow().add('x', lambda: 1)", (), "BadInput: job: <lambda> has no name: a step is"),
         ("{w}a = Workflow().add('x', print, deps='y')", (), "'y' is not in the workflow yet"),

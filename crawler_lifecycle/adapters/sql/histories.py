@@ -230,6 +230,7 @@ def _refuse_while_another_run_is_open(connection: Connection, new: NewRun) -> No
     is_another_run = histories.c.first_execution_run_id != new.first_execution_run_id
     run_id = connection.scalar(select(histories.c.id).where(has_same_id, is_another_run))
     if run_id is not None:
+        _refuse_second_run_of_attempt(connection, new)  # the other run may have been committed since the first check
         raise BadInput(
             "workflow_id",
             f"{new.workflow_id} belongs to run {run_id}, which is not over: resume that, or use another id",

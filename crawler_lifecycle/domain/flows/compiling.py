@@ -18,8 +18,11 @@ from crawler_lifecycle.errors import BadInput
 
 
 def fingerprint(model: BaseModel | Mapping[str, object] | None) -> str:
-    """Return a text that is equal for equal content, in any order."""
-    content = model.model_dump(mode="json") if isinstance(model, BaseModel) else model
+    """Return a text that is equal for equal content, in any order.
+
+    Defaults are excluded: with a later version's new fields, a definition that is pushed again is still the same.
+    """
+    content = model.model_dump(mode="json", exclude_defaults=True) if isinstance(model, BaseModel) else model
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -54,12 +54,12 @@ class Child:
         if self.log.exists() and self.log.stat().st_size > BIG_LOG:
             self.log.replace(self.log.with_suffix(".log.1"))
         self.started_at = time.time()
-        with self.log.open("ab") as output:
+        with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self.part.command,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=log if self.part.output is None else self.part.output,
+                stderr=log,
                 env=self._environment,
                 process_group=group,
             )

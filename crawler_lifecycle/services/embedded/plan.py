@@ -34,6 +34,7 @@ class Part:
     command: list[str]
     hidden_variables: frozenset[str] = frozenset()  # of the environment, not given to the part
     stop_seconds: float = SERVICE_STOP_SECONDS
+    output: int | None = None  # file descriptor in place of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class StepModules:
 
     targets: tuple[str, ...] = ()  # modules, or paths of files
     queues: tuple[str, ...] = ("default",)
+    output: int | None = None  # file descriptor for the lines that functions print; None: the host's log
 
     @property
     def options(self) -> list[str]:
@@ -146,7 +148,8 @@ def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> 
     """Return the host of steps: authors' code has a process of its own."""
     hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
-    return Part("flows", [*_worker_command("flows"), *steps.options, *more_options], hidden, stop_seconds)
+    command = [sys.executable, "-u", *_worker_command("flows")[1:], *steps.options, *more_options]
+    return Part("flows", command, hidden, stop_seconds, steps.output)
 
 
 def _worker_command(name: str) -> list[str]:
