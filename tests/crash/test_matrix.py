@@ -119,7 +119,7 @@ ELSEWHERE = {
     "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
     # flows are kept for ever
     "FlowAudit: doors.prune",
-    "FlowAudit: records.ended",
+    "FlowAudit: ends.ended_before",
     "FlowCrawlActivities: supervisors.describe",  # a crawl without a run at a look
     "FlowCrawlActivities: supervisors.failure",  # and whose workflow has failed
     "FlowCrawlActivities: supervisors.go_on",  # a run whose workflow was terminated, and whose crawl is cancelled
