@@ -58,7 +58,7 @@ async def working(client: Client, steps: Sequence[Activity], settings: WorkerSet
     """
     general, archiving = by_queue(steps)
     with (
-        # an activity inside of a workflow task must not wait for the thread of an activity that asks a cluster
+        # a step inside a workflow task must not wait until another activity has asked a cluster
         ThreadPoolExecutor(2 * settings.activity_slots, thread_name_prefix="activity") as threads,
         ThreadPoolExecutor(settings.archive_slots, thread_name_prefix="archive") as archive_threads,
     ):

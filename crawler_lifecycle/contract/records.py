@@ -26,7 +26,7 @@ class Explanation(Message):
 
 
 class FlowPlace(Message):
-    """A run's place in a flow: an attempt of a crawl."""
+    """A run's place in its flow: a crawl's attempt."""
 
     id: str = Field(description="the flow's id")
     path: str = Field(description="the crawl's path in the flow")
@@ -118,7 +118,7 @@ class TaskLine(Message):
 
 
 class FormerAttempt(Message):
-    """An attempt of a task before the present attempt, as it ended."""
+    """A task's ended attempt before its present attempt."""
 
     attempt: int
     status: TaskStatus

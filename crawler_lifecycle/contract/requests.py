@@ -105,7 +105,7 @@ class RunParameters(Message):
 
 
 class FlowLink(Message):
-    """The place of a run in a flow: an attempt of a crawl."""
+    """A run's place in its flow: a crawl's attempt."""
 
     flow_uid: Annotated[str, Field(max_length=36)]
     flow_id: Annotated[str, Field(max_length=128)]

@@ -12,14 +12,14 @@ MOST_RETRIES = 100
 
 
 class FailureKind(StrEnum):
-    """Kind of a failure that another attempt may mend."""
+    """Kind of failure; another attempt may mend the failure."""
 
     INFRASTRUCTURE = "infrastructure"  # the cluster ended the job or lost it, such as on a drained node
     PROGRAM = "program"  # the program itself failed
 
 
 class Retries(Message):
-    """Further attempts that each task gets while its run goes on."""
+    """Further attempts for every task while its run goes on."""
 
     infrastructure: int = Field(
         default=2, ge=0, le=MOST_RETRIES, description="attempts after failures of the infrastructure, for each task"

@@ -1,4 +1,4 @@
-"""Items and jobs: what a manager's object chooses, and the crawls that it started."""
+"""Items and jobs: a manager's parameter sets, and the attempts to crawl them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -50,7 +50,7 @@ class JobState(StrEnum):
 
 
 class Job(Message):
-    """An attempt of an item, as the manager's object sees it. `key` names the attempt for ever: its workflow's id."""
+    """An item's attempt for the manager's object. `key` is the id of the attempt's workflow, and never changes."""
 
     key: str
     number: int

@@ -13,7 +13,7 @@ LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
 
 
 class Begun(Message):
-    """The manager on record, for an object that begins or goes on."""
+    """The manager on record, for a new object."""
 
     flow_uid: str
     flow_id: str
@@ -32,7 +32,7 @@ class Begun(Message):
 
 
 class Effects(Message):
-    """What author's code asked for in a hook or a turn. All of it is on record, or nothing."""
+    """Wishes by author's code in a hook or a turn. All go on record, or none."""
 
     add: tuple[Item, ...] = ()
     tags: tuple[str, ...] = ()
@@ -54,14 +54,14 @@ class Retry(Message):
 
 
 class Verdict(StrEnum):
-    """A manager's judgement about the end of an attempt."""
+    """A manager's judgement about an end."""
 
     OK = "ok"
     BAD = "bad"
 
 
 class Reaction(Message):
-    """The end of a hook for an ended attempt. A second reaction to the same attempt changes nothing."""
+    """The hook's end for an ended attempt. A repeated reaction has no effect."""
 
     number: int
     attempt: int
@@ -99,7 +99,7 @@ class Start(Message):
 
 
 class Problem(Message):
-    """A failure of author's code that pauses the manager until people resume the flow."""
+    """Failed author's code. The manager is paused until people resume the flow."""
 
     phase: str = Field(description="hook or method that failed")
     job: str | None = Field(default=None, description="key of the job in question")
