@@ -22,7 +22,7 @@ class FlowNudges:
 
     supervisors: FlowSupervisors | None
     _under_way: dict[str, bool] = field(default_factory=dict)  # by flow: whether another nudge follows
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _sending: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def tell(self, link: FlowLink | None) -> None:
         """Nudge the flow soon, from an activity's thread. None: the run belongs to no flow."""
@@ -48,8 +48,8 @@ class FlowNudges:
         self._under_way[link.flow_uid] = not is_first
         if is_first:
             task = asyncio.get_running_loop().create_task(self._send_all(link))
-            self._tasks.add(task)  # the loop itself keeps no reference
-            task.add_done_callback(self._tasks.discard)
+            self._sending.add(task)  # the loop itself keeps no reference
+            task.add_done_callback(self._sending.discard)
 
     async def _send_all(self, link: FlowLink) -> None:
         """Send a nudge, and further nudges while changes come."""
