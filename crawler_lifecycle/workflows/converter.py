@@ -1,4 +1,4 @@
-"""Payload converter for workflows: protects a workflow from callers with several inputs.
+"""Payload converter for workflows: protects a workflow from callers with several inputs, and from newer callers.
 
 Every workflow, signal, update and query of this project has a method with a single input. A caller may send several
 payloads all the same. The SDK then calls the method with too many arguments, and the TypeError fails the workflow task:
@@ -7,11 +7,15 @@ Temporal tries the task for ever, and neither a stop nor a cancel reaches the ru
 The SDK passes no type hints to the converter if the number of payloads differs from the number of inputs. The converter
 then returns only the first payload, undecoded and marked with the number of payloads. The method refuses such an input
 (see `inputs.py`).
+
+Requests refuse unknown fields. So a request is sent without defaults: in an upgrade, a worker of the version before
+accepts the request of a newer process, unless the request uses a field that the worker does not know.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import BaseModel
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.common import RawValue
 from temporalio.contrib.pydantic import PydanticPayloadConverter
@@ -29,6 +33,9 @@ class OneInputConverter(PydanticPayloadConverter):
         """Share the converters of all encodings, because the SDK makes a converter twice for every workflow task."""
         CompositePayloadConverter.__init__(self, *ENCODINGS)
 
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        return super().to_payloads([_without_defaults(value) for value in values])
+
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         """Decode payloads. Several payloads without type hints become a single marked input."""
         if len(payloads) > 1 and not type_hints:
@@ -44,6 +51,12 @@ def number_of_inputs(payload: Payload) -> int:
     """Return the number of payloads from the caller: the number in the mark, or 1 without a mark."""
     number = payload.metadata.get(INPUTS, b"")[:LONGEST_NUMBER]
     return int(number) if number.isdigit() else 1
+
+
+def _without_defaults(value: Any) -> Any:
+    """Return a strict request as a dict without defaults, and any other value as it is."""
+    is_strict = isinstance(value, BaseModel) and value.model_config.get("extra") == "forbid"
+    return value.model_dump(mode="json", exclude_defaults=True) if is_strict else value
 
 
 def _marked(payloads: Sequence[Payload]) -> Payload:

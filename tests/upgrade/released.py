@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "36a2d0f41d552c58293a812d578b4bd737d394ce"
+COMMIT = "f7b47fa5ae6b3c9e9b9dbd9818e68c321d0f826f"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
