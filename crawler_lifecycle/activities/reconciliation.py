@@ -22,6 +22,7 @@ from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.retries import NO_RETRIES, recheck_pause
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
 # Temporal refuses a payload of more than 2 MB. A change mostly takes 350 bytes, evidence of a task about 5 kB.
@@ -34,6 +35,7 @@ TRIES_OF_A_PAGE = 3  # then the page's jobs stay: a single job may be the cause,
 # The pause after a look grows with the look's duration. A hundred looks at once would slow one another down, and each
 # run would then wait as if the cluster were slow.
 LOOKS_AT_ONCE = 16
+LONGEST_TURN = 60.0  # seconds that a look waits for its turn; then the activity is tried again
 NO_ROOM = "the cluster is full: tasks wait for room, and no task of the run has started for minutes"
 Item = TypeVar("Item", looks.TaskChange, looks.TaskEvidence)
 
@@ -59,8 +61,12 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: looks.LookAt) -> looks.Differences:
         """Look at all jobs of the run and return only the differences between rows and cluster."""
-        with self.turns:
+        if not self.turns.acquire(timeout=LONGEST_TURN):
+            raise TemporaryError(f"the worker looked at {LOOKS_AT_ONCE} other runs for {LONGEST_TURN:.0f} s")
+        try:
             return self._differences(step)
+        finally:
+            self.turns.release()
 
     def _differences(self, step: looks.LookAt) -> looks.Differences:
         began_at, run = time.monotonic(), self.runs.state(step.run)

@@ -11,6 +11,7 @@ import pytest
 from crawler_lifecycle.activities import reconciliation
 from crawler_lifecycle.contract.steps.looks import LookAt
 from crawler_lifecycle.contract.steps.run import RunInput
+from crawler_lifecycle.errors import TemporaryError
 from tests.house import House
 
 
@@ -22,10 +23,10 @@ class Turn(Semaphore):
         self.seconds = 0.0
         self.is_taken = False
 
-    def __enter__(self, *args: Any) -> bool:
+    def acquire(self, *args: Any, **kwargs: Any) -> bool:
         self.seconds += 60
-        self.is_taken = True
-        return super().__enter__(*args)
+        self.is_taken = super().acquire(*args, **kwargs)
+        return self.is_taken
 
 
 def test_a_wait_for_the_turn_is_no_part_of_the_look(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +44,23 @@ def test_a_wait_for_the_turn_is_no_part_of_the_look(house: House, monkeypatch: p
 def test_few_looks_run_at_once(house: House) -> None:
     taken = [house.reconciliation.turns.acquire(blocking=False) for _ in range(100)]
     assert sum(taken) == reconciliation.LOOKS_AT_ONCE
+
+
+def test_a_wait_for_the_turn_has_a_limit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "LONGEST_TURN", 0.01)
+    plan = house.started("sleepy", tasks=1)
+    activities = replace(house.reconciliation, turns=Semaphore(0))
+    active = activities.get_active_running_tasks(RunInput(run=plan.run))
+    with pytest.raises(TemporaryError, match="other runs"):
+        activities.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
+
+
+def test_a_failed_look_gives_its_turn_back(house: House) -> None:
+    plan = house.started("sleepy", tasks=1)
+    turns = Semaphore(1)
+    activities = replace(house.reconciliation, turns=turns)
+    active = activities.get_active_running_tasks(RunInput(run=plan.run))
+    broken: Any = None
+    with pytest.raises(AttributeError):
+        replace(activities, cluster=broken).get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
+    assert activities.get_history_statuses_to_sync(LookAt(run=plan.run, active=active)).known
