@@ -71,7 +71,7 @@ class FlowAudit:
         return settled.model_copy(update={"rest": _rest(page)})
 
     def _prune(self) -> None:
-        """Delete flows with an old end. The limit keeps an audit short. An end that is still announced stays."""
+        """Delete flows with an old end, unless the end is still to be announced. The limit keeps an audit short."""
         if self.keep_for is None:
             return
         now = datetime.now(UTC)

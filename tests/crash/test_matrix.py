@@ -117,7 +117,7 @@ ELSEWHERE = {
     "RunAudit: supervisors.task_failure",  # a workflow that fails the same task again and again
     "HandoverAudit: findings.keep_open",  # a workflow is at it
     "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
-    "DeploymentActivities: claims.put_back",  # a claim from before a pause
+    "DeploymentActivities: claims.put_back",  # a claim from before a pause, see tests/contracts/test_sql_admission.py
     # flows are kept for ever
     "FlowAudit: doors.prune",
     "FlowAudit: ends.ended_before",

@@ -20,7 +20,7 @@ from crawler_lifecycle.errors import Fenced, NotFound
 P = ParamSpec("P")
 T = TypeVar("T")
 Columns = TypeVarTuple("Columns")
-IN_ORDER = "FORCE INDEX (PRIMARY)"  # MySQL locks rows in the order of the index that it reads
+IN_ORDER = "FORCE INDEX (PRIMARY)"  # MySQL locks rows in its index's order
 MOST_KNOWN = 10_000  # flows whose ids a process keeps
 # the context may be large, and only few readers need the context
 HEAD_COLUMNS = [column for column in flows.c if column is not flows.c.context]

@@ -21,7 +21,7 @@ from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.ports import DoorAnswer
 
-BY_A_DECISION = 0  # attempt of a result that is a decision
+BY_A_DECISION = 0  # a decision's result has no attempt
 HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events
 
 

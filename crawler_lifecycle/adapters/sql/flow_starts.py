@@ -41,7 +41,7 @@ ATTEMPTS = (
 ATTEMPTS_LOCKED = locking(ATTEMPTS, flow_attempts)
 FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
 THIS_MEMBER = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
-AttemptKey = tuple[int, int]  # numbers of the member and of the attempt
+AttemptKey = tuple[int, int]  # member's number, attempt's number
 
 
 @dataclass(frozen=True, slots=True)

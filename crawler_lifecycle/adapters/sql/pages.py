@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeDecorator
 T = TypeVar("T")
 ROWS_IN_A_PAGE = 1000
 TABLE_NAME = "page"
-# parameters of a statement that is built once
+# parameters for statements built in advance
 PAYLOAD, OWNER, NUMBERS = "page_rows", "page_owner", "page_numbers"
 ChangeOrSelect = Update | Select[Any]
 

@@ -29,7 +29,7 @@ class FlowView:
         self.pause = SHORTEST_PAUSE  # seconds until the next read
         self._reader = reader
         self._flow = flow
-        self._news: FlowNews | None = None  # of the last pass; its changes are those that the view knows
+        self._news: FlowNews | None = None  # the last pass's news: the view knows these changes
         self._since: datetime | None = None
         self._jobs: dict[str, MemberRecord] = {}
         self._awaits_run: set[int] = set()  # members whose attempt has no run yet

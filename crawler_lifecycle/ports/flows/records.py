@@ -86,7 +86,7 @@ class Part:
 
     states: Collection[MemberState] = ()
     numbers: Collection[int] = ()
-    paths: Collection[str] = ()  # of members, and of groups, which stand for all their members
+    paths: Collection[str] = ()  # a group's path chooses all its members
     in_flight: bool = False  # members with an attempt under way
 
 

@@ -62,7 +62,7 @@ def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
         case CallForm.PARAMETERS:
             return functools.partial(function, **checked(function, _parameters(function, step, context)))
         case CallForm.MANAGER:
-            raise BadInput("form", "a manager has a process of its own")
+            raise BadInput("form", "this host brings no crawl managers on")
 
 
 def _keywords(step: ClaimedStep) -> dict[str, Any]:
