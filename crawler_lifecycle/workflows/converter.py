@@ -1,4 +1,4 @@
-"""Payload converter for workflows: protects a workflow from callers with several inputs, and from newer callers.
+"""Payload converter for workflows: protects workflows from callers with several inputs, and from newer callers.
 
 Every workflow, signal, update and query of this project has a method with a single input. A caller may send several
 payloads all the same. The SDK then calls the method with too many arguments, and the TypeError fails the workflow task:
@@ -8,8 +8,8 @@ The SDK passes no type hints to the converter if the number of payloads differs 
 then returns only the first payload, undecoded and marked with the number of payloads. The method refuses such an input
 (see `inputs.py`).
 
-Requests refuse unknown fields. So a request is sent without defaults: in an upgrade, a worker of the version before
-accepts the request of a newer process, unless the request uses a field that the worker does not know.
+Requests refuse unknown fields, so they are sent without defaults: in an upgrade, an older worker accepts a newer
+process's request, unless the request uses an unknown field.
 """
 
 from collections.abc import Sequence
