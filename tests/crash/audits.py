@@ -16,7 +16,7 @@ from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from tests.crash.flows import die_after_commit, until_ended
 from tests.crash.graph import deciding
-from tests.crash.stack import BETWEEN_NUDGES, PATIENCE, PAUSE, Case, until
+from tests.crash.stack import BETWEEN_NUDGES, PATIENCE, PAUSE, Case, patiently, until
 from tests.process.stops import assert_stopped
 
 FLOW = "unsupervised"
@@ -131,7 +131,7 @@ async def _delete(case: Case, run: Started) -> None:
         DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     )
     async with asyncio.timeout(PATIENCE):
-        while (await case.site.control.engine.describe(run.workflow_id)).end != "missing":
+        while (await patiently(lambda: case.site.control.engine.describe(run.workflow_id))).end != "missing":
             await asyncio.sleep(PAUSE)
 
 
@@ -139,7 +139,7 @@ async def _until_listed_as_closed(case: Case) -> None:
     """Temporal's list has seen what we did."""
     mended = [run.workflow_id for run in case.begun if not run.workflow_id.endswith("-well")]
     async with asyncio.timeout(PATIENCE):
-        while await case.site.control.engine.open_among(mended):
+        while await patiently(lambda: case.site.control.engine.open_among(mended)):
             await asyncio.sleep(PAUSE)
 
 

@@ -22,10 +22,9 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import flow_workflow_id
-from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow
 from tests.crash.graph import addition, calls_of, deciding, hanging, whole
-from tests.crash.stack import PATIENCE, PAUSE, Case, until
+from tests.crash.stack import PATIENCE, PAUSE, Case, patiently, until
 from tests.embedded import environment
 from tests.process.stops import assert_stopped, notices
 
@@ -247,13 +246,8 @@ async def nudged(case: Case, verb: str, request: FlowRequest, *flow_id: str) -> 
 
 
 async def nudge(case: Case, flow_id: str) -> None:
-    """Nudge the supervisor. Temporal may be slow while many cases begin."""
     uid, _ = case.site.control.flows.row(flow_id)
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with suppress(TemporaryError):
-                return await case.site.control.engine.nudge_flow(uid, flow_id)
-            await asyncio.sleep(PAUSE)
+    await patiently(lambda: case.site.control.engine.nudge_flow(uid, flow_id))
 
 
 async def supervisor_of(case: Case, flow_id: str) -> WorkflowHandle[object, object]:

@@ -13,11 +13,11 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.flows.messages import FlowOccurrence
 from crawler_lifecycle.domain.naming import SCHEDULED, SCHEDULED_FLOW_WORKFLOW
-from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
 from tests.crash.flows import nudged, run_of, runs_of, supervisor_of, until_ended, until_started
 from tests.crash.graph import deciding, leaving
-from tests.crash.stack import PATIENCE, PAUSE, Case, until
+from tests.crash.stack import PATIENCE, PAUSE, Case, patiently, until
 from tests.process.stops import assert_stopped
 
 SCHEDULE = "nightly"
@@ -64,13 +64,8 @@ async def occurrence_cancelled(case: Case) -> Started:
 async def occur(case: Case, workflow: Workflow) -> WorkflowHandle[object, object]:
     """Start an occurrence of the schedule. Its flow has the name of the case as its id."""
     due = FlowOccurrence(schedule_id=SCHEDULE, definition=workflow.definition())
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with suppress(TemporaryError):
-                return await case.site.control.engine.start(
-                    SCHEDULED_FLOW_WORKFLOW, due, f"{SCHEDULED}{case.plan.name}", "a crash test", join=True
-                )
-            await asyncio.sleep(PAUSE)
+    engine, name = case.site.control.engine, f"{SCHEDULED}{case.plan.name}"
+    return await patiently(lambda: engine.start(SCHEDULED_FLOW_WORKFLOW, due, name, "a crash test", join=True))
 
 
 async def supervised(case: Case, flow_id: str) -> WorkflowHandle[object, object]:

@@ -7,7 +7,7 @@ import signal
 import sys
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -121,13 +121,9 @@ class Case:
 
     async def _submitted(self, workflow_id: str, request: RunRequest) -> str:
         """All begin at once, and Temporal has begun a moment ago."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                with suppress(TemporaryError):
-                    engine = self.site.control.engine
-                    handle = await engine.start(RUN_WORKFLOW, request, workflow_id, "a crash test", join=True)
-                    return str(handle.first_execution_run_id)
-                await asyncio.sleep(PAUSE)
+        engine = self.site.control.engine
+        handle = await patiently(lambda: engine.start(RUN_WORKFLOW, request, workflow_id, "a crash test", join=True))
+        return str(handle.first_execution_run_id)
 
     async def go_on(self, run: Started, workflow_id: str | None = None, *, reopen: bool = False) -> None:
         request = RunRequest(crawler=self.site.details(run).run.crawler, run_id=run.run_id, reopen=reopen)
@@ -178,7 +174,7 @@ class Case:
 
     async def nudge_until_handed_over(self, run: Started) -> RunDetails:
         async with asyncio.timeout(PATIENCE):
-            while (await self.site.control.engine.describe(run.workflow_id)).is_open:
+            while (await patiently(lambda: self.site.control.engine.describe(run.workflow_id))).is_open:
                 await self.nudge(run)
                 await asyncio.sleep(BETWEEN_NUDGES)
         return await self.until_handed_over(run)
@@ -209,6 +205,15 @@ class Case:
         async with asyncio.timeout(PATIENCE):
             while (await client.get_workflow_handle(workflow_id).describe()).status is WorkflowExecutionStatus.RUNNING:
                 await asyncio.sleep(PAUSE)
+
+
+async def patiently(ask: Callable[[], Awaitable[A]]) -> A:
+    """Ask Temporal until it answers: it may be slow while many cases are under way."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(TemporaryError):
+                return await ask()
+            await asyncio.sleep(PAUSE)
 
 
 @dataclass
