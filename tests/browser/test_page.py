@@ -51,14 +51,14 @@ async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: P
     await page.press("n")
     await page.until(DIALOG)
     await page.type("gated")
-    await fill(page, arguments="site=https://books.example", tasks="2")
+    await fill(page, arguments="site=https://books.example", settings="DOWNLOAD_DELAY=2", tasks="2")
     await page.press("Tab")
     await fill(page, max_duration_seconds="600")
     await page.press("Enter")
     run_id = await until_started(page)
     stack.asked.append(run_id)
     await page.until("document.querySelectorAll('.tasks .pill[data-status=RUNNING]').length === 2")
-    await page.until_text("Waits for 2 tasks", "site=https://books.example", "600 s in all")
+    await page.until_text("Waits for 2 tasks", "site=https://books.example", "DOWNLOAD_DELAY=2", "600 s in all")
     await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
     await finish(stack, run_id, 2)
     await page.until_text("Completed: all succeeded. 2 succeeded.")
@@ -66,6 +66,7 @@ async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: P
     await page.until_text("nothing was printed")
     request = stack.control.runs.show(run_id).run.request
     assert (request.trigger, request.tasks, request.max_duration_seconds) == ("manual", 2, 600)
+    assert (request.arguments, request.settings) == ({"site": "https://books.example"}, {"DOWNLOAD_DELAY": "2"})
 
 
 async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage(page: Page, stack: Site) -> None:

@@ -15,6 +15,17 @@ const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) 
 
 export const openStart = () => open(null);
 
+// The lines of a field, each a name and its value.
+function pairs({ name: field, value: text }) {
+  const found = {};
+  for (const line of text.split("\n").filter((each) => each.trim())) {
+    const equals = line.indexOf("=");
+    if (equals < 1) throw new Problem(0, `expected name=value, not ${line.trim()}`, field);
+    found[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
+  }
+  return found;
+}
+
 export function goOnStarting() {
   const kept = sessionStorage.getItem(KEPT);
   if (kept && !document.querySelector("dialog.start")) open(JSON.parse(kept));
@@ -33,7 +44,12 @@ function open(starting) {
   const parallel = field("max_parallel", "At once", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
   const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
   const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the installation\u2019s" });
-  const args = h("textarea", { id: "start-arguments", name: "arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
+  const lines = (name, label, placeholder) => {
+    const input = h("textarea", { id: `start-${name}`, name, rows: 3, spellcheck: "false", placeholder });
+    return { input, element: h("div", { class: "field" }, h("label", { for: `start-${name}` }, label), input) };
+  };
+  const args = lines("arguments", "Arguments, one name=value a line", "site=https://books.example");
+  const settings = lines("settings", "Settings of the crawl framework, one name=value a line", "DOWNLOAD_DELAY=2");
   const labels = field("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
   const priority = field("priority", "Priority, -100 to 100", { pattern: "-?[0-9]*", placeholder: "the crawler\u2019s own" });
   const names = h("datalist", { id: "crawlers" });
@@ -42,7 +58,7 @@ function open(starting) {
   const form = h("form", { onsubmit: submit },
     h("h2", { id: "start-title" }, "Start a run"),
     crawler.element, names,
-    h("div", { class: "field" }, h("label", { for: "start-arguments" }, "Arguments, one name=value a line"), args),
+    args.element, settings.element,
     h("div", { class: "fields" }, tasks.element, parallel.element, longest.element, limit.element, labels.element, priority.element),
     problem,
     h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), send));
@@ -72,12 +88,8 @@ function open(starting) {
   }
 
   function request() {
-    const wanted = { crawler: crawler.input.value.trim(), trigger: "manual", arguments: {} };
-    for (const line of args.value.split("\n").filter((each) => each.trim())) {
-      const equals = line.indexOf("=");
-      if (equals < 1) throw new Problem(0, `expected name=value, not ${line.trim()}`, "arguments");
-      wanted.arguments[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
-    }
+    const wanted = { crawler: crawler.input.value.trim(), trigger: "manual" };
+    for (const { input } of [args, settings]) wanted[input.name] = pairs(input);
     if (labels.input.value.trim()) wanted.labels = labels.input.value.trim().split(/\s+/);
     for (const { input } of [tasks, parallel, longest, limit, priority]) if (input.value) wanted[input.name] = Number(input.value);
     return wanted;
