@@ -69,8 +69,8 @@ class ManagerLedger(Protocol):
     def begin(self, ref: ManagerRef, child: str) -> Begun:
         """Put the object's beginning on record. `child`: id of the object's process; a new id is a new incarnation.
 
-        A manager that has ended before begins anew with its items: its time counts from now, and it has no close
-        reason.
+        A manager that has ended in an earlier attempt begins anew with its items: its time counts from now, and it has
+        no close reason. In the same attempt, its end stays.
         """
 
     def intent(self, ref: ManagerRef) -> Intent: ...
@@ -131,7 +131,15 @@ class ManagerLedger(Protocol):
     def refuse(self, ref: ManagerRef, number: int, attempt: int, problem: str) -> None:
         """Put the end of an attempt on record whose request can never become a run. Its item never starts again."""
 
-    def commit(self, ref: ManagerRef, effects: Effects) -> None: ...
+    def commit(self, ref: ManagerRef, effects: Effects, call: str) -> list[int]:
+        """Put effects on record. Return the numbers of the added items, in their order.
+
+        `call`: the call's id, by which a repeated call is known. An item whose key is on record is not added: its
+        number is the number of the item with the key.
+        """
+
+    def find(self, ref: ManagerRef, keys: Collection[str]) -> list[Job]:
+        """Return the manager's attempts with these keys, by number. Unknown keys are left out."""
 
     def counts(self, ref: ManagerRef) -> Counts: ...
 

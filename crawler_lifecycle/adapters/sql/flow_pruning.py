@@ -15,11 +15,15 @@ from crawler_lifecycle.adapters.sql.flow_schema import (
     flow_results,
     flows,
 )
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.errors import NotFound
 
 # members first: an end of a step locks its member before the end writes a result
-WITH_FLOW = (flow_members, flow_attempts, flow_results, flow_groups, flow_appends, flow_ends, flow_logs)
+WITH_FLOW = (
+    *(flow_members, flow_attempts, flow_results, flow_groups, flow_appends, flow_ends, flow_logs),
+    *(managers, manager_items, manager_attempts),
+)
 
 
 class FlowPruning(OnFlows):

@@ -7,6 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Update, and_, bindparam, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET
+from crawler_lifecycle.adapters.sql.manager_runs import tell_end, tell_run
 from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE, pages
 from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import (
@@ -180,6 +181,8 @@ class Histories(OnDatabase):
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDING}
             values |= _account(tx, run.run_id, status, reason)
             tx.execute(RUN, {"of_run": run.run_id, **values})
+            if row.flow_manager is not None:
+                tell_end(tx, row, values)
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})
         return run_record(tx, run.run_id)
 
@@ -209,6 +212,8 @@ class Histories(OnDatabase):
         message = f"{new.request.trigger} run of {new.request.crawler}, {counted(new.tasks, 'task')}"
         line = {"at": now, "event": "created", "message": message, "actor": new.request.requested_by}
         log(tx, run, "created", line, is_new=True)
+        if values.get("flow_manager") is not None:
+            tell_run(tx, values, run)
         return run_record(tx, run_id)
 
 
@@ -282,7 +287,12 @@ def _attempt_in_flow(link: FlowLink | None) -> dict[str, Any]:
     """Return the values by which a flow finds the run of its attempt."""
     if link is None:
         return {}
-    return {"flow_uid": link.flow_uid, "flow_member": link.member, "flow_attempt": link.attempt}
+    return {
+        "flow_uid": link.flow_uid,
+        "flow_member": link.member,
+        "flow_attempt": link.attempt,
+        "flow_manager": link.manager,
+    }
 
 
 def _refuse_another(run: RunRef, run_uid: str, epoch: int) -> None:

@@ -94,6 +94,7 @@ histories = sa.Table(
     sa.Column("flow_uid", sa.String(36)),
     sa.Column("flow_member", sa.Integer),
     sa.Column("flow_attempt", sa.Integer),
+    sa.Column("flow_manager", sa.Integer),  # number of the manager with the crawl
     # about the end: the outcome word, the main task's own word and result, the sums of the tasks' stats
     sa.Column("outcome", ShortText(64)),
     sa.Column("own_word", ShortText(64)),

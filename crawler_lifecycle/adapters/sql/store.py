@@ -12,6 +12,10 @@ from crawler_lifecycle.adapters.sql.flow_ledger import SqlFlowLedger
 from crawler_lifecycle.adapters.sql.flow_records import SqlFlowRecords
 from crawler_lifecycle.adapters.sql.histories import Histories
 from crawler_lifecycle.adapters.sql.limits import SqlLimits
+from crawler_lifecycle.adapters.sql.manager_jobs import ManagerJobs
+from crawler_lifecycle.adapters.sql.manager_life import ManagerLife
+from crawler_lifecycle.adapters.sql.manager_lists import ManagerLists
+from crawler_lifecycle.adapters.sql.manager_sets import ManagerSets
 from crawler_lifecycle.adapters.sql.nudges import NudgeClaims
 from crawler_lifecycle.adapters.sql.passes import Passes
 from crawler_lifecycle.adapters.sql.places import SqlPlaces
@@ -30,6 +34,7 @@ from crawler_lifecycle.ports import (
     FlowLedger,
     FlowRecords,
     Limits,
+    ManagerLedger,
     Places,
     Records,
     Runs,
@@ -58,6 +63,10 @@ class SqlStepClaims(StepRights, StepEnds, StepContexts):
     """The ledger for hosts of steps."""
 
 
+class SqlManagers(ManagerLife, ManagerSets, ManagerJobs, ManagerLists):
+    """The ledger for hosts of crawl managers."""
+
+
 class SqlStore:
     """The ports to everything in the database."""
 
@@ -74,3 +83,4 @@ class SqlStore:
         self.flow_ends: FlowEnds = SqlFlowEnds(db)
         self.step_claims: StepClaims = SqlStepClaims(db)
         self.flow_records: FlowRecords = SqlFlowRecords(db)
+        self.managers: ManagerLedger = SqlManagers(db)

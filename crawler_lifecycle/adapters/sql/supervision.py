@@ -11,6 +11,7 @@ from sqlalchemy import Column, Connection, Row, Select, and_, func, select, upda
 
 from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET, keep_former_attempts, next_attempt
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
+from crawler_lifecycle.adapters.sql.manager_runs import tell_reopening
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.adapters.sql.stops import STOP_EVENTS
@@ -91,6 +92,8 @@ class Supervision(OnDatabase):
         if row is not None:
             if row.status is not RunStatus.FAILED:
                 raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
+            if row.flow_manager is not None:
+                tell_reopening(tx, row)
             now = self._db.clock()
             _write_supervisor(tx, row, execution, REOPENED, now)
             _queue_next_attempts(tx, row, now)

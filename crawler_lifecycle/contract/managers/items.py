@@ -20,6 +20,15 @@ class Origin(StrEnum):
     GENERATOR = "generator"
 
 
+class ItemState(StrEnum):
+    WAITING = "waiting"  # the next attempt may start, at once or after a pause
+    RUNNING = "running"  # an attempt is under way, or the manager has not reacted to its end
+    COMPLETED = "completed"
+    FAILED = "failed"  # the last attempt ended badly, and none follows
+    CANCELLED = "cancelled"  # by people, or by the manager's end
+    REFUSED = "refused"  # the parameters can never become a run
+
+
 class Item(Message):
     """A parameter set for the ledger. An item with a problem is on record as refused, and never starts."""
 

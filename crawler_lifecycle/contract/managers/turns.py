@@ -28,6 +28,7 @@ class Begun(Message):
     read: int = Field(default=0, description="parameter sets taken from the generator so far, repeats included")
     is_exhausted: bool = False
     close_reason: str | None = None
+    is_closed: bool = Field(default=False, description="whether the end is on record: only the step has to end")
     stats: dict[str, float] = {}
 
 

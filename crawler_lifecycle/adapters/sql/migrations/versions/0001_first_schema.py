@@ -1,4 +1,4 @@
-"""Revision 0001 creates the tables from `schema.py` and `flow_schema.py`.
+"""Revision 0001 creates the tables from `schema.py`, `flow_schema.py` and `manager_schema.py`.
 
 Until the first release, a change to `schema.py` needs no new revision. Whoever adds the second revision replaces the
 import from `schema.py` here by a copy of the released tables (docs/howto/extend.md, "A column").
@@ -9,6 +9,7 @@ MySQL commits every table and index by itself. `checkfirst` leaves out tables an
 from alembic import op
 
 from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.adapters.sql.schema import metadata
 
 revision = "0001"
@@ -17,7 +18,7 @@ down_revision = None
 
 def upgrade() -> None:
     connection = op.get_bind()
-    assert flows.metadata is metadata  # with the import, the flows' tables are there, too
+    assert flows.metadata is managers.metadata is metadata  # with the imports, all tables are there
     for table in metadata.sorted_tables:
         table.create(connection, checkfirst=True)
         for index in table.indexes:

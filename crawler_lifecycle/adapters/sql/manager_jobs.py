@@ -1,0 +1,224 @@
+"""Attempts of a manager's items: their starts, their ends with the manager's reaction, and lists."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, bindparam, insert, or_, select, update
+
+from crawler_lifecycle.adapters.sql.flow_locks import SHARED
+from crawler_lifecycle.adapters.sql.manager_life import MEMBER, intent_of
+from crawler_lifecycle.adapters.sql.manager_locks import OF_MANAGER, Managed, OnManagers
+from crawler_lifecycle.adapters.sql.manager_rows import ADDED, JOB_COLUMNS, job_of
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.transactions import reading, transaction
+from crawler_lifecycle.contract.managers.items import ItemState, Job
+from crawler_lifecycle.contract.managers.turns import Intent, Reaction, Start, Verdict
+from crawler_lifecycle.contract.requests import FlowLink, RunRequest
+from crawler_lifecycle.ports.managers import ManagerRef, ManagerStart, ManagerStarts
+
+items, attempts = manager_items.c, manager_attempts.c
+OF_ATTEMPTS = (attempts.flow == bindparam("of_flow"), attempts.manager == bindparam("of_manager"))
+THIS_ITEM = (*OF_MANAGER, items.number == bindparam("of_number"))
+THIS_ATTEMPT = (*OF_ATTEMPTS, attempts.number == bindparam("of_number"), attempts.attempt == bindparam("of_attempt"))
+JOBS = select(*JOB_COLUMNS).where(*OF_ATTEMPTS)
+ENDED = (
+    JOBS.where(attempts.reacted_at.is_(None), attempts.ended_at.is_not(None))
+    .order_by(attempts.ended_at, attempts.number)
+    .limit(bindparam("most"))
+)
+RUNNING = JOBS.where(attempts.reacted_at.is_(None), attempts.ended_at.is_(None)).order_by(attempts.number)
+NUMBERS: Any = bindparam("numbers", expanding=True)
+ITEMS_LOCKED = select(manager_items).where(*OF_MANAGER, items.number.in_(NUMBERS)).with_for_update()
+OPEN_ATTEMPTS = RUNNING.where(attempts.number.in_(NUMBERS))
+ITEM_LOCKED = select(items.state, items.attempt).where(*THIS_ITEM).with_for_update()
+ATTEMPT_LOCKED = select(manager_attempts).where(*THIS_ATTEMPT).with_for_update()
+WRITE_ITEM, WRITE_ATTEMPT = update(manager_items).where(*THIS_ITEM), update(manager_attempts).where(*THIS_ATTEMPT)
+REFUSED = "refused"  # outcome word of an attempt that never became a run
+
+
+class ManagerJobs(OnManagers):
+    """The methods in `ports.ManagerLedger` for attempts."""
+
+    @transaction
+    def start(self, tx: Connection, ref: ManagerRef, starts: Sequence[Start]) -> ManagerStarts:
+        mine = self.mine(tx, ref, flow=SHARED)
+        assert mine.head is not None
+        member = tx.execute(MEMBER, mine.bound).one()
+        allowed = intent_of(mine.head.intent, member) is Intent.RUN
+        numbers = {"numbers": [start.number for start in starts]}
+        rows = {row.number: row for row in tx.execute(ITEMS_LOCKED, {**mine.bound, **numbers})}
+        known = {(row.number, row.attempt) for row in tx.execute(OPEN_ATTEMPTS, {**mine.bound, **numbers})}
+        new = [
+            start
+            for start in starts
+            if (start.number, start.attempt) not in known
+            and allowed
+            and _may_start(rows.get(start.number), start, mine.at)
+        ]
+        self._insert(mine, new, rows)
+        wanted = known | {(start.number, start.attempt) for start in new}
+        begun = [
+            row for row in tx.execute(OPEN_ATTEMPTS, {**mine.bound, **numbers}) if (row.number, row.attempt) in wanted
+        ]
+        requested = {(start.number, start.attempt) for start in starts}
+        return ManagerStarts(
+            started=[
+                _start(mine.head, member.path, mine.row, row) for row in begun if (row.number, row.attempt) in requested
+            ],
+            stale=[start.number for start in starts if (start.number, start.attempt) not in wanted],
+        )
+
+    def _insert(self, mine: Managed, new: Sequence[Start], rows: Mapping[int, Row[Any]]) -> None:
+        """Put new attempts on record. `rows`: the locked items by number."""
+        values = [_attempt_values(mine, start, rows[start.number]) for start in new]
+        if values:
+            mine.tx.execute(insert(manager_attempts), values)
+        for start in new:
+            row = rows[start.number]
+            begun = {"state": ItemState.RUNNING, "due": None, "attempt": start.attempt, "tries": row.tries + 1}
+            mine.tx.execute(WRITE_ITEM.values(begun), {**mine.bound, "of_number": start.number})
+
+    @reading
+    def unstarted(self, connection: Connection, ref: ManagerRef, before: datetime | None = None) -> list[ManagerStart]:
+        row, head = self.fenced(connection, ref), self.head(connection, ref.flow_uid)
+        key = {"of_flow": row.flow, "of_manager": row.manager}
+        query = RUNNING.where(attempts.run_id.is_(None))
+        if before is not None:
+            query = query.where(attempts.began_at < before)
+        path = connection.execute(MEMBER, key).one().path
+        return [_start(head, path, row, attempt) for attempt in connection.execute(query, key)]
+
+    @transaction
+    def refuse(self, tx: Connection, ref: ManagerRef, number: int, attempt: int, problem: str) -> None:
+        mine = self.mine(tx, ref)
+        key = {**mine.bound, "of_number": number, "of_attempt": attempt}
+        row = tx.execute(ATTEMPT_LOCKED, key).one_or_none()
+        if row is None or row.reacted_at is not None:
+            return
+        end = {
+            "ended_at": mine.at,
+            "reacted_at": mine.at,
+            "outcome": REFUSED,
+            "is_failed": True,
+            "verdict": Verdict.BAD,
+        }
+        tx.execute(WRITE_ATTEMPT.values(end), key)
+        if _is_open(tx, key):
+            tx.execute(WRITE_ITEM.values(state=ItemState.REFUSED, due=None, problem=problem), key)
+            mine.count("refused")
+        mine.save()
+
+    @reading
+    def ended(self, connection: Connection, ref: ManagerRef, limit: int, *, without: Collection[str] = ()) -> list[Job]:
+        row = self.fenced(connection, ref)
+        key = {"of_flow": row.flow, "of_manager": row.manager, "most": limit + len(without)}
+        jobs = (job_of(ref.flow_uid, attempt) for attempt in connection.execute(ENDED, key))
+        return [job for job in jobs if job.key not in without][:limit]
+
+    @transaction
+    def react(self, tx: Connection, ref: ManagerRef, reaction: Reaction) -> None:
+        mine = self.mine(tx, ref, reaction.effects)
+        key = {**mine.bound, "of_number": reaction.number, "of_attempt": reaction.attempt}
+        # the item's lock comes first: a door that cancels or retries the item waits
+        is_open = _is_open(tx, key)
+        row = tx.execute(ATTEMPT_LOCKED, key).one_or_none()
+        if row is None or row.reacted_at is not None or row.ended_at is None:
+            return
+        tx.execute(WRITE_ATTEMPT.values(reacted_at=mine.at, verdict=reaction.verdict), key)
+        if is_open:
+            tx.execute(WRITE_ITEM.values(_after(mine, reaction)), key)
+        mine.apply(reaction.effects)
+        mine.save()
+
+    @reading
+    def running(self, connection: Connection, ref: ManagerRef) -> list[Job]:
+        row = self.fenced(connection, ref)
+        return _jobs(connection, ref.flow_uid, RUNNING, {"of_flow": row.flow, "of_manager": row.manager})
+
+    @reading
+    def find(self, connection: Connection, ref: ManagerRef, keys: Collection[str]) -> list[Job]:
+        row = self.fenced(connection, ref)
+        wanted = [place for place in map(_place, keys) if place is not None and place[0] == ref.flow_uid]
+        jobs: list[Job] = []
+        for page in pages(wanted):
+            these = or_(*(and_(attempts.member == place[1], attempts.attempt == place[2]) for place in page))
+            query = JOBS.where(these).order_by(attempts.number, attempts.attempt)
+            jobs += _jobs(connection, ref.flow_uid, query, {"of_flow": row.flow, "of_manager": row.manager})
+        return jobs
+
+
+def _jobs(connection: Connection, flow_uid: str, query: Select[Any], key: Mapping[str, Any]) -> list[Job]:
+    return [job_of(flow_uid, row) for row in connection.execute(query, key)]
+
+
+def _may_start(row: Row[Any] | None, start: Start, now: datetime) -> bool:
+    """Return whether the start is the item's next attempt, and the item's pause is over."""
+    if row is None or row.state is not ItemState.WAITING or row.attempt != start.attempt - 1:
+        return False
+    return row.due is None or row.due <= now
+
+
+def _attempt_values(mine: Managed, start: Start, row: Row[Any]) -> dict[str, Any]:
+    return {
+        **mine.key,
+        "number": start.number,
+        "attempt": start.attempt,
+        "member": row.member,
+        "generation": row.generation,
+        "tries": row.tries + 1,
+        "override": row.override,
+        "request": start.request,
+        "began_at": mine.at,
+        "is_failed": False,
+    }
+
+
+def _start(head: Row[Any], path: str, manager: Row[Any], row: Row[Any]) -> ManagerStart:
+    """Return the start. `row`: the attempt, with JOB_COLUMNS."""
+    job = job_of(head.uid, row)
+    link = FlowLink(
+        flow_uid=head.uid,
+        flow_id=head.flow_id,
+        member=row.member,
+        path=f"{path}/{row.number}",
+        generation=row.generation,
+        attempt=row.attempt,
+        manager=manager.manager,
+    )
+    fields = job.request.model_dump(exclude_none=True)
+    return ManagerStart(job, RunRequest.model_validate({**fields, "flow": link}))
+
+
+def _is_open(tx: Connection, key: Mapping[str, Any]) -> bool:
+    """Lock the item, and return whether its attempt counts: people may have cancelled or renewed the item."""
+    row = tx.execute(ITEM_LOCKED, key).one_or_none()
+    return row is not None and row.state is ItemState.RUNNING and row.attempt == key["of_attempt"]
+
+
+def _after(mine: Managed, reaction: Reaction) -> dict[str, Any]:
+    """Return the item's new values after the reaction, and count the end."""
+    retry = reaction.retry
+    if retry is not None:
+        pause = timedelta(seconds=retry.delay_seconds)
+        due = mine.at + pause if retry.delay_seconds else None
+        return {
+            "state": ItemState.WAITING,
+            "place": ADDED,
+            "due": due,
+            "override": retry.override,
+            "request": retry.request,
+        }
+    is_ok = reaction.verdict is Verdict.OK
+    mine.count("completed" if is_ok else "failed")
+    return {"state": ItemState.COMPLETED if is_ok else ItemState.FAILED, "due": None}
+
+
+def _place(key: str) -> tuple[str, int, int] | None:
+    """Return flow, member and attempt from a job's key; None for a text in another form."""
+    head, _, attempt = key.rpartition("-")
+    head, _, member = head.rpartition("-")
+    if not head.startswith("flow-") or not member.isdigit() or not attempt.isdigit():
+        return None
+    return head.removeprefix("flow-"), int(member), int(attempt)

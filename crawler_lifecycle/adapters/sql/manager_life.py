@@ -1,0 +1,229 @@
+"""A manager's life: its beginning, people's wishes, news, effects, problems and its end."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, insert, select, update
+
+from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, SHARED
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, OnManagers
+from crawler_lifecycle.adapters.sql.manager_rows import DELAYED
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
+from crawler_lifecycle.adapters.sql.transactions import reading, transaction
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.work import StepWork
+from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.turns import Begun, Counts, Effects, Intent, Problem
+from crawler_lifecycle.errors import Fenced
+from crawler_lifecycle.ports.managers import ManagerNews, ManagerRef
+
+members, claims, items, attempts = flow_members.c, flow_attempts.c, manager_items.c, manager_attempts.c
+MEMBER: Select[Any] = select(members.path, members.definition, members.state, members.terminate).where(
+    members.flow == bindparam("of_flow"), members.number == bindparam("of_manager")
+)
+CLAIM = select(claims.claim_token, claims.ended_at).where(
+    claims.flow == bindparam("of_flow"),
+    claims.member == bindparam("of_manager"),
+    claims.attempt == bindparam("of_attempt"),
+)
+WHOLE = select(managers).where(managers.c.flow == bindparam("of_flow"), managers.c.manager == bindparam("of_manager"))
+HAS_ENDS = exists().where(
+    attempts.flow == managers.c.flow,
+    attempts.manager == managers.c.manager,
+    attempts.reacted_at.is_(None),
+    attempts.ended_at.is_not(None),
+)
+HAS_DUE = exists().where(
+    items.flow == managers.c.flow,
+    items.manager == managers.c.manager,
+    items.state == ItemState.WAITING,
+    items.due > bindparam("since"),
+    items.due <= bindparam("now"),
+)
+NEWS = (
+    select(
+        *(flows.c.uid, managers.c.manager, managers.c.attempt, managers.c.items_door),
+        *(flows.c.intent, members.state, members.terminate),
+        managers.c.problem.is_not(None).label("has_problem"),
+        HAS_ENDS.label("has_ends"),
+        HAS_DUE.label("has_due"),
+    )
+    .join_from(managers, flows, flows.c.id == managers.c.flow)
+    .join(flow_members, and_(members.flow == managers.c.flow, members.number == managers.c.manager))
+    .where(managers.c.token == bindparam("of_token"), managers.c.closed_at.is_(None))
+)
+COUNTS = (
+    select(items.place, items.due > bindparam("now"), func.count())
+    .where(*OF_MANAGER, items.state == ItemState.WAITING)
+    .group_by(items.place, items.due > bindparam("now"))
+)
+RUNNING = select(func.count()).where(
+    attempts.flow == bindparam("of_flow"), attempts.manager == bindparam("of_manager"), attempts.reacted_at.is_(None)
+)
+CANCEL_WAITING = update(manager_items).where(*OF_MANAGER, items.state == ItemState.WAITING)
+HOLDS = {FlowIntent.RUN: Intent.RUN, FlowIntent.PAUSE: Intent.PAUSE, FlowIntent.DRAIN: Intent.DRAIN}
+
+
+class ManagerLife(OnManagers):
+    """The methods in `ports.ManagerLedger` for the manager itself."""
+
+    @transaction
+    def begin(self, tx: Connection, ref: ManagerRef, child: str) -> Begun:
+        head, now = self.head(tx, ref.flow_uid, SHARED), self._db.clock()
+        key = {"of_flow": head.id, "of_manager": ref.member, "of_attempt": ref.attempt}
+        known = tx.execute(LOCK, key).one_or_none()
+        _refuse_without_claim(tx, ref, key)
+        values = {"attempt": ref.attempt, "token": ref.token, "child": child}
+        if known is None:
+            tx.execute(insert(managers), {"flow": head.id, "manager": ref.member, **values, **_beginning(now)})
+        elif known.child != child:
+            if known.closed_at is not None and known.attempt != ref.attempt:
+                values |= {"first_began_at": now, "close_reason": None, "closed_at": None}
+            this_manager = (managers.c.flow == head.id, managers.c.manager == ref.member)
+            tx.execute(update(managers).where(*this_manager).values(incarnation=known.incarnation + 1, **values))
+        return _begun(head, tx.execute(MEMBER, key).one(), tx.execute(WHOLE, key).one())
+
+    @reading
+    def intent(self, connection: Connection, ref: ManagerRef) -> Intent:
+        row = self.fenced(connection, ref)
+        head = self.head(connection, ref.flow_uid)
+        member = connection.execute(MEMBER, {"of_flow": row.flow, "of_manager": ref.member}).one()
+        return intent_of(head.intent, member)
+
+    @reading
+    def news(self, connection: Connection, token: str, since: datetime) -> list[ManagerNews]:
+        key = {"of_token": token, "since": since, "now": self._db.clock()}
+        return [
+            ManagerNews(
+                ref=ManagerRef(row.uid, row.manager, row.attempt, token),
+                intent=intent_of(row.intent, row),
+                has_ends=bool(row.has_ends),
+                has_due=bool(row.has_due),
+                items_door=row.items_door,
+                has_problem=bool(row.has_problem),
+            )
+            for row in connection.execute(NEWS, key)
+        ]
+
+    @transaction
+    def commit(self, tx: Connection, ref: ManagerRef, effects: Effects, call: str) -> list[int]:
+        mine = self.mine(tx, ref, effects)
+        if mine.row.last_call == call:
+            return list(mine.row.last_numbers or [])
+        numbers = mine.apply(effects)
+        mine.values |= {"last_call": call, "last_numbers": numbers}
+        mine.save()
+        return numbers
+
+    @reading
+    def counts(self, connection: Connection, ref: ManagerRef) -> Counts:
+        row = self.fenced(connection, ref)
+        return counts_of(connection, row, self._db.clock())
+
+    @transaction
+    def pause(self, tx: Connection, ref: ManagerRef, problem: Problem) -> None:
+        mine = self.mine(tx, ref, flow=SHARED)
+        if mine.row.problem == problem:
+            return
+        mine.values["problem"] = problem
+        mine.line("failing", f"{problem.phase} failed {problem.failures} times: {_last_line(problem.error)}")
+        mine.save()
+
+    @reading
+    def problem(self, connection: Connection, ref: ManagerRef) -> Problem | None:
+        problem: Problem | None = self.fenced(connection, ref).problem
+        return problem
+
+    @transaction
+    def close(self, tx: Connection, ref: ManagerRef, reason: str, effects: Effects) -> None:
+        mine = self.mine(tx, ref, effects, LOCKED)
+        if mine.row.closed_at is not None:
+            return
+        mine.apply(effects)
+        cancelled = tx.execute(CANCEL_WAITING.values(state=ItemState.CANCELLED, due=None), mine.bound).rowcount
+        mine.count("cancelled", cancelled)
+        mine.values |= {"close_reason": reason, "closed_at": mine.at, "problem": None}
+        mine.line("closed", f"the manager is closed: {reason}")
+        mine.save()
+
+
+def intent_of(held: FlowIntent, member: Row[Any]) -> Intent:
+    """Return people's wish. `member`: a row with the member's state and `terminate`."""
+    if member.state is MemberState.CANCELLED:
+        return Intent.STOP if member.terminate else Intent.LEAVE
+    return HOLDS[held]
+
+
+def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
+    """Return the counts. `row`: the manager's row."""
+    key = {"of_flow": row.flow, "of_manager": row.manager}
+    waiting = delayed = retrying = 0
+    for place, is_paused, number in connection.execute(COUNTS, {**key, "now": now}):
+        if is_paused:
+            retrying += number
+        elif place == DELAYED:
+            delayed += number
+        else:
+            waiting += number
+    return Counts(
+        waiting=waiting,
+        delayed=delayed,
+        retrying=retrying,
+        running=connection.scalar(RUNNING, key) or 0,
+        completed=row.completed,
+        failed=row.failed,
+        cancelled=row.cancelled,
+        refused=row.refused,
+        repeated=row.repeated,
+    )
+
+
+def _refuse_without_claim(tx: Connection, ref: ManagerRef, key: dict[str, int]) -> None:
+    """Raise Fenced unless the attempt's claim has the token.
+
+    The claim is read behind the lock on the manager: a host that claims later also begins later.
+    """
+    claim = tx.execute(CLAIM, key).one_or_none()
+    if claim is None or claim.claim_token != ref.token or claim.ended_at is not None:
+        raise Fenced(f"another host brings manager {ref.member} of flow {ref.flow_uid} on")
+
+
+def _beginning(now: datetime) -> dict[str, Any]:
+    numbers = ("read_sets", "repeated", "last_item", "completed", "failed", "cancelled", "refused", "items_door")
+    return {
+        "incarnation": 1,
+        "first_began_at": now,
+        "tags": [],
+        "stats": {},
+        "is_exhausted": False,
+        **dict.fromkeys(numbers, 0),
+    }
+
+
+def _begun(head: Row[Any], member: Row[Any], row: Row[Any]) -> Begun:
+    work = MemberDefinition.model_validate_json(member.definition).work
+    arguments = work.arguments if isinstance(work, StepWork) else None
+    return Begun(
+        flow_uid=head.uid,
+        flow_id=head.flow_id,
+        name=head.name or member.path,
+        family=head.family,
+        arguments=tuple(map(str, arguments)) if isinstance(arguments, list) else (),
+        incarnation=row.incarnation,
+        first_began_at=row.first_began_at,
+        tags=tuple(row.tags),
+        state=row.state or {},
+        cursor=row.cursor,
+        read=row.read_sets,
+        is_exhausted=row.is_exhausted,
+        close_reason=row.close_reason,
+        is_closed=row.closed_at is not None,
+        stats=row.stats,
+    )
+
+
+def _last_line(error: str) -> str:
+    lines = error.strip().splitlines()
+    return lines[-1] if lines else "without a message"

@@ -1,0 +1,148 @@
+"""Transactions on a manager's row. Locks are taken in one order: the flow, the manager, its items, their attempts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, OnFlows, add_line
+from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.manager_rows import new_item
+from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.contract.managers.items import Item, ItemState
+from crawler_lifecycle.contract.managers.turns import Effects
+from crawler_lifecycle.errors import Fenced
+from crawler_lifecycle.ports.managers import ManagerRef
+
+items = manager_items.c
+THIS_MANAGER = (managers.c.flow == bindparam("of_flow"), managers.c.manager == bindparam("of_manager"))
+# the state and the cursor may be large, and few methods need them
+COLUMNS = [column for column in managers.c if column not in (managers.c.state, managers.c.cursor)]
+LOCK = select(*COLUMNS).where(*THIS_MANAGER).with_for_update()
+READ = select(*COLUMNS).where(*THIS_MANAGER)
+WRITE = update(managers).where(*THIS_MANAGER)
+OF_MANAGER = (items.flow == bindparam("of_flow"), items.manager == bindparam("of_manager"))
+KNOWN_KEYS = select(items.dedup_key, items.number).where(
+    *OF_MANAGER, items.dedup_key.in_(bindparam("keys", expanding=True))
+)
+
+
+@dataclass
+class Managed:
+    """A manager in a transaction. `save` writes the values."""
+
+    tx: Connection
+    row: Row[Any]
+    flow_uid: str
+    at: datetime
+    head: Row[Any] | None = None  # the flow's row, if the row is locked
+    values: dict[str, Any] = field(default_factory=dict)
+    added: int = 0  # items so far
+
+    @property
+    def key(self) -> dict[str, int]:
+        return {"flow": self.row.flow, "manager": self.row.manager}
+
+    @property
+    def bound(self) -> dict[str, int]:
+        """The key for prepared statements."""
+        return {"of_flow": self.row.flow, "of_manager": self.row.manager}
+
+    def count(self, column: str, number: int = 1) -> None:
+        """Add the number to the column."""
+        self.values[column] = self.values.get(column, getattr(self.row, column)) + number
+
+    def line(self, event: str, message: str) -> None:
+        assert self.head is not None, "a line needs the lock on the flow"
+        add_line(self.tx, self.row.flow, self.at, event, message, door="manager")
+
+    def known(self, new: Sequence[Item]) -> dict[str, int]:
+        """Return the numbers of items on record by key, for the keys of the new items."""
+        keys = sorted({item.key for item in new if item.key is not None})
+        rows = [tuple(row) for page in pages(keys) for row in self.tx.execute(KNOWN_KEYS, {**self.bound, "keys": page})]
+        return dict(rows)
+
+    def add(self, new: Sequence[Item]) -> list[int]:
+        """Insert items, and return their numbers. The flow's row is locked, since it numbers all members."""
+        assert self.head is not None, "new items need the lock on the flow"
+        first = self.values.get("last_item", self.row.last_item) + 1
+        member = self.head.last_member + 1 + self.added
+        rows = [new_item(self.key, first + at, member + at, item, self.at) for at, item in enumerate(new)]
+        for page in pages(rows):
+            self.tx.execute(insert(manager_items), list(page))
+        self.count("last_item", len(rows))
+        self.count("refused", sum(row["state"] is ItemState.REFUSED for row in rows))
+        self.added += len(rows)
+        this_flow = update(flows).where(flows.c.id == self.row.flow)
+        self.tx.execute(this_flow.values(last_member=self.head.last_member + self.added))
+        return [row["number"] for row in rows]
+
+    def apply(self, effects: Effects) -> list[int]:
+        """Put effects on record. Return the numbers of the added items; a known key has its item's number."""
+        if effects.tags:
+            self.values["tags"] = list(dict.fromkeys([*self.row.tags, *effects.tags]))
+        if effects.stats:
+            stats = dict(self.row.stats)
+            for name, increment in effects.stats.items():
+                stats[name] = stats.get(name, 0) + increment
+            self.values["stats"] = stats
+        if effects.state is not None:
+            self.values["state"] = effects.state
+        if effects.close_reason is not None:
+            self.values["close_reason"] = effects.close_reason
+        for message in effects.lines:
+            self.line("manager", message)
+        return self._add_unknown(effects.add) if effects.add else []
+
+    def save(self) -> None:
+        if self.values:
+            self.tx.execute(WRITE.values(self.values), self.bound)
+
+    def _add_unknown(self, added: Sequence[Item]) -> list[int]:
+        numbers, new = unknown(added, self.known(added))
+        inserted = self.add(new) if new else []
+        return [number if number > 0 else inserted[-number] for number in numbers]
+
+
+def unknown(added: Sequence[Item], known: dict[str, int]) -> tuple[list[int], list[Item]]:
+    """Return the numbers of the items, and the items that are not on record.
+
+    A number above 0 is the number of an item on record. Otherwise, its negative is the place among the new items.
+    """
+    new: list[Item] = []
+    numbers: list[int] = []
+    places = dict(known)
+    for item in added:
+        number = None if item.key is None else places.get(item.key)
+        if number is None:
+            number = -len(new)
+            new.append(item)
+            if item.key is not None:
+                places[item.key] = number
+        numbers.append(number)
+    return numbers, new
+
+
+class OnManagers(OnFlows):
+    """Base class for the ledger of managers."""
+
+    def mine(self, tx: Connection, ref: ManagerRef, effects: Effects | None = None, flow: Any = None) -> Managed:
+        """Lock the manager for the holder of its claim; raise Fenced for a former holder.
+
+        Lines and new items among the effects need the lock on the flow. `flow`: the statement for this lock.
+        """
+        if flow is None and effects is not None and (effects.add or effects.lines):
+            flow = LOCKED
+        head = None if flow is None else self.head(tx, ref.flow_uid, flow)
+        return Managed(tx, self.fenced(tx, ref, LOCK), ref.flow_uid, self._db.clock(), head)
+
+    def fenced(self, connection: Connection, ref: ManagerRef, statement: Any = READ) -> Row[Any]:
+        """Return the manager's row; raise Fenced if another host has taken the manager over."""
+        key = {"of_flow": self.number(connection, ref.flow_uid), "of_manager": ref.member}
+        row = connection.execute(statement, key).one_or_none()
+        if row is None or (row.token, row.attempt) != (ref.token, ref.attempt):
+            raise Fenced(f"manager {ref.member} of flow {ref.flow_uid} has another host now")
+        return row

@@ -1,0 +1,77 @@
+"""Translation between rows of items and attempts, and messages."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
+from crawler_lifecycle.contract.managers.items import Item, ItemState, Job, JobState, Origin, Waiting
+from crawler_lifecycle.domain.naming import crawl_workflow_id
+
+DELAYED, ADDED, GENERATED = range(3)  # places in the order of the choice
+JOB_COLUMNS = [
+    column for column in manager_attempts.c if column.name not in ("flow", "manager", "reacted_at", "verdict")
+]
+
+
+def job_of(flow_uid: str, row: Row[Any]) -> Job:
+    """Return the attempt from a row with JOB_COLUMNS."""
+    return Job(
+        key=crawl_workflow_id(flow_uid, row.member, row.attempt),
+        number=row.number,
+        attempt=row.attempt,
+        tries=row.tries,
+        override=row.override,
+        request=row.request,
+        state=JobState.RUNNING if row.ended_at is None else JobState.FINISHED,
+        outcome=row.outcome,
+        is_failed=row.is_failed,
+        stats=row.stats or {},
+        result=row.result,
+        run_id=row.run_id,
+        run_uid=row.run_uid,
+        started_at=row.began_at,
+        ended_at=row.ended_at,
+    )
+
+
+def waiting_of(row: Row[Any]) -> Waiting:
+    return Waiting(
+        number=row.number,
+        attempt=row.attempt + 1,
+        tries=row.tries,
+        origin=row.origin,
+        override=row.override,
+        request=row.request,
+        is_delayed=row.place == DELAYED,
+    )
+
+
+def place_of(item: Waiting) -> int:
+    """Return the place of an item as `waiting_of` has told the item."""
+    if item.is_delayed:
+        return DELAYED
+    return ADDED if item.origin is Origin.ADDED or item.tries else GENERATED
+
+
+def new_item(key: Mapping[str, int], number: int, member: int, item: Item, now: datetime) -> dict[str, Any]:
+    """Return the values for a new row. `key`: flow and manager."""
+    is_refused = item.problem is not None or item.request is None
+    return {
+        **key,
+        "number": number,
+        "member": member,
+        "dedup_key": item.key,
+        "origin": item.origin,
+        "state": ItemState.REFUSED if is_refused else ItemState.WAITING,
+        "place": ADDED if item.origin is Origin.ADDED else GENERATED,
+        "generation": 1,
+        "attempt": 0,
+        "tries": 0,
+        "override": item.override,
+        "request": None if is_refused else item.request,
+        "problem": (item.problem or "the parameters give no request") if is_refused else None,
+        "changed_at": now,
+    }

@@ -1,0 +1,57 @@
+"""Attempts of managers' items, written by their runs: the run's creation, its end and its reopening.
+
+The run's row is locked before. No transaction locks a run after an attempt, and so none deadlocks.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.errors import Conflict
+
+attempts = manager_attempts.c
+FLOW = select(flows.c.id).where(flows.c.uid == bindparam("of_uid"))
+THIS_ATTEMPT = update(manager_attempts).where(
+    attempts.flow == bindparam("of_flow"),
+    attempts.member == bindparam("of_member"),
+    attempts.attempt == bindparam("of_attempt"),
+)
+WITHOUT_REACTION = THIS_ATTEMPT.where(attempts.reacted_at.is_(None))
+NO_END = {"ended_at": None, "outcome": None, "is_failed": False, "stats": None, "result": None}
+
+
+def tell_run(tx: Connection, values: Mapping[str, Any], run: RunRef) -> None:
+    """Write the new run into its attempt. `values`: the run's row."""
+    key = _key(tx, values["flow_uid"], values["flow_member"], values["flow_attempt"])
+    tx.execute(THIS_ATTEMPT.values(run_id=run.run_id, run_uid=run.run_uid), key)
+
+
+def tell_end(tx: Connection, row: Row[Any], end: Mapping[str, Any]) -> None:
+    """Write the run's end into its attempt. `end`: the new values in the run's row."""
+    copies = {
+        "ended_at": end["finished_at"],
+        "outcome": end["outcome"],
+        "is_failed": end["status"] is RunStatus.FAILED,
+        "stats": end["stats"],
+        "result": end["result"],
+    }
+    key = _key(tx, row.flow_uid, row.flow_member, row.flow_attempt)
+    tx.execute(WITHOUT_REACTION.values(copies), key)
+
+
+def tell_reopening(tx: Connection, row: Row[Any]) -> None:
+    """Remove the run's end from its attempt. Conflict if the manager has reacted to the end."""
+    key = _key(tx, row.flow_uid, row.flow_member, row.flow_attempt)
+    if not tx.execute(WITHOUT_REACTION.values(NO_END), key).rowcount:
+        raise Conflict(
+            f"run {row.id} belongs to a crawl manager that has reacted to its end: retry the manager's item instead"
+        )
+
+
+def _key(tx: Connection, flow_uid: str, member: int, attempt: int) -> dict[str, Any]:
+    return {"of_flow": tx.scalar(FLOW, {"of_uid": flow_uid}), "of_member": member, "of_attempt": attempt}

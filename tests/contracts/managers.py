@@ -1,0 +1,122 @@
+"""A crawl manager on record, with its host, its runs and its people."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Waiting
+from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Begun, Effects, Page, Reaction, Retry, Start, Verdict
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunParameters
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.ports import Execution, ManagerRef, ManagerStart, ManagerStarts, NewRun
+from tests.contracts.flows import BOOKS, Flow
+
+MANAGER = 0  # number of the flow's only member
+
+
+def item(name: str, key: str | None = "", **fields: Any) -> Item:
+    """A parameter set; its key is the name unless another is given."""
+    request = RunParameters(crawler="books", arguments={"shop": name})
+    return Item(override={"shop": name}, request=request, key=name if key == "" else key, **fields)
+
+
+def added(name: str, key: str | None = None) -> Item:
+    return item(name, key, origin=Origin.ADDED)
+
+
+@dataclass
+class Managed(Flow):
+    """A flow with a manager, whose attempt the token `host` has claimed."""
+
+    ref_to_manager: ManagerRef = field(default_factory=lambda: ManagerRef("", MANAGER, 1, "host"))
+
+    @property
+    def managers(self) -> Any:
+        return self.store.managers
+
+    @property
+    def mine(self) -> ManagerRef:
+        return self.ref_to_manager
+
+    def begun(self, child: str = "child-1") -> Begun:
+        begun: Begun = self.managers.begin(self.mine, child)
+        return begun
+
+    def offer(self, *names: str, read: int | None = None, **fields: Any) -> list[int | None]:
+        items = tuple(item(name) for name in names)
+        read = self.begun_read + len(items) if read is None else read
+        return list(self.managers.offer(self.mine, Page(items=items, read=read, **fields)).numbers)
+
+    @property
+    def begun_read(self) -> int:
+        return int(self.managers.begin(self.mine, "child-1").read)
+
+    def commit(self, *new: Item, call: str = "call", **fields: Any) -> list[int]:
+        return list(self.managers.commit(self.mine, Effects(add=new, **fields), call))
+
+    def waiting(self, limit: int = 100, after: Waiting | None = None) -> list[Waiting]:
+        return list(self.managers.waiting(self.mine, limit, after=after))
+
+    def start_items(self, *chosen: Waiting) -> ManagerStarts:
+        starts = [Start(number=entry.number, attempt=entry.attempt, request=entry.request) for entry in chosen]
+        answer: ManagerStarts = self.managers.start(self.mine, starts)
+        return answer
+
+    def started(self, number: int = 1) -> ManagerStart:
+        (chosen,) = [entry for entry in self.waiting() if entry.number == number]
+        (start,) = self.start_items(chosen).started
+        return start
+
+    def run_of(self, start: ManagerStart) -> RunRecord:
+        return self.store.runs.create(NewRun(start.request, BOOKS, 1, start.job.key, str(uuid4())))
+
+    def ended_run(self, start: ManagerStart, status: RunStatus = RunStatus.COMPLETED) -> RunRecord:
+        run = self.run_of(start)
+        self.close(run, status, "all_succeeded" if status is RunStatus.COMPLETED else "main_job_failed")
+        return run
+
+    def ended(self, limit: int = 100, **fields: Any) -> list[Job]:
+        return list(self.managers.ended(self.mine, limit, **fields))
+
+    def react(self, job: Job, verdict: Verdict = Verdict.OK, effects: Effects = NO_EFFECTS, **retry: Any) -> None:
+        again = Retry(override=job.override, request=job.request, **retry) if retry else None
+        reaction = Reaction(number=job.number, attempt=job.attempt, verdict=verdict, retry=again, effects=effects)
+        self.managers.react(self.mine, reaction)
+
+    def claimed_by(self, token: str) -> ManagerRef:
+        """Let another host take the manager's attempt."""
+        self.store.step_claims.release(self.mine.token)
+        assert self.claim(self.last("manager"), token=token).mine
+        return ManagerRef(self.uid, MANAGER, self.mine.attempt, token)
+
+
+def managed(database: Database, id: str = "shops/nightly", **fields: Any) -> Managed:  # noqa: A002
+    """A manager that has begun."""
+    work = StepWork(function="m:Shops", form=CallForm.MANAGER, arguments=["--own", "3"])
+    definition = FlowDefinition(
+        id=id, name="nightly", family="shops", members=(MemberDefinition(path="manager", work=work),), **fields
+    )
+    store = SqlStore(database)
+    answer = store.flow_doors.push(PushFlow(definition=definition))
+    flow = Managed(
+        store, answer.flow_id, answer.flow_uid, ref_to_manager=ManagerRef(answer.flow_uid, MANAGER, 1, "host")
+    )
+    flow.go_on()
+    flow.begun()
+    return flow
+
+
+def numbers(jobs: Iterable[Job | Waiting]) -> list[int]:
+    return [job.number for job in jobs]
+
+
+def reopened(flow: Managed, run: RunRecord) -> RunRecord:
+    return flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))

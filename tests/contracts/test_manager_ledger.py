@@ -1,0 +1,311 @@
+"""The ledger for crawl managers: parameter sets, starts, ends with their reactions, and the manager's own life."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import func, select
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
+from crawler_lifecycle.contract.managers.items import Item, JobState
+from crawler_lifecycle.contract.managers.turns import Counts, Effects, Intent, Page, Problem, Verdict
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.errors import Conflict, Fenced
+from crawler_lifecycle.ports import ManagerRef
+from tests.contracts.flows import CANCELLED
+from tests.contracts.managers import MANAGER, Managed, added, item, managed, numbers, reopened
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+FAILURE = Problem(phase="bad_outcome_hook", job="key", error="Traceback\nValueError: no", failures=5)
+
+
+@pytest.fixture
+def flow(database: Database) -> Managed:
+    return managed(database)
+
+
+def counts(flow: Managed) -> dict[str, int]:
+    shown: Counts = flow.managers.counts(flow.mine)
+    return {name: number for name, number in shown.model_dump().items() if number}
+
+
+# life
+
+
+def test_a_manager_begins_with_its_flow_and_its_command_line(flow: Managed) -> None:
+    begun = flow.begun()
+    assert (begun.flow_id, begun.flow_uid, begun.name, begun.family) == ("shops/nightly", flow.uid, "nightly", "shops")
+    assert (begun.arguments, begun.incarnation, begun.is_closed) == (("--own", "3"), 1, False)
+
+
+def test_a_second_object_is_an_incarnation_and_a_repeated_call_is_none(flow: Managed) -> None:
+    flow.commit(state={"seen": 3}, tags=("k=v", "k=v"), stats={"pages": 2.5})
+    first = flow.begun().first_began_at
+    second = flow.managers.begin(flow.mine, "child-2")
+    assert flow.managers.begin(flow.mine, "child-2").incarnation == second.incarnation == 2
+    assert (second.state, second.tags, second.stats) == ({"seen": 3}, ("k=v",), {"pages": 2.5})
+    assert second.first_began_at == first
+
+
+def test_a_host_without_the_claim_writes_nothing(flow: Managed) -> None:
+    flow.offer("a")
+    (chosen,) = flow.waiting()
+    other = flow.claimed_by("other")
+    with pytest.raises(Fenced):
+        flow.managers.begin(flow.mine, "child-9")
+    flow.managers.begin(other, "child-2")
+    for act in (
+        lambda: flow.offer("b", read=2),
+        lambda: flow.commit(added("c")),
+        lambda: flow.start_items(chosen),
+        lambda: flow.managers.intent(flow.mine),
+        lambda: flow.managers.close(flow.mine, "finished", Effects()),
+        flow.ended,
+    ):
+        with pytest.raises(Fenced):
+            act()
+    assert flow.managers.counts(other).waiting == 1
+
+
+def test_an_end_stays_within_its_attempt_and_a_later_attempt_begins_anew(flow: Managed) -> None:
+    flow.offer("a")
+    flow.managers.close(flow.mine, "done", Effects(add=(added("b"),), lines=("good night",)))
+    flow.managers.close(flow.mine, "other", Effects())
+    assert counts(flow) == {"cancelled": 2}
+    begun = flow.managers.begin(flow.mine, "child-2")
+    assert (begun.is_closed, begun.close_reason) == (True, "done")
+    assert flow.events[-2:] == ["manager", "closed"]
+    flow.end(flow.last("manager"))
+    flow.retry("manager", completed=True)
+    flow.go_on()
+    again = flow.managers.begin(ManagerRef(flow.uid, MANAGER, 2, "host"), "child-3")
+    assert (again.is_closed, again.close_reason, again.incarnation) == (False, None, 3)
+    assert again.first_began_at > begun.first_began_at
+
+
+def test_people_pause_drain_stop_and_leave_a_manager(flow: Managed) -> None:
+    assert flow.managers.intent(flow.mine) is Intent.RUN
+    for hold, intent in (("pause", Intent.PAUSE), ("drain", Intent.DRAIN), ("run", Intent.RUN)):
+        flow.hold(hold)
+        assert flow.managers.intent(flow.mine) is intent
+    flow.cancel("manager")
+    assert flow.managers.intent(flow.mine) is Intent.STOP
+
+
+def test_a_cancel_without_the_end_of_crawls_leaves_them(flow: Managed) -> None:
+    flow.cancel("manager", terminate=False)
+    assert flow.managers.intent(flow.mine) is Intent.LEAVE
+
+
+def test_a_problem_pauses_until_it_is_cleared(flow: Managed) -> None:
+    assert flow.managers.problem(flow.mine) is None
+    flow.managers.pause(flow.mine, FAILURE)
+    flow.managers.pause(flow.mine, FAILURE)
+    assert flow.managers.problem(flow.mine) == FAILURE
+    assert flow.events.count("failing") == 1
+    (news,) = flow.managers.news("host", LONG_AGO)
+    assert news.has_problem
+
+
+# parameter sets
+
+
+def test_repeats_are_no_items_and_are_counted(flow: Managed) -> None:
+    assert flow.offer("a", "b", "a", read=3) == [1, 2, None]
+    assert flow.offer("b", "c", read=5) == [None, 3]
+    assert counts(flow) == {"waiting": 3, "repeated": 2}
+    assert [entry.override["shop"] for entry in flow.waiting()] == ["a", "b", "c"]
+
+
+def test_a_page_that_is_on_record_changes_nothing(flow: Managed) -> None:
+    page = {"cursor": {"at": 2}, "is_exhausted": True, "effects": Effects(stats={"pulled": 1})}
+    assert flow.offer("a", "b", read=2, **page) == flow.offer("a", "b", read=2, **page) == [1, 2]
+    begun = flow.begun()
+    assert (begun.read, begun.cursor, begun.is_exhausted, begun.stats) == (2, {"at": 2}, True, {"pulled": 1})
+    assert counts(flow) == {"waiting": 2}
+
+
+def test_a_page_behind_a_gap_is_refused(flow: Managed) -> None:
+    with pytest.raises(Conflict, match="2 parameter sets are missing"):
+        flow.offer("c", read=3)
+
+
+def test_sets_without_keys_are_never_repeats(flow: Managed) -> None:
+    page = Page(items=(item("a", None), item("a", None)), read=2)
+    assert flow.managers.offer(flow.mine, page).numbers == (1, 2)
+
+
+def test_a_generator_is_read_again_and_may_have_changed(flow: Managed) -> None:
+    flow.offer("a", "b", read=2, cursor="second")
+    assert flow.offer("b", "x", read=2, is_reread=True) == [2, 3]
+    assert counts(flow) == {"waiting": 3}
+    assert flow.begun().read == 2
+    assert flow.begun().cursor == "second"
+
+
+def test_a_refused_set_is_on_record(flow: Managed) -> None:
+    page = Page(items=(Item(override={"shop": None}, key="x", problem="shop: None"),), read=1)
+    assert flow.managers.offer(flow.mine, page).numbers == (1,)
+    assert counts(flow) == {"refused": 1}
+    assert flow.waiting() == []
+
+
+def test_items_are_chosen_delayed_first_then_added_then_from_the_generator(flow: Managed) -> None:
+    flow.offer("a", "b", "c", read=3)
+    assert flow.commit(added("d"), added("e")) == [4, 5]
+    flow.managers.delay(flow.mine, [3])
+    assert numbers(flow.waiting()) == [3, 4, 5, 1, 2]
+    assert [entry.is_delayed for entry in flow.waiting(2)] == [True, False]
+    first = flow.waiting(2)
+    assert numbers(flow.waiting(2, after=first[-1])) == [5, 1]
+    assert counts(flow) == {"waiting": 4, "delayed": 1}
+
+
+def test_a_repeated_commit_has_one_effect(flow: Managed) -> None:
+    for _ in range(2):
+        assert flow.commit(added("a"), call="first", stats={"n": 1}) == [1]
+    assert flow.commit(added("b", "key"), added("c", "key"), call="second") == [2, 2]
+    assert flow.commit(added("d", "key"), call="third") == [2]
+    assert counts(flow) == {"waiting": 2}
+    assert flow.begun().stats == {"n": 1}
+
+
+def test_pages_over_a_thousand_sets_stay_exact(flow: Managed) -> None:
+    names = [f"shop-{number % 1500}" for number in range(3000)]
+    assert [number for number in flow.offer(*names, read=3000) if number] == list(range(1, 1501))
+    assert counts(flow) == {"waiting": 1500, "repeated": 1500}
+
+
+# starts and ends
+
+
+def test_a_start_is_on_record_once_with_its_place_in_the_flow(flow: Managed) -> None:
+    flow.offer("a")
+    (chosen,) = flow.waiting()
+    once, twice = flow.start_items(chosen), flow.start_items(chosen)
+    assert once == twice
+    (start,) = once.started
+    link = start.request.flow
+    assert link is not None
+    assert (link.flow_uid, link.member, link.attempt, link.manager, link.path) == (flow.uid, 1, 1, 0, "manager/1")
+    assert start.job.key == f"flow-{flow.uid}-1-1"
+    assert [entry.job.key for entry in flow.managers.unstarted(flow.mine)] == [start.job.key]
+    assert flow.managers.unstarted(flow.mine, LONG_AGO) == []
+    run = flow.run_of(start)
+    assert flow.managers.unstarted(flow.mine) == []
+    (job,) = flow.managers.running(flow.mine)
+    assert (job.run_id, job.run_uid, job.state) == (run.run_id, run.run_uid, JobState.RUNNING)
+    assert counts(flow) == {"running": 1}
+
+
+def test_nothing_starts_while_people_hold_starts_back(flow: Managed) -> None:
+    flow.offer("a")
+    (chosen,) = flow.waiting()
+    flow.hold("pause")
+    assert flow.start_items(chosen).stale == [1]
+    flow.hold("run")
+    assert not flow.start_items(chosen).stale
+
+
+def test_items_of_two_managers_do_not_meet(flow: Managed, database: Database) -> None:
+    neighbour = managed(database, "shops/other")
+    flow.offer("a")
+    neighbour.offer("a")
+    ended = flow.ended_run(flow.started())
+    assert [job.run_id for job in flow.ended()] == [ended.run_id]
+    assert (neighbour.ended(), counts(neighbour)) == ([], {"waiting": 1})
+    all_flows = flow.managers.jobs(neighbour.mine, JobState.FINISHED, limit=10, every_flow=True)
+    assert [job.run_id for job in all_flows] == [ended.run_id]
+    assert flow.managers.jobs(neighbour.mine, JobState.FINISHED, limit=10) == []
+
+
+def test_an_end_is_reacted_to_once(flow: Managed) -> None:
+    flow.offer("a")
+    run = flow.ended_run(flow.started())
+    (job,) = flow.ended()
+    assert (job.state, job.outcome, job.is_failed, job.run_id) == (JobState.FINISHED, "finished", False, run.run_id)
+    assert flow.ended(without=[job.key]) == []
+    (news,) = flow.managers.news("host", LONG_AGO)
+    assert news.has_ends
+    for _ in range(2):
+        flow.react(job, effects=Effects(stats={"n": 1}, add=(added("next"),)))
+    assert flow.begun().stats == {"n": 1}
+    assert counts(flow) == {"completed": 1, "waiting": 1}
+    assert flow.ended() == []
+    assert not flow.managers.news("host", LONG_AGO)[0].has_ends
+
+
+def test_a_retry_is_the_next_attempt_of_its_item(flow: Managed) -> None:
+    flow.offer("a", "b", read=2)
+    flow.ended_run(flow.started(), RunStatus.FAILED)
+    (job,) = flow.ended()
+    assert job.is_failed
+    flow.react(job, Verdict.BAD, delay_seconds=3600)
+    assert counts(flow) == {"waiting": 1, "retrying": 1}
+    assert numbers(flow.waiting()) == [2]
+    with flow.store.managers._db.engine.begin() as connection:  # type: ignore[attr-defined]
+        connection.execute(manager_items.update().values(due=LONG_AGO))
+    again = flow.waiting()[0]
+    assert (again.number, again.attempt, again.tries) == (1, 2, 1)
+    news = flow.managers.news("host", LONG_AGO - timedelta(seconds=1))[0]
+    assert news.has_due
+    start = flow.started(1)
+    assert (start.job.attempt, start.job.tries) == (2, 2)
+    flow.ended_run(start, RunStatus.FAILED)
+    flow.react(flow.ended()[0], Verdict.BAD)
+    assert counts(flow) == {"waiting": 1, "failed": 1}
+
+
+def test_a_reopened_run_has_no_end_until_it_ends_again(flow: Managed) -> None:
+    flow.offer("a")
+    run = flow.ended_run(flow.started(), RunStatus.FAILED)
+    (job,) = flow.ended()
+    reopened(flow, run)
+    assert flow.ended() == []
+    flow.react(job, Verdict.BAD)
+    assert counts(flow) == {"running": 1}
+
+
+def test_a_run_is_not_reopened_behind_the_back_of_its_manager(flow: Managed) -> None:
+    flow.offer("a")
+    run = flow.ended_run(flow.started(), RunStatus.FAILED)
+    flow.react(flow.ended()[0], Verdict.BAD)
+    with pytest.raises(Conflict, match="retry the manager's item"):
+        reopened(flow, run)
+
+
+def test_a_refused_start_ends_its_item(flow: Managed) -> None:
+    flow.offer("a")
+    start = flow.started()
+    for _ in range(2):
+        flow.managers.refuse(flow.mine, 1, start.job.attempt, "no such crawler")
+    assert counts(flow) == {"refused": 1}
+    assert flow.managers.running(flow.mine) == flow.managers.unstarted(flow.mine) == flow.ended() == []
+
+
+def test_jobs_are_listed_and_found(flow: Managed) -> None:
+    flow.offer("a", "b", "c", read=3)
+    for number in (1, 2, 3):
+        flow.ended_run(flow.started(number))
+    for job in flow.ended():
+        flow.react(job)
+    first = flow.managers.jobs(flow.mine, JobState.FINISHED, limit=2)
+    assert numbers(first) == [1, 2]
+    assert numbers(flow.managers.jobs(flow.mine, JobState.FINISHED, limit=2, after=2)) == [3]
+    assert flow.managers.jobs(flow.mine, JobState.RUNNING, limit=2) == []
+    assert flow.managers.jobs(flow.mine, JobState.FINISHED, limit=2, tags=["absent"]) == []
+    known = flow.managers.find(flow.mine, [first[1].key, "flow-x-1-1", "nonsense"])
+    assert known == [first[1]]
+
+
+def test_pruning_deletes_a_manager_with_its_items(flow: Managed, database: Database) -> None:
+    flow.offer("a")
+    flow.started()
+    flow.cancel()
+    flow.end(flow.last("manager"), kind=CANCELLED)
+    while not flow.go_on().is_empty:
+        pass
+    assert flow.store.flow_doors.prune([flow.uid]) == 1
+    with database.engine.connect() as connection:
+        for table in (manager_items, manager_attempts):
+            assert connection.scalar(select(func.count()).select_from(table)) == 0
