@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "f7b47fa5ae6b3c9e9b9dbd9818e68c321d0f826f"
+COMMIT = "b141ca34dd32e1752df50afc62375937de20cf1c"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
