@@ -11,9 +11,11 @@ import sqlalchemy as sa
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import check, upgrade
+from crawler_lifecycle.contract.managers.turns import Counts, Effects
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows import Graft, RunningJob, Workflow
 from tests.contracts.flows import pushed
+from tests.contracts.managers import added, managed
 from tests.databases import WITHOUT_TLS, create_database, execute
 from tests.services.flows import authors
 from tests.services.flows.supervised import hosted
@@ -110,3 +112,14 @@ def test_a_step_may_push_append_cancel_and_retry(account: Database) -> None:
 def test_the_account_may_do_nothing_else(account: Database, statement: str) -> None:
     with pytest.raises((LifecycleError, sa.exc.SQLAlchemyError), match=r"denied|command"), account.transaction() as tx:
         tx.exec_driver_sql(statement)
+
+
+def test_a_host_writes_the_ledger_of_a_manager(account: Database) -> None:
+    flow = managed(account, "shops/account")
+    assert flow.offer("a", "b", read=2) == [1, 2]
+    flow.managers.delay(flow.mine, [2])
+    assert flow.commit(added("c"), lines=("one more",)) == [3]
+    start = flow.started(1)
+    flow.managers.refuse(flow.mine, 1, start.job.attempt, "no such crawler")
+    flow.managers.close(flow.mine, "finished", Effects())
+    assert flow.managers.counts(flow.mine) == Counts(cancelled=2, refused=1)
