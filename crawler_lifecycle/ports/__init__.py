@@ -37,7 +37,14 @@ from crawler_lifecycle.ports.flows.records import (
     SilentFlow,
 )
 from crawler_lifecycle.ports.limits import Limits
-from crawler_lifecycle.ports.managers import ManagerLedger, ManagerNews, ManagerRef, ManagerStart, ManagerStarts
+from crawler_lifecycle.ports.managers import (
+    ManagerDoors,
+    ManagerLedger,
+    ManagerNews,
+    ManagerRef,
+    ManagerStart,
+    ManagerStarts,
+)
 from crawler_lifecycle.ports.outside import (
     Announcer,
     Archive,

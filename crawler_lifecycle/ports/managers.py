@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import ItemState, Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.records import ItemRecord
+from crawler_lifecycle.contract.managers.requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -22,6 +24,7 @@ from crawler_lifecycle.contract.managers.turns import (
     Start,
 )
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.ports.flows.doors import DoorAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +153,31 @@ class ManagerLedger(Protocol):
 
     def close(self, ref: ManagerRef, reason: str, effects: Effects) -> None:
         """Put the manager's end on record, and cancel items that have not started. A second call changes nothing."""
+
+
+class ManagerDoors(Protocol):
+    """Requests for managers' items, and readings of the items. `flow` is the flow's id.
+
+    Each request is one transaction. NotFound without such a flow, BadInput without such a manager.
+    """
+
+    def add_items(self, flow: str, request: AddItems) -> DoorAnswer:
+        """Put items on record behind the delayed items. Conflict if the manager has ended."""
+
+    def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer: ...
+
+    def cancel_items(self, flow: str, request: CancelItems) -> DoorAnswer: ...
+
+    def items(
+        self,
+        flow: str,
+        *,
+        manager: str | None = None,
+        states: Collection[ItemState] = (),
+        outcome: str | None = None,
+        after: int = 0,
+        limit: int,
+    ) -> list[ItemRecord]:
+        """Return a page with items, by number. `after`: the last number on the previous page."""
+
+    def item_counts(self, flow: str, manager: str | None = None) -> Counts: ...

@@ -98,11 +98,16 @@ class Managed(Flow):
         return ManagerRef(self.uid, MANAGER, self.mine.attempt, token)
 
 
-def managed(database: Database, id: str = "shops/nightly", **fields: Any) -> Managed:  # noqa: A002
-    """A manager that has begun."""
+def managed(
+    database: Database,
+    id: str = "shops/nightly",  # noqa: A002
+    *,
+    begins: bool = True,
+) -> Managed:
+    """A manager that has begun, unless told otherwise."""
     work = StepWork(function="m:Shops", form=CallForm.MANAGER, arguments=["--own", "3"])
     definition = FlowDefinition(
-        id=id, name="nightly", family="shops", members=(MemberDefinition(path="manager", work=work),), **fields
+        id=id, name="nightly", family="shops", members=(MemberDefinition(path="manager", work=work),)
     )
     store = SqlStore(database)
     answer = store.flow_doors.push(PushFlow(definition=definition))
@@ -110,7 +115,8 @@ def managed(database: Database, id: str = "shops/nightly", **fields: Any) -> Man
         store, answer.flow_id, answer.flow_uid, ref_to_manager=ManagerRef(answer.flow_uid, MANAGER, 1, "host")
     )
     flow.go_on()
-    flow.begun()
+    if begins:
+        flow.begun()
     return flow
 
 

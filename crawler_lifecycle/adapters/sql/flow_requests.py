@@ -1,10 +1,11 @@
 """Doors that change members: cancel, retry, approve and hold."""
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, uid_of
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flow_results
+from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
@@ -21,6 +22,11 @@ from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.ports import DoorAnswer
 
+CLEAR_PROBLEMS = (
+    update(managers)
+    .where(managers.c.flow == bindparam("of_flow"), managers.c.problem.is_not(None))
+    .values(problem=None)
+)
 BY_A_DECISION = 0  # a decision's result has no attempt
 HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events
 
@@ -56,7 +62,12 @@ class FlowRequests(OnDoors):
         head = self.lock(tx, uid_of(tx, flow))
         door = Door(tx, head, Ledger(flow_row(head)), self._db.clock(), request)
         intent = FlowIntent(request.hold)
-        return _applied(door, hold(door.ledger, intent), HOLDS[intent], f"by a hold {request.hold!r}")
+        effect = hold(door.ledger, intent)
+        if intent is FlowIntent.RUN and tx.execute(CLEAR_PROBLEMS, {"of_flow": head.id}).rowcount:
+            door.log("cleared", "crawl managers go on after a failure")
+            if effect.flow is None:
+                return door.answer(1)
+        return _applied(door, effect, HOLDS[intent], f"by a hold {request.hold!r}")
 
 
 def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer:

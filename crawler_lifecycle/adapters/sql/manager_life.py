@@ -77,9 +77,9 @@ class ManagerLife(OnManagers):
         _refuse_without_claim(tx, ref, key)
         values = {"attempt": ref.attempt, "token": ref.token, "child": child}
         if known is None:
-            tx.execute(insert(managers), {"flow": head.id, "manager": ref.member, **values, **_beginning(now)})
+            tx.execute(insert(managers), {"flow": head.id, "manager": ref.member, **values, **beginning(now)})
         elif known.child != child:
-            if known.closed_at is not None and known.attempt != ref.attempt:
+            if not known.incarnation or (known.closed_at is not None and known.attempt != ref.attempt):
                 values |= {"first_began_at": now, "close_reason": None, "closed_at": None}
             this_manager = (managers.c.flow == head.id, managers.c.manager == ref.member)
             tx.execute(update(managers).where(*this_manager).values(incarnation=known.incarnation + 1, **values))
@@ -190,7 +190,8 @@ def _refuse_without_claim(tx: Connection, ref: ManagerRef, key: dict[str, int]) 
         raise Fenced(f"another host brings manager {ref.member} of flow {ref.flow_uid} on")
 
 
-def _beginning(now: datetime) -> dict[str, Any]:
+def beginning(now: datetime) -> dict[str, Any]:
+    """Return the further values for a new manager."""
     numbers = ("read_sets", "repeated", "last_item", "completed", "failed", "cancelled", "refused", "items_door")
     return {
         "incarnation": 1,

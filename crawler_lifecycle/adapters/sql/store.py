@@ -12,6 +12,7 @@ from crawler_lifecycle.adapters.sql.flow_ledger import SqlFlowLedger
 from crawler_lifecycle.adapters.sql.flow_records import SqlFlowRecords
 from crawler_lifecycle.adapters.sql.histories import Histories
 from crawler_lifecycle.adapters.sql.limits import SqlLimits
+from crawler_lifecycle.adapters.sql.manager_doors import SqlManagerDoors
 from crawler_lifecycle.adapters.sql.manager_jobs import ManagerJobs
 from crawler_lifecycle.adapters.sql.manager_life import ManagerLife
 from crawler_lifecycle.adapters.sql.manager_lists import ManagerLists
@@ -34,6 +35,7 @@ from crawler_lifecycle.ports import (
     FlowLedger,
     FlowRecords,
     Limits,
+    ManagerDoors,
     ManagerLedger,
     Places,
     Records,
@@ -84,3 +86,4 @@ class SqlStore:
         self.step_claims: StepClaims = SqlStepClaims(db)
         self.flow_records: FlowRecords = SqlFlowRecords(db)
         self.managers: ManagerLedger = SqlManagers(db)
+        self.manager_doors: ManagerDoors = SqlManagerDoors(db)

@@ -1,0 +1,1 @@
+"""Rules for crawl managers."""

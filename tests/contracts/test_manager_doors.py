@@ -1,0 +1,136 @@
+"""People's requests for the items of a crawl manager, and what they see of the items."""
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.contract.managers.turns import Counts, Effects, Problem, Verdict
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.ports import ManagerRef
+from tests.contracts.flows import pushed
+from tests.contracts.managers import MANAGER, Managed, item, managed, numbers
+from tests.unit.flows.work import plain
+
+
+@pytest.fixture
+def flow(database: Database) -> Managed:
+    return managed(database)
+
+
+def add(flow: Managed, key: str, *names: str) -> int:
+    request = AddItems(key=key, items=tuple(item(name, None) for name in names))
+    return flow.store.manager_doors.add_items(flow.id, request).count
+
+
+def retry(flow: Managed, *chosen: int, **fields: object) -> int:
+    request = RetryItems.model_validate({"numbers": chosen or None, **fields})
+    return flow.store.manager_doors.retry_items(flow.id, request).count
+
+
+def failed(flow: Managed, *names: str) -> None:
+    """Let the items fail for good."""
+    flow.offer(*names, read=len(names))
+    for number in range(1, len(names) + 1):
+        flow.ended_run(flow.started(number), RunStatus.FAILED)
+    for job in flow.ended():
+        flow.react(job, Verdict.BAD)
+
+
+def counts(flow: Managed) -> Counts:
+    counted = flow.store.manager_doors.item_counts(flow.id)
+    assert counted == flow.managers.counts(flow.mine)
+    return counted
+
+
+def test_items_are_added_once_under_their_key(flow: Managed) -> None:
+    flow.offer("a")
+    assert [add(flow, "first", "x", "y"), add(flow, "first", "x", "y")] == [2, 0]
+    assert numbers(flow.waiting()) == [2, 3, 1]
+    (news,) = flow.managers.news("host", flow.begun().first_began_at)
+    assert news.items_door == 1
+    assert "items added" in flow.events
+
+
+def test_items_may_come_before_the_manager_begins(database: Database) -> None:
+    flow = managed(database, begins=False)
+    assert flow.store.manager_doors.item_counts(flow.id) == Counts()
+    assert add(flow, "early", "x") == 1
+    begun = flow.begun()
+    assert (begun.incarnation, begun.is_closed) == (1, False)
+    assert numbers(flow.waiting()) == [1]
+
+
+def test_a_manager_that_has_ended_takes_no_items(flow: Managed) -> None:
+    flow.managers.close(flow.mine, "finished", Effects())
+    with pytest.raises(Conflict, match="has ended"):
+        add(flow, "late", "x")
+
+
+def test_failed_items_are_tried_again_with_other_arguments(flow: Managed) -> None:
+    failed(flow, "a", "b")
+    assert counts(flow) == Counts(failed=2)
+    assert retry(flow, 2, arguments={"depth": 3}) == 1
+    (again,) = flow.waiting()
+    assert (again.number, again.attempt, again.tries) == (2, 2, 0)
+    assert again.request.arguments == {"shop": "b", "depth": "3"}
+    assert again.override["spider_args"] == {"depth": 3}
+    assert counts(flow) == Counts(failed=1, waiting=1)
+    assert [retry(flow), retry(flow)] == [1, 0]
+
+
+def test_a_retry_brings_a_manager_back_that_has_ended(flow: Managed) -> None:
+    failed(flow, "a")
+    flow.managers.close(flow.mine, "finished", Effects())
+    flow.end(flow.last("manager"))
+    while not flow.go_on().is_empty:
+        pass
+    assert retry(flow) == 1
+    flow.go_on()
+    flow.ref_to_manager = ManagerRef(flow.uid, MANAGER, 2, "host")
+    assert not flow.begun("child-2").is_closed
+    assert numbers(flow.waiting()) == [1]
+
+
+def test_waiting_items_are_cancelled(flow: Managed) -> None:
+    flow.offer("a", "b", "c", read=3)
+    start = flow.started(1)
+    cancel = flow.store.manager_doors.cancel_items
+    assert cancel(flow.id, CancelItems(numbers=(1, 2))).count == 1
+    assert cancel(flow.id, CancelItems()).count == 1
+    assert counts(flow) == Counts(cancelled=2, running=1)
+    flow.ended_run(start)
+    flow.react(flow.ended()[0])
+    assert counts(flow) == Counts(cancelled=2, completed=1)
+
+
+def test_the_failed_items_are_named(flow: Managed) -> None:
+    failed(flow, "a", "b")
+    flow.offer("c", read=3)
+    items = flow.store.manager_doors.items
+    (first,) = items(flow.id, states=[ItemState.FAILED], limit=1)
+    assert (first.number, first.state, first.crawler, first.attempt) == (1, ItemState.FAILED, "books", 1)
+    assert (first.outcome, first.override) == ("failed", {"shop": "a"})
+    assert first.run_id is not None
+    assert [record.number for record in items(flow.id, states=[ItemState.FAILED], after=1, limit=9)] == [2]
+    assert [record.number for record in items(flow.id, outcome="failed", limit=9)] == [1, 2]
+    waiting = items(flow.id, after=2, limit=9)[0]
+    assert (waiting.number, waiting.run_id, waiting.outcome) == (3, None, None)
+
+
+def test_a_resume_clears_a_problem(flow: Managed) -> None:
+    flow.managers.pause(flow.mine, Problem(phase="on_start", error="ValueError"))
+    assert flow.hold("run").changed
+    assert flow.managers.problem(flow.mine) is None
+    assert flow.events[-1] == "cleared"
+    assert not flow.hold("run").changed
+
+
+def test_a_flow_without_a_manager_has_no_items(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("a", plain))
+    with pytest.raises(BadInput, match="no crawl manager"):
+        flow.store.manager_doors.items("w", limit=1)
+    with pytest.raises(NotFound):
+        flow.store.manager_doors.item_counts("absent")
