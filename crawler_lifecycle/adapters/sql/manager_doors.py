@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, uid_of
 from crawler_lifecycle.adapters.sql.flow_rows import members
@@ -121,7 +121,7 @@ def _managed(door: Door, request: ItemsRequest) -> Managed:
 
 def _member(connection: Connection, flow: int, path: str | None) -> Row[Any]:
     """Return the member with the manager; raise BadInput without such a member."""
-    query = select(members.number, members.path, members.definition).where(members.flow == flow)
+    query: Select[Any] = select(members.number, members.path, members.definition).where(members.flow == flow)
     query = query.where(members.definition.contains(FORM))  # a large flow has few managers
     chosen = [row for row in connection.execute(query) if row.path == path or (path is None and _is_manager(row))]
     if len(chosen) != 1 or not _is_manager(chosen[0]):

@@ -19,20 +19,20 @@ class ItemsRequest(FlowRequest):
 
 
 class AddItems(ItemsRequest):
-    """Add items to a manager that has not ended. A second request with the same key is ignored."""
+    """Add items to an open manager. A second request with the same key is ignored."""
 
     key: Label
     items: Annotated[tuple[Item, ...], Field(min_length=1, max_length=MOST_IN_REQUEST)]
 
 
 class RetryItems(ItemsRequest):
-    """Give failed, cancelled and refused items another attempt. A manager that has ended goes on."""
+    """Give failed, cancelled and refused items another attempt. An ended manager goes on."""
 
     numbers: Numbers | None = Field(default=None, description="default: all failed items")
     arguments: dict[str, JsonValue] | None = Field(default=None, description="arguments over the former arguments")
 
 
 class CancelItems(ItemsRequest):
-    """Cancel items that wait for a start. Crawls under way go on."""
+    """Cancel waiting items. Crawls under way go on."""
 
     numbers: Numbers | None = Field(default=None, description="default: all items that wait")
