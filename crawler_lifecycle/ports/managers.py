@@ -181,3 +181,6 @@ class ManagerDoors(Protocol):
         """Return a page with items, by number. `after`: the last number on the previous page."""
 
     def item_counts(self, flow: str, manager: str | None = None) -> Counts: ...
+
+    def runs_under_way(self, flow: str) -> list[int]:
+        """Return the RunIDs of all crawls under way of the flow's managers."""

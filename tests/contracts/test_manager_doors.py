@@ -134,3 +134,11 @@ def test_a_flow_without_a_manager_has_no_items(database: Database) -> None:
         flow.store.manager_doors.items("w", limit=1)
     with pytest.raises(NotFound):
         flow.store.manager_doors.item_counts("absent")
+
+
+def test_crawls_under_way_are_known_for_a_force(flow: Managed) -> None:
+    flow.offer("a", "b", "c", read=3)
+    starts = [flow.started(number) for number in (1, 2, 3)]
+    under_way = flow.run_of(starts[0])
+    flow.ended_run(starts[1])
+    assert flow.store.manager_doors.runs_under_way(flow.id) == [under_way.run_id]

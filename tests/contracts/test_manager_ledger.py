@@ -309,3 +309,18 @@ def test_pruning_deletes_a_manager_with_its_items(flow: Managed, database: Datab
     with database.engine.connect() as connection:
         for table in (manager_items, manager_attempts):
             assert connection.scalar(select(func.count()).select_from(table)) == 0
+
+
+def test_a_stopped_manager_has_its_crawls_stopped(flow: Managed) -> None:
+    flow.offer("a", "b", "c", "d", read=4)
+    starts = [flow.started(number) for number in (1, 2, 3)]
+    run = flow.run_of(starts[0])
+    flow.ended_run(starts[1])
+    flow.cancel("manager")
+    stops = flow.store.flow_ledger.crawls_to_stop(flow.flow, [MANAGER])
+    assert [(stop.number, stop.workflow_id, stop.run_id) for stop in stops] == [
+        (1, starts[0].job.key, run.run_id),
+        (3, starts[2].job.key, None),
+    ]
+    (chosen,) = flow.waiting()
+    assert flow.start_items(chosen).stale == [4]

@@ -4,16 +4,18 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select, update
 
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, fence
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members
 from crawler_lifecycle.adapters.sql.flow_sights import IS_LAST_ATTEMPT
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, reading, transaction
 from crawler_lifecycle.domain.flows.messages import FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.domain.naming import crawl_workflow_id
 from crawler_lifecycle.ports import CrawlToStop
 
 members, attempts, runs = flow_members.c, flow_attempts.c, histories.c
@@ -21,6 +23,17 @@ KEY = [attempts.flow, attempts.member, attempts.attempt]
 
 ASK_STOPS = PagedStatement(
     KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt).values(stop_asked=True)
+)
+of_item = manager_attempts.c
+CRAWLS_OF_MANAGERS = (
+    select(of_item.member, of_item.attempt, of_item.run_id)
+    .where(
+        of_item.flow == bindparam("of_flow"),
+        of_item.manager.in_(bindparam("numbers", expanding=True)),
+        of_item.reacted_at.is_(None),
+        of_item.ended_at.is_(None),
+    )
+    .order_by(of_item.member)
 )
 
 
@@ -35,7 +48,9 @@ class CrawlStops(OnFlows):
         rows = [row for row in tx.execute(under_way) if row.number in wanted]
         for page in pages(rows):
             ASK_STOPS(tx, [(head.id, row.number, row.attempt) for row in page])
-        return [_to_stop(row) for row in rows if row.kind is MemberKind.CRAWL]
+        steps = [row.number for row in rows if row.kind is MemberKind.STEP]
+        crawls = [_to_stop(row) for row in rows if row.kind is MemberKind.CRAWL]
+        return crawls + (_crawls_of_managers(tx, head, steps) if steps else [])
 
     @reading
     def unlinked_crawls(self, connection: Connection, flow: FlowRef, before: datetime) -> list[CrawlToStop]:
@@ -57,6 +72,15 @@ def _under_way(head: Row[Any]) -> Select[Any]:
         .where(members.flow == head.id, members.in_flight, attempts.ended_at.is_(None))
         .order_by(members.number)
     )
+
+
+def _crawls_of_managers(tx: Connection, head: Row[Any], steps: Collection[int]) -> list[CrawlToStop]:
+    """Return the crawls under way of the managers among the steps."""
+    rows = tx.execute(CRAWLS_OF_MANAGERS, {"of_flow": head.id, "numbers": sorted(steps)})
+    return [
+        CrawlToStop(row.member, row.attempt, crawl_workflow_id(head.uid, row.member, row.attempt), row.run_id)
+        for row in rows
+    ]
 
 
 def _to_stop(row: Row[Any]) -> CrawlToStop:

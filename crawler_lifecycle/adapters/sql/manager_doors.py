@@ -106,6 +106,12 @@ class SqlManagerDoors(OnDoors):
         row = connection.execute(READ, key).one_or_none()
         return Counts() if row is None else counts_of(connection, row, self._db.clock())
 
+    @reading
+    def runs_under_way(self, connection: Connection, flow: str) -> list[int]:
+        number = self.number(connection, uid_of(connection, flow))
+        query = select(attempts.run_id).where(attempts.flow == number, attempts.run_id.is_not(None))
+        return list(connection.scalars(query.where(attempts.reacted_at.is_(None), attempts.ended_at.is_(None))))
+
 
 def _managed(door: Door, request: ItemsRequest) -> Managed:
     """Lock the manager. A manager that has not begun gets its row."""

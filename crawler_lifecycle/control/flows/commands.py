@@ -87,8 +87,10 @@ class FlowCommands(FlowReader):
         """Stop the runs of the flow's crawls under way without their grace period."""
         kept = await self._context.database(lambda _: self.kept(flow, Part(in_flight=True)))
         in_flight = [number for number, row in kept.ledger.members.items() if row.in_flight]
+        runs = [kept.attempts[number] for number in in_flight if number in kept.attempts]
+        runs += await self._context.database(lambda store: store.manager_doors.runs_under_way(flow))
         stop = StopRequest(force=True, actor=request.actor, reason=request.reason, door=request.door)
-        for run_id in (kept.attempts[number] for number in in_flight if number in kept.attempts):
+        for run_id in runs:
             with suppress(Over):  # the run ended a moment ago
                 await StopCommand(self._context, self._engine, run_id, stop).execute()
 

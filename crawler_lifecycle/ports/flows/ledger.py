@@ -67,7 +67,10 @@ class FlowLedger(Protocol):
         """Put ends of attempts on record that no run tells, such as of a refused crawl."""
 
     def crawls_to_stop(self, flow: FlowRef, numbers: Collection[int]) -> list[CrawlToStop]:
-        """Mark the members' attempts to be stopped; return the crawls that have not ended."""
+        """Mark the members' attempts to be stopped; return the crawls that have not ended.
+
+        Crawls of a manager among the members are returned, too, with their numbers among the flow's members.
+        """
 
     def unlinked_crawls(self, flow: FlowRef, before: datetime) -> list[CrawlToStop]:
         """Return the crawls' attempts that began before the time and have no run."""
