@@ -1,6 +1,6 @@
 """A crawl manager on record, with its host, its runs and its people."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -103,9 +103,10 @@ def managed(
     id: str = "shops/nightly",  # noqa: A002
     *,
     begins: bool = True,
+    arguments: Sequence[str] = ("--own", "3"),
 ) -> Managed:
     """A manager that has begun, unless told otherwise."""
-    work = StepWork(function="m:Shops", form=CallForm.MANAGER, arguments=["--own", "3"])
+    work = StepWork(function="m:Shops", form=CallForm.MANAGER, arguments=list(arguments))
     definition = FlowDefinition(
         id=id, name="nightly", family="shops", members=(MemberDefinition(path="manager", work=work),)
     )

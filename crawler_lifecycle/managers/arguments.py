@@ -1,0 +1,71 @@
+"""Arguments: a manager's command line, and the command line of the process or the flow."""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+_given: ContextVar[Sequence[str] | None] = ContextVar("command line of the manager", default=None)
+
+
+@contextmanager
+def command_line(arguments: Sequence[str]) -> Iterator[None]:
+    """Let managers take these arguments instead of the process's during the block."""
+    token = _given.set(arguments)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def given() -> list[str]:
+    arguments = _given.get()
+    return list(sys.argv[1:] if arguments is None else arguments)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object of an option."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("expected a JSON object")
+    return value
+
+
+def variables(text: str) -> dict[str, str]:
+    """Return the variables in `name:value,...` or `name=value`."""
+    if "=" in text and ":" not in text.partition("=")[0]:
+        pairs = [text.partition("=")]
+    else:
+        pairs = [part.partition(":") for part in text.split(",")]
+    if any(not name or not mark for name, mark, _ in pairs):
+        raise argparse.ArgumentTypeError("expected name:value,... or name=value")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def with_program(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], programs: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return the arguments with those of the program alias in front, so that explicit arguments win."""
+    aliases = argparse.ArgumentParser(add_help=False)
+    aliases.add_argument("-g", "--program")
+    aliases.add_argument("-v", "--program-variables", type=variables, action="append", default=[])
+    chosen, rest = aliases.parse_known_args(arguments)
+    if chosen.program is None:
+        return list(rest)
+    if chosen.program not in programs:
+        parser.error(f"program {chosen.program!r} is unknown; known are: {', '.join(sorted(programs)) or 'none'}")
+    values = {name: value for given_values in chosen.program_variables for name, value in given_values.items()}
+    line = programs[chosen.program]["command_line"]
+    words = shlex.split(line) if isinstance(line, str) else list(line)
+    try:
+        filled = [word.format(**values) for word in words]
+    except KeyError as error:
+        parser.error(f"program {chosen.program!r} needs the variable {error.args[0]!r}: -v {error.args[0]}:VALUE")
+    return [*filled, *rest]

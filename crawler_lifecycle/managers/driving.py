@@ -1,0 +1,127 @@
+"""Driving: brings a manager's object from its beginning to its end, over the link to its ledger."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from crawler_lifecycle.contract.managers.items import JobState
+from crawler_lifecycle.contract.managers.turns import Begun, Intent, Wake
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.calls import completed
+from crawler_lifecycle.managers.crawl_manager import PeriodicCrawlManager
+from crawler_lifecycle.managers.link import ManagerLink
+from crawler_lifecycle.managers.owned_jobs import JOBS_IN_A_PAGE, job_dict
+from crawler_lifecycle.managers.workflow_manager import FINISHED, WorkFlowManager
+
+STOPS = (Intent.DRAIN, Intent.STOP)
+REASONS = {Intent.DRAIN: "drained", Intent.STOP: "cancelled", Intent.LEAVE: "left"}
+OVER_TIME = "max_running_time"
+
+
+def drive(make: Callable[[], WorkFlowManager], link: ManagerLink) -> str | None:
+    """Bring the manager on. Return its close reason; None if another process goes on with the manager."""
+    begun = link.begin()
+    if begun.is_closed:
+        return begun.close_reason
+    with command_line(begun.arguments):
+        manager = make()
+    if isinstance(manager, PeriodicCrawlManager) and not manager.loop_mode:
+        raise BadInput("loop_mode", "a periodic manager needs the seconds between its cycles")
+    manager.attach(link, begun)
+    work = Drive(manager, link, begun).run()
+    return asyncio.run(work) if manager.awaits else completed(work)
+
+
+class Drive:
+    """A manager under way."""
+
+    def __init__(self, manager: WorkFlowManager, link: ManagerLink, begun: Begun) -> None:
+        self._manager = manager
+        self._link = link
+        self._began_at = begun.first_began_at
+        self._is_over_time = False
+
+    def run(self) -> Coroutine[Any, Any, str | None]:
+        return self._run()
+
+    async def _run(self) -> str | None:
+        manager = self._manager
+        if manager.is_resumed:
+            await self._resume()
+        start = manager.on_start
+        resumed = (manager.is_resumed,) if inspect.signature(start).parameters else ()
+        await manager.call(start, *resumed)
+        manager.commit()
+        while True:
+            intent = self._intent()
+            if intent is Intent.LEAVE:
+                return await self._close(REASONS[intent])
+            goes_on = await self._turn(intent)
+            if not goes_on or (not manager.loop_mode and intent is Intent.RUN):
+                return await self._close(self._reason(intent))
+            wake = self._sleep()
+            if wake.must_leave:
+                return None
+
+    async def _turn(self, intent: Intent) -> bool:
+        """Make one cycle. Return whether the manager goes on."""
+        manager = self._manager
+        manager.may_start = intent is Intent.RUN
+        await manager.call(manager.base_loop_tasks)
+        goes_on = bool(await manager.call(manager.workflow_loop))
+        manager.commit()
+        if intent in STOPS:
+            return bool(self._link.counts().running)
+        return goes_on
+
+    def _intent(self) -> Intent:
+        """Return people's wish, or the wish of a manager whose time is over."""
+        intent = self._link.intent()
+        if intent in (Intent.RUN, Intent.PAUSE) and (remaining := self._seconds_left()) is not None and remaining <= 0:
+            if not self._is_over_time:
+                self._is_over_time = True
+                self._manager.set_close_reason(OVER_TIME)
+            return Intent.LEAVE if self._manager.at_limit == "leave" else Intent.DRAIN
+        return intent
+
+    def _seconds_left(self) -> float | None:
+        if not self._manager.max_running_time:
+            return None
+        return self._manager.max_running_time - (self._link.now() - self._began_at).total_seconds()
+
+    def _sleep(self) -> Wake:
+        manager = self._manager
+        waits: list[float | None] = [manager.loop_mode or None]
+        waits.append(getattr(manager, "seconds_to_next", None))
+        if not self._is_over_time:
+            waits.append(self._seconds_left())
+        seconds = min((max(0.0, wait) for wait in waits if wait is not None), default=None)
+        return self._link.sleep(seconds, for_news=manager.wake_on_end)
+
+    def _reason(self, intent: Intent) -> str:
+        return self._manager.get_close_reason() or REASONS.get(intent, FINISHED)
+
+    async def _close(self, reason: str) -> str:
+        manager = self._manager
+        await manager.call(manager.on_close)
+        reason = manager.get_close_reason() or reason
+        self._link.close(reason, manager.take_effects())
+        return reason
+
+    async def _resume(self) -> None:
+        """Tell the manager about its former jobs."""
+        manager = self._manager
+        hooks = {JobState.RUNNING: manager.resume_running_job_hook}
+        if not manager.dont_acquire_finished_jobs:
+            hooks[JobState.FINISHED] = manager.resume_finished_job_hook
+        for state, hook in hooks.items():
+            after = 0
+            while page := self._link.jobs(
+                state, after=after, limit=JOBS_IN_A_PAGE, every_flow=manager.acquire_all_jobs
+            ):
+                for job in page:
+                    await manager.call(hook, job_dict(job), job=job.key)
+                after = page[-1].number
+            manager.commit()

@@ -1,0 +1,83 @@
+"""Requesting: the request for a job's run, and the key by which a repeated parameter set is known."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from crawler_lifecycle.contract.managers import items
+from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers.parameters import FullJobParams
+
+KeyFunction = Callable[[FullJobParams], str]
+
+
+def request_of(params: FullJobParams, tags: Iterable[str]) -> RunParameters:
+    """Return the request. BadInput names the field that no run accepts."""
+    if not params.get("spider"):
+        raise BadInput("spider", "the parameters name no spider, and the manager has none")
+    if params.get("project_id") is not None:
+        raise BadInput("project_id", "an installation has a single cluster, so jobs go to no other project")
+    fields: dict[str, Any] = {
+        "crawler": params["spider"],
+        "arguments": texts("spider_args", params.get("spider_args") or {}),
+        "settings": texts("job_settings", params.get("job_settings") or {}),
+        "tags": sorted({*tags, *(params.get("tags") or [])}),
+    }
+    if params.get("units") is not None:
+        fields["memory_factor"] = float(params["units"] or 1)
+    with refusals_as_bad_input():
+        request = RunRequest.model_validate(fields)
+    return RunParameters.model_validate(request.model_dump(include=set(RunParameters.model_fields), exclude_none=True))
+
+
+def texts(field: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values as texts: lists and dicts as JSON."""
+    return {str(name): _text(f"{field}.{name}", value) for name, value in values.items()}
+
+
+def _text(field: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, dict | list | tuple):
+        return canonical(field, value)
+    raise BadInput(field, f"expected a text, a number, a list or a dict, not {type(value).__name__}")
+
+
+def canonical(field: str, value: Any) -> str:
+    """Return the value as JSON with one form for equal values."""
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise BadInput(field, f"is no JSON: {error}") from error
+
+
+def item_of(params: FullJobParams, tags: Iterable[str], origin: items.Origin, key: str | None = None) -> items.Item:
+    """Return the item for the ledger. Bad parameters make an item with a problem."""
+    try:
+        override = json.loads(canonical("parameters", params))
+    except BadInput as error:
+        return items.Item(override={"parameters": repr(params)[:1000]}, key=key, origin=origin, problem=error.message)
+    try:
+        return items.Item(override=override, request=request_of(params, tags), key=key, origin=origin)
+    except BadInput as error:
+        return items.Item(override=override, key=key, origin=origin, problem=error.message)
+
+
+def dedup_key(params: FullJobParams, dedup: bool | KeyFunction, own: object = None) -> str | None:
+    """Return the key of a parameter set: of spider and arguments, or of the author's own key. None: never a repeat."""
+    if own is not None:
+        return _digest(["key", own])
+    if callable(dedup):
+        return _digest(["key", dedup(params)])
+    return _digest([params.get("spider"), params.get("spider_args") or {}]) if dedup else None
+
+
+def _digest(value: object) -> str | None:
+    try:
+        return hashlib.sha256(canonical("key", value).encode()).hexdigest()
+    except BadInput:
+        return None  # the item itself is refused

@@ -1,0 +1,189 @@
+"""WorkFlowManager: the name, command line, tags, stats and state of every manager."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from crawler_lifecycle.contract.managers.turns import Begun, Effects
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers import running
+from crawler_lifecycle.managers.arguments import given, with_program
+from crawler_lifecycle.managers.collecting import Collected, Stats
+from crawler_lifecycle.managers.link import ManagerLink
+from crawler_lifecycle.managers.owned_jobs import OwnedJobs
+from crawler_lifecycle.managers.parameters import JobDict
+
+FINISHED = "finished"  # close reason of a manager without another reason
+
+
+class WorkFlowManager(OwnedJobs):
+    """A manager of crawls. Authors derive from its specializations."""
+
+    name: str = ""
+    default_max_jobs: int = 1000
+    flow_id_required: bool = True
+    acquire_all_jobs: bool = False
+    dont_acquire_finished_jobs: bool = False
+    base_failed_outcomes: Sequence[str] = (
+        "failed",
+        "killed by oom",
+        "cancelled",
+        "cancel_timeout",
+        "memusage_exceeded",
+        "diskusage_exceeded",
+        "cancelled (stalled)",
+    )
+    loop_mode: float = 0  # longest pause between two cycles in seconds; 0: a single cycle
+    max_running_time: float = 0  # seconds; 0: no limit
+    at_limit: str = "leave"  # at the end of max_running_time: leave the crawls under way, or `drain` or `stop` them
+    wake_on_end: bool = True  # whether an end of a job begins the next cycle at once
+    default_project_id: int | str | None = None
+    children_tags: Sequence[str] = ()
+    stats_interval: float = 120  # without effect: stats are on record with each reaction
+    may_start: bool = True  # whether people let jobs start
+    PROGRAMS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def __init__(self) -> None:
+        self.failed_outcomes = list(self.base_failed_outcomes)
+        self.is_resumed = False
+        self._begun: Begun | None = None
+        self._collected = Collected()
+        self._flow_tags: list[str] = []
+        self._close_reason: str | None = None
+        self.argparser = argparse.ArgumentParser(description=self.description)
+        self.add_argparser_options()
+        self.args = self.parse_args()
+        self._take_arguments()
+
+    @property
+    def description(self) -> str:
+        return type(self).__doc__ or ""
+
+    # the command line
+
+    def add_argparser_options(self) -> None:
+        add = self.argparser.add_argument
+        if not self.name:
+            add("name", help="name of the manager")
+        add("--max-running-jobs", type=int, default=self.default_max_jobs, help="default: %(default)s")
+        add("--loop-mode", type=float, default=self.loop_mode, metavar="SECONDS", help="longest pause between cycles")
+        add("--max-running-time", type=float, default=self.max_running_time, metavar="SECONDS")
+        add("--project-id", default=self.default_project_id, help="refused: an installation has a single cluster")
+        add("--flow-id", help="family of the flow; default: a new id")
+        add("--children-tag", "-t", action="append", default=[], help="tag for all jobs; may be repeated")
+        add("--load-sc-settings", action="store_true", help="refused: settings come from the catalogue")
+
+    def parse_args(self) -> argparse.Namespace:
+        return self.argparser.parse_args(with_program(self.argparser, given(), self.PROGRAMS))
+
+    def _take_arguments(self) -> None:
+        args = self.args
+        if args.load_sc_settings:
+            raise BadInput("load_sc_settings", "there is no Scrapy Cloud: settings come from catalogue and request")
+        if args.project_id is not None:
+            raise BadInput("project_id", "an installation has a single cluster, so jobs go to no other project")
+        self.name = self.name or args.name
+        self.loop_mode, self.max_running_time = args.loop_mode, args.max_running_time
+        self._children_tags = [*self.children_tags, *args.children_tag]
+
+    def generate_flow_id(self) -> str:
+        return str(uuid4())
+
+    # the flow
+
+    def attach(self, link: ManagerLink, begun: Begun) -> None:
+        """Give the manager its place in its flow."""
+        self._link, self._begun, self.is_resumed = link, begun, begun.incarnation > 1
+        self._flow_tags = list(begun.tags)
+        self._close_reason = begun.close_reason
+        self._collected.load(begun.state, begun.stats)
+
+    @property
+    def begun(self) -> Begun:
+        if self._begun is None:
+            raise RuntimeError("the manager has not begun")
+        return self._begun
+
+    @property
+    def flow_id(self) -> str | None:
+        if self._begun is None:
+            flow_id: str | None = self.args.flow_id
+            return flow_id
+        return self._begun.family
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The author's own values, which are on record with each reaction and each cycle."""
+        return self._collected.state
+
+    @property
+    def stats(self) -> Stats:
+        return self._collected.stats
+
+    def append_flow_tag(self, tag: str) -> None:
+        """Add the tag to the manager, and to every job that starts from now on."""
+        if tag not in self._flow_tags:
+            self._flow_tags.append(tag)
+            self._collected.tags.append(tag)
+
+    def get_tags(self) -> list[str]:
+        """Return the tags of all jobs."""
+        own = [f"PARENT_NAME={self.name}"] if self.flow_id else []
+        family = [f"FLOW_ID={self.flow_id}"] if self.flow_id else []
+        return sorted({*family, *own, *self._children_tags, *self._flow_tags})
+
+    def log(self, message: str) -> None:
+        """Add a line to the flow's timeline."""
+        self._collected.lines.append(message)
+
+    # the end
+
+    def set_close_reason(self, reason: str) -> None:
+        self._close_reason = self._collected.close_reason = reason
+
+    def get_close_reason(self) -> str | None:
+        return self._close_reason
+
+    @property
+    def max_running_jobs(self) -> int:
+        most: int = self.args.max_running_jobs
+        return most
+
+    def take_effects(self) -> Effects:
+        """Return the wishes that are not on record."""
+        return self._collected.take()
+
+    def commit(self) -> list[int]:
+        """Put the wishes so far on record. Return the numbers of the added items."""
+        effects = self._collected.take_if_any()
+        return [] if effects is None else list(self.link.commit(effects))
+
+    # methods for authors
+
+    def on_start(self, resumed: bool = False) -> Any:
+        """Called once for each object of the manager, after the resume hooks."""
+
+    def on_close(self) -> Any:
+        """Called before the manager's end is on record."""
+
+    def base_loop_tasks(self) -> Any:
+        """Called before each cycle."""
+
+    def workflow_loop(self) -> Any:
+        """Make one cycle. Return whether the manager goes on."""
+        raise NotImplementedError
+
+    def resume_running_job_hook(self, job: JobDict) -> Any:
+        """Called for each job under way after another process has taken the manager over."""
+
+    def resume_finished_job_hook(self, job: JobDict) -> Any:
+        """Called for each ended job after another process has taken the manager over."""
+
+    def run(self) -> Any:
+        """Start the manager in a flow, host the manager, and follow the flow to its end."""
+        return running.run(self)
+
+
+class CachedFinishedJobsMixin:
+    """Kept for imports: jobs' ends are always read with one statement."""

@@ -1,0 +1,298 @@
+"""CrawlManager and PeriodicCrawlManager. Names begin with the numbers of the requirements; T: shub-workflow's tests."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers import CrawlManager, JobDict, JobParams, PeriodicCrawlManager, WorkFlowManager
+from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.failures import AuthorsFailure
+from tests.managers.play import nothing, play_of
+
+
+class Books(CrawlManager):
+    name = "nightly"
+    spider = "books"
+    loop_mode = 60
+
+
+class Unnamed(WorkFlowManager):
+    pass
+
+
+def parsed(manager: type[WorkFlowManager], *arguments: str) -> WorkFlowManager:
+    with command_line(arguments):
+        return manager()
+
+
+# identity and command line
+
+
+def test_1_and_t1_a_manager_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(Unnamed)
+    assert "the following arguments are required: name" in capsys.readouterr().err
+
+
+def test_2_and_t2_the_name_comes_from_the_command_line_without_an_attribute() -> None:
+    assert parsed(Unnamed, "mine").name == "mine"
+    with pytest.raises(SystemExit):
+        parsed(Books, "mine", "another")
+
+
+def test_7_and_26_jobs_have_the_tags_of_family_manager_and_command_line(database: Database) -> None:
+    play = play_of(database, Books, "-t", "k=v", "--children-tag", "a", "--spider-args", '{"depth": 2}')
+    play.run(nothing)
+    assert play.tags == [("FLOW_ID=shops", "PARENT_NAME=nightly", "a", "k=v")]
+    assert play.arguments == [{"depth": "2"}]
+
+
+def test_8_and_t28_a_flow_tag_reaches_all_further_jobs_and_stays(database: Database) -> None:
+    class Tagging(PeriodicCrawlManager):
+        name, spider, loop_mode = "nightly", "books", 60
+
+        def finished_ok_hook(self, *_: Any) -> None:
+            self.append_flow_tag("seen=1")
+
+    play = play_of(database, Tagging)
+    play.run(play.end(), nothing)
+    play.run(play.end())
+    assert ["seen=1" in tags for tags in play.tags] == [False, True, True]
+
+
+def test_11_another_project_is_refused(database: Database) -> None:
+    with pytest.raises(BadInput, match="project_id"):
+        parsed(Books, "--project-id", "999")
+    play = play_of(database, Books)
+    play.run(nothing)
+    assert play.manager is not None
+    with pytest.raises(BadInput, match="project_id"):
+        list(play.manager.get_owned_jobs(7, state=["running"]))
+
+
+def test_24_a_program_alias_gives_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    class Programs(Books):
+        PROGRAMS = {"deep": {"command_line": "--max-running-jobs {jobs} --units 2"}}
+
+    manager = parsed(Programs, "-g", "deep", "-v", "jobs:7", "--units", "3")
+    assert (manager.max_running_jobs, manager.args.units) == (7, 3)
+    with pytest.raises(SystemExit):
+        parsed(Programs, "-g", "absent")
+    assert "known are: deep" in capsys.readouterr().err
+
+
+def test_25_authors_add_own_arguments(database: Database) -> None:
+    class Own(Books):
+        def add_argparser_options(self) -> None:
+            super().add_argparser_options()
+            self.argparser.add_argument("--own", type=int)
+
+    play = play_of(database, Own, "--own", "3")
+    play.run(nothing)
+    assert play.manager is not None
+    assert play.manager.args.own == 3
+
+
+def test_26_json_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(Books, "--job-settings", "[1]")
+    assert "--job-settings" in capsys.readouterr().err
+
+
+def test_t7_the_spider_comes_from_the_command_line_without_an_attribute(database: Database) -> None:
+    class AnySpider(CrawlManager):
+        name, loop_mode = "nightly", 60
+
+    play = play_of(database, AnySpider, "toys")
+    play.run(nothing)
+    assert play.spiders == ["toys"]
+
+
+# one job
+
+
+def test_t6_49_a_job_is_started_watched_and_not_started_again(database: Database) -> None:
+    play = play_of(database, Books)
+    assert play.run(nothing, play.end()) == "finished"
+    assert play.numbers == [1]
+    assert play.counts.completed == 1
+
+
+def test_12_a_single_cycle_leaves_the_job_running(database: Database) -> None:
+    play = play_of(database, Books, "--loop-mode", "0")
+    assert play.run() == "finished"
+    assert play.counts.running == 1
+
+
+def test_20_and_t8_the_first_bad_outcome_is_the_close_reason(database: Database) -> None:
+    play = play_of(database, Books)
+    assert play.run(play.end(outcome="cancelled")) == "cancelled"
+
+
+def test_t9_67_a_job_of_a_former_object_is_adopted(database: Database) -> None:
+    resumed: list[JobDict] = []
+
+    class Resumed(Books):
+        def resume_running_job_hook(self, job: JobDict) -> None:
+            resumed.append(job)
+
+    play = play_of(database, Resumed, "--spider-args", '{"a": 1}')
+    assert play.run(nothing) is None
+    assert play.run(play.end()) == "finished"
+    assert play.numbers == [1]
+    assert [(job["spider"], job["state"], job["number"]) for job in resumed] == [("books", "running", 1)]
+
+
+@pytest.mark.parametrize("call", ["commit", "start on record", "start", "react", "close"])
+def test_a_death_starts_no_job_twice(database: Database, call: str) -> None:
+    play = play_of(database, Books)
+    play.crash(call, play.end())
+    play.run(play.end(), nothing)
+    assert [start[:2] for start in play.started] == [(1, 1)]
+    assert play.counts.completed == 1
+
+
+# hooks
+
+
+def test_40_47_a_hook_gets_copies_and_each_end_has_one_hook(database: Database) -> None:
+    calls: list[Any] = []
+
+    class Hooks(Books):
+        def finished_metadata_hook(self, jobkey: str, metadata: JobDict) -> None:
+            calls.append(("metadata", metadata["close_reason"]))
+
+        def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            calls.append(("bad", outcome, self.is_finished(jobkey), self.is_running(jobkey)))
+
+        def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            calls.append(("ok", outcome))
+            with pytest.raises(BadInput, match="holds up"):
+                self.wait_for([jobkey])
+
+    play_of(database, Hooks).run(nothing)
+    play = play_of(database, Hooks)
+    play.run(play.end(outcome="failed"))
+    assert calls == [("metadata", "failed"), ("bad", "failed", "failed", False)]
+
+
+def test_39_live_jobs_are_told_once_in_a_pause(database: Database) -> None:
+    calls: list[str] = []
+
+    class Live(Books):
+        def running_job_hook(self, jobkey: str) -> None:
+            calls.append(jobkey)
+
+    play = play_of(database, Live)
+    play.run(nothing, nothing, nothing)
+    assert len(calls) == 1
+
+
+def test_n5_a_hook_that_raises_has_no_effect_and_is_called_again(database: Database) -> None:
+    class Raises(Books):
+        def bad_outcome_hook(self, *_: Any) -> None:
+            self.stats.inc_value("calls")
+            raise ValueError("no")
+
+    play = play_of(database, Raises)
+    with pytest.raises(AuthorsFailure) as failure:
+        play.run(play.end(outcome="failed"))
+    assert (failure.value.phase, failure.value.job) == ("bad_outcome_hook", f"flow-{play.flow.uid}-1-1")
+    assert "ValueError: no" in failure.value.error
+    assert play.counts.running == 1
+    play.make = Books
+    assert play.run() == "failed"
+    assert "calls" not in play.flow.begun().stats
+
+
+def test_16_on_start_and_on_close(database: Database) -> None:
+    calls: list[Any] = []
+
+    class Life(Books):
+        def on_start(self, resumed: bool = False) -> None:
+            calls.append(resumed)
+            self.state["starts"] = self.state.get("starts", 0) + 1
+
+        def on_close(self) -> None:
+            calls.append(self.state["starts"])
+
+    play = play_of(database, Life)
+    play.run(nothing)
+    play.run(play.end())
+    assert calls == [False, True, 2]
+
+
+def test_17_the_time_counts_from_the_first_beginning(database: Database) -> None:
+    play = play_of(database, Books, "--max-running-time", "100")
+    assert play.run(nothing) is None
+    assert play.slept[-1] is not None
+    assert play.slept[-1] <= 60
+    play.later = timedelta(seconds=101)
+    assert play.run(nothing) == "max_running_time"
+    assert play.counts.running == 1
+
+
+def test_48_stats_are_summed_once(database: Database) -> None:
+    play = play_of(database, Books)
+    play.run(play.end())
+    assert play.flow.begun().stats == {"crawlmanager/scheduled_jobs": 1}
+
+
+# people
+
+
+def test_a_pause_starts_nothing_and_hooks_go_on(database: Database) -> None:
+    play = play_of(database, PeriodicBooks)
+    play.run(lambda p: p.flow.hold("pause"), play.end(), nothing, lambda p: p.flow.hold("run"), nothing)
+    assert play.numbers == [1, 2]
+    assert play.counts.completed == 1
+
+
+def test_a_drain_ends_after_the_last_job(database: Database) -> None:
+    play = play_of(database, PeriodicBooks)
+    assert play.run(lambda p: p.flow.hold("drain"), nothing, play.end()) == "drained"
+    assert play.numbers == [1]
+
+
+def test_a_leave_ends_at_once(database: Database) -> None:
+    play = play_of(database, PeriodicBooks)
+    assert play.run(lambda p: p.flow.cancel("manager", terminate=False)) == "left"
+    assert play.counts.running == 1
+
+
+class PeriodicBooks(PeriodicCrawlManager):
+    name = "nightly"
+    spider = "books"
+    loop_mode = 60
+    quick_end = 0
+
+
+# periodic
+
+
+def test_13_a_periodic_manager_needs_a_pause(database: Database) -> None:
+    with pytest.raises(BadInput, match="loop_mode"):
+        play_of(database, PeriodicBooks, "--loop-mode", "0").run()
+
+
+def test_t12_50_a_periodic_manager_starts_again_after_any_end(database: Database) -> None:
+    play = play_of(database, PeriodicBooks)
+    assert play.run(play.end(), play.end(outcome="cancelled"), play.end(outcome="failed")) is None
+    assert play.numbers == [1, 2, 3, 4]
+
+
+def test_50_a_job_that_fails_at_once_makes_the_pause_grow(database: Database) -> None:
+    class Quick(PeriodicBooks):
+        quick_end = 10
+
+    play = play_of(database, Quick)
+    play.run(play.end(outcome="failed"), nothing)
+    assert play.numbers == [1]
+    assert play.slept[-1] is not None
+    assert play.slept[-1] <= 2
+    play.later = timedelta(seconds=3)
+    play.run(nothing)
+    assert play.numbers == [1, 2]

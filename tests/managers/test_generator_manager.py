@@ -1,0 +1,471 @@
+"""GeneratorCrawlManager. Names begin with numbers of the requirements; B, N, T: shub-workflow's faults and tests."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.managers import (
+    AsyncSchedulerCrawlManagerMixin,
+    CrawlManager,
+    FullJobParams,
+    GeneratorCrawlManager,
+    Item,
+    JobDict,
+    JobParams,
+    StopRetry,
+)
+from crawler_lifecycle.managers.failures import AuthorsFailure
+from tests.contracts.managers import managed
+from tests.managers.play import Play, nothing, play_of
+
+
+class Shops(GeneratorCrawlManager):
+    """Starts a job for each of the given names."""
+
+    name = "nightly"
+    spider = "books"
+    loop_mode = 60
+    default_max_jobs = 10
+    names: Iterable[str] = "abc"
+
+    def set_parameters_gen(self) -> Iterator[Any]:
+        for name in self.names:
+            yield {"shop": name}
+
+
+def shops_with(**attributes: Any) -> type[Shops]:
+    return type("Some", (Shops,), attributes)
+
+
+def shops(play: Play) -> list[str]:
+    return [arguments["shop"] for arguments in play.arguments]
+
+
+# the stream
+
+
+def test_52_t15_special_keys_are_no_arguments(database: Database) -> None:
+    class Special(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"spider": "toys", "units": 2, "tags": ["t"], "job_settings": {"DELAY": 1}, "page": 1}
+            yield {"page": 2, "nested": {"b": 1, "a": [1]}}
+
+    play = play_of(database, Special, "--job-settings", '{"DELAY": 0, "ROBOTS": "no"}')
+    play.run(nothing)
+    assert play.spiders == ["toys", "books"]
+    assert play.arguments == [{"page": "1"}, {"page": "2", "nested": '{"a":[1],"b":1}'}]
+    assert play.started[0][5] == {"DELAY": "1", "ROBOTS": "no"}
+    assert "t" in play.tags[0]
+
+
+def test_53_t29_at_most_so_many_jobs_run_at_once(database: Database) -> None:
+    play = play_of(database, shops_with(names="abcde"), "--max-running-jobs", "2")
+    sizes: list[int] = []
+
+    def end_all(p: Play) -> None:
+        sizes.append(p.counts.running)
+        p.end_now()
+
+    assert play.run(end_all, end_all, end_all) == "finished"
+    assert sizes == [2, 2, 1]
+    assert shops(play) == list("abcde")
+
+
+def test_54_55_the_number_may_change(database: Database) -> None:
+    class Dynamic(Shops):
+        names = "abcde"
+
+        @property
+        def max_running_jobs(self) -> int:
+            return int(self.state.get("most", 1))
+
+    def more(p: Play) -> None:
+        assert p.manager is not None
+        p.manager.state["most"] = 3
+
+    play = play_of(database, Dynamic)
+    play.run(nothing, more, nothing)
+    assert shops(play) == ["a", "b", "c"]
+
+
+def test_61_jobs_have_their_number_and_retries_keep_it(database: Database) -> None:
+    play = play_of(database, shops_with(names="ab", MAX_RETRIES=1))
+    play.run(play.end(1, outcome="failed"), nothing)
+    sequences = [tag for tags in play.tags for tag in tags if tag.startswith("JOBSEQ")]
+    assert sequences == ["JOBSEQ=0000000001", "JOBSEQ=0000000002", "JOBSEQ=0000000001.r1"]
+
+
+# repeats
+
+
+def test_56_b1_repeats_in_a_cycle_are_skipped(database: Database) -> None:
+    play = play_of(database, shops_with(names="ABABA"))
+    assert play.run(play.end()) == "finished"
+    assert shops(play) == ["A", "B"]
+    assert play.counts.repeated == 3
+
+
+def test_56_the_command_line_counts_and_settings_do_not(database: Database) -> None:
+    class Repeats(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"shop": "a"}
+            yield {"shop": "a", "job_settings": {"X": 1}, "units": 2, "tags": ["t"]}
+            yield {"shop": "a", "spider": "toys"}
+
+    play = play_of(database, Repeats, "--spider-args", '{"depth": 1}')
+    play.run(nothing)
+    assert play.spiders == ["books", "toys"]
+
+
+def test_57_own_keys_and_no_dedup(database: Database) -> None:
+    class Keys(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"shop": "a", "key": "1"}
+            yield {"shop": "b", "key": "1"}
+
+    play = play_of(database, Keys)
+    play.run(nothing)
+    assert play.arguments == [{"shop": "a"}]
+
+
+def test_57_without_dedup_equal_sets_are_jobs(database: Database) -> None:
+    play = play_of(database, shops_with(names="aaa", dedup=False))
+    play.run(nothing)
+    play.run(nothing)
+    assert shops(play) == ["a", "a", "a"]
+
+
+def test_b2_n4_a_resumed_manager_runs_nothing_again(database: Database) -> None:
+    play = play_of(
+        database,
+        shops_with(names="abcd", dont_acquire_finished_jobs=True),
+        "--spider-args",
+        '{"x": 1}',
+        "--max-running-jobs",
+        "2",
+    )
+    play.run(play.end(), nothing)
+    assert play.run(play.end()) == "finished"
+    assert shops(play) == list("abcd")
+
+
+# refused sets
+
+
+def test_28_37_a_bad_set_is_refused_and_the_rest_goes_on(database: Database) -> None:
+    class Bad(Shops):
+        spider = ""
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"page": 1}
+            yield {"spider": "books", "page": None}
+            yield {"spider": "books", "page": object()}
+            yield {"spider": "books", "page": 3}
+
+    play = play_of(database, Bad)
+    assert play.run(play.end()) == "finished_with_failures"
+    assert play.arguments == [{"page": "3"}]
+    assert play.counts.refused == 3
+    problems = [item.problem or "" for item in play.flow.store.manager_doors.items(play.flow.id, limit=9)]
+    assert "spider" in problems[0]
+    assert "spider_args.page" in problems[1]
+
+
+def test_28_refused_sets_may_be_skipped(database: Database) -> None:
+    class Skips(Shops):
+        on_refused = "skip"
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"page": None}
+
+    assert play_of(database, Skips).run(nothing) == "finished"
+
+
+# throttles
+
+
+class OneEach(Shops):
+    """At most one job of a spider at once."""
+
+    def set_parameters_gen(self) -> Iterator[Any]:
+        for number in range(5):
+            yield {"spider": "books" if number < 4 else "toys", "page": number}
+
+    def can_schedule_job_with_params(self, params: FullJobParams) -> bool:
+        return self.spider_running_count(params["spider"]) < 1
+
+
+def test_59_n1_the_choices_of_the_cycle_count(database: Database) -> None:
+    play = play_of(database, OneEach)
+    play.run(nothing)
+    assert play.spiders == ["books", "toys"]
+    assert play.counts.delayed == 3
+    assert play.run(play.end(), play.end(), play.end(), play.end()) == "finished"
+    assert [arguments["page"] for arguments in play.arguments] == ["0", "4", "1", "2", "3"]
+
+
+def test_60_delayed_jobs_are_listed(database: Database) -> None:
+    play = play_of(database, OneEach)
+    play.run(nothing)
+    manager = play.manager
+    assert isinstance(manager, OneEach)
+    assert manager.get_delayed_spiders() == ["books"] * 3
+    assert manager.spider_delayed_count("toys") == 0
+    assert [params["spider_args"] for params in manager.get_delayed_jobs()] == [{"page": 1}, {"page": 2}, {"page": 3}]
+    assert sorted(manager.get_running_spiders()) == ["books", "toys"]
+
+
+def test_b4_delayed_jobs_keep_the_manager_open(database: Database) -> None:
+    class Closed(Shops):
+        def can_schedule_job_with_params(self, _: FullJobParams) -> bool:
+            return bool(self.state.get("open"))
+
+    def open_up(p: Play) -> None:
+        assert p.manager is not None
+        p.manager.state["open"] = True
+
+    play = play_of(database, Closed)
+    assert play.run(nothing, open_up, play.end()) == "finished"
+    assert shops(play) == ["a", "b", "c"]
+
+
+def test_59_many_delayed_jobs_hold_the_generator(database: Database) -> None:
+    pulled: list[int] = []
+
+    class Endless(Shops):
+        max_delayed = 20
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            for number in range(10_000):
+                pulled.append(number)
+                yield {"page": number}
+
+        def can_schedule_job_with_params(self, _: FullJobParams) -> bool:
+            return False
+
+    play_of(database, Endless).run(nothing, nothing)
+    assert len(pulled) <= 40
+
+
+# retries
+
+
+def test_62_t19_a_failed_job_is_tried_again(database: Database) -> None:
+    play = play_of(database, shops_with(names="a", MAX_RETRIES=2))
+    fail = play.end(outcome="failed")
+    assert play.run(fail, fail, fail) == "finished_with_failures"
+    assert [arguments.get("retry_num") for arguments in play.arguments] == [None, "1", "2"]
+    sources = [tag for tags in play.tags for tag in tags if tag.startswith("RETRIED_FROM")]
+    assert sources == [f"RETRIED_FROM=flow-{play.flow.uid}-1-{attempt}" for attempt in (1, 2)]
+
+
+def test_62_t18_no_retry_by_default_and_none_after_a_cancel(database: Database) -> None:
+    play = play_of(database, shops_with(names="a"))
+    assert play.run(play.end(outcome="failed")) == "finished_with_failures"
+    again = play_of_second(database, shops_with(names="a", MAX_RETRIES=3))
+    again.run(again.end(outcome="cancelled"))
+    assert len(again.started) == 1
+
+
+def play_of_second(database: Database, make: Any) -> Play:
+    return Play(managed(database, "shops/second", begins=False, arguments=[]), make)
+
+
+def test_63_64_a_retry_changes_parameters_or_is_given_up(database: Database) -> None:
+    class Changes(Shops):
+        names = "ab"
+        MAX_RETRIES = 3
+        pass_retry_num = False
+
+        def get_retry_override(self, spider: str, outcome: str, override: JobParams, jobkey: str) -> JobParams:
+            if override["spider_args"] == {"shop": "b"}:
+                raise StopRetry
+            return {"spider_args": {"slow": "1"}, "job_settings": {"DELAY": 5}, "tags": ["again"], "units": 4}
+
+    play = play_of(database, Changes)
+    play.run(play.end(outcome="failed"), nothing)
+    assert play.arguments[2:] == [{"shop": "a", "slow": "1"}]
+    assert play.started[2][5] == {"DELAY": "5"}
+    assert "again" in play.tags[2]
+
+
+def test_64_a_retry_may_wait(database: Database) -> None:
+    class Waits(Shops):
+        names = "a"
+        MAX_RETRIES = 1
+
+        def retry_delay(self, outcome: str, number: int) -> float:
+            return 3600
+
+    play = play_of(database, Waits)
+    assert play.run(play.end(outcome="failed"), nothing) is None
+    assert play.counts.retrying == 1
+    assert len(play.started) == 1
+
+
+def test_58_65_n3_an_own_hook_requeues_by_add_job(database: Database) -> None:
+    class Requeues(Shops):
+        names = "ab"
+
+        def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            if not self.state.get("again"):
+                self.state["again"] = True
+                self.add_job(spider, job_args_override)
+
+    play = play_of(database, Requeues, "--max-running-jobs", "1")
+    fail = play.end(outcome="failed")
+    assert play.run(fail, play.end(), play.end()) == "finished_with_failures"
+    assert shops(play) == ["a", "a", "b"]
+
+
+# crashes
+
+
+@pytest.mark.parametrize(
+    "call", ["offer", "start on record", "start", "commit", "react", "enter can_schedule_job_with_params"]
+)
+def test_67_b7_a_death_loses_no_job_and_starts_none_twice(database: Database, call: str) -> None:
+    play = play_of(database, shops_with(names="abcd", MAX_RETRIES=1), "--max-running-jobs", "2")
+    play.crash(call, play.end(1, outcome="failed"), play.end())
+    reason = play.run(*[play.end()] * 6)
+    assert reason == "finished"
+    assert sorted({start[0] for start in play.started}) == [1, 2, 3, 4]
+    assert len(play.started) == len({start[:2] for start in play.started})
+    assert play.counts.completed == 4
+
+
+def test_n5_a_generator_that_raises_keeps_the_sets_before(database: Database) -> None:
+    class Raises(Shops):
+        broken = True
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield from ({"shop": name} for name in "ab")
+            if self.broken:
+                raise ValueError("no")
+            yield {"shop": "c"}
+
+    play = play_of(database, Raises)
+    with pytest.raises(AuthorsFailure) as failure:
+        play.run(nothing)
+    assert failure.value.phase == "set_parameters_gen"
+    assert play.flow.managers.counts(play.flow.mine).waiting == 2
+    Raises.broken = False
+    assert play.run(play.end()) == "finished"
+    assert shops(play) == ["a", "b", "c"]
+
+
+def test_68_a_cursor_goes_on_behind_the_last_page(database: Database) -> None:
+    begun_at: list[Any] = []
+
+    class Cursor(Shops):
+        def set_parameters_gen(self, cursor: int | None = None) -> Iterator[Any]:
+            begun_at.append(cursor)
+            for number in range(cursor or 0, 4):
+                yield Item({"page": number}, cursor=number + 1)
+
+    play = play_of(database, Cursor, "--max-running-jobs", "2")
+    play.run(nothing)
+    assert play.run(play.end(), play.end()) == "finished"
+    assert begun_at == [None, 2]
+    assert [arguments["page"] for arguments in play.arguments] == ["0", "1", "2", "3"]
+
+
+def test_b6_resume_hooks_see_jobs_with_settings_and_units(database: Database) -> None:
+    seen: dict[str, list[JobDict]] = {"running": [], "finished": []}
+
+    class Resumes(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"shop": "a", "job_settings": {"DELAY": 1}, "units": 2}
+            yield {"shop": "b"}
+
+        def resume_running_job_hook(self, job: JobDict) -> None:
+            seen["running"].append(job)
+
+        def resume_finished_job_hook(self, job: JobDict) -> None:
+            seen["finished"].append(job)
+
+    play = play_of(database, Resumes)
+    play.run(play.end(2), nothing)
+    play.run(nothing)
+    (running,), (finished,) = seen["running"], seen["finished"]
+    assert (running["spider_args"], running["job_settings"], running["units"]) == ({"shop": "a"}, {"DELAY": 1}, 2)
+    assert (finished["spider_args"], finished["close_reason"]) == ({"shop": "b"}, "finished")
+
+
+# methods around a start
+
+
+def test_3c2_an_override_around_each_start(database: Database) -> None:
+    keys: list[Any] = []
+
+    class Around(Shops):
+        def schedule_spider_with_jobargs(self, job_args_override: Any = None, spider: str | None = None) -> Any:
+            changed: Any = {**(job_args_override or {}), "tags": ["mine"]}
+            keys.append(super().schedule_spider_with_jobargs(changed, spider))
+            return keys[-1]
+
+    play = play_of(database, Around)
+    play.run(nothing)
+    assert keys == [f"flow-{play.flow.uid}-{number}-1" for number in (1, 2, 3)]
+    assert all("mine" in tags for tags in play.tags)
+
+
+def test_3c2_an_override_of_the_loop_calls_super(database: Database) -> None:
+    class Loops(Shops):
+        def workflow_loop(self) -> bool:
+            self.stats.inc_value("loops")
+            return bool(super().workflow_loop())
+
+    play = play_of(database, Loops)
+    assert play.run(play.end()) == "finished"
+    assert play.flow.begun().stats["loops"] == 2
+
+
+def test_66_coroutines_are_awaited(database: Database) -> None:
+    class Concurrent(AsyncSchedulerCrawlManagerMixin, Shops):
+        async def finished_ok_hook(self, *_: Any) -> None:
+            await asyncio.sleep(0)
+            self.stats.inc_value("awaited")
+
+        async def can_schedule_job_with_params(self, _: FullJobParams) -> bool:
+            await asyncio.sleep(0)
+            return True
+
+    play = play_of(database, Concurrent)
+    assert play.run(play.end()) == "finished"
+    assert play.flow.begun().stats["awaited"] == 3
+
+
+def test_66_a_coroutine_without_the_mixin_is_awaited_too(database: Database) -> None:
+    class Awaited(Shops):
+        async def finished_ok_hook(self, *_: Any) -> None:
+            await asyncio.sleep(0)
+            self.stats.inc_value("awaited")
+
+    play = play_of(database, Awaited)
+    assert play.run(play.end()) == "finished"
+    assert play.flow.begun().stats["awaited"] == 3
+
+
+def test_the_example_of_the_page_runs(database: Database) -> None:
+    class Example(GeneratorCrawlManager):
+        name = "crawl"
+        loop_mode = 60
+        default_max_jobs = 4
+        spider = "example_spider"
+
+        @property
+        def description(self) -> str:
+            return "Schedule example_spider for each input."
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            for n in range(10):
+                yield {"page": n}
+
+    play = play_of(database, Example)
+    assert play.run(*[play.end()] * 3) == "finished"
+    assert [arguments["page"] for arguments in play.arguments] == [str(n) for n in range(10)]
+    assert issubclass(Example, CrawlManager)
