@@ -118,7 +118,8 @@ class CrawlManager(WorkFlowManager):
 
     def check_running_jobs(self) -> Any:
         """React to the ends of jobs, then to the jobs under way."""
-        return completed(self._check_running_jobs())
+        work = self._check_running_jobs()
+        return work if self.awaits else completed(work)
 
     async def _check_running_jobs(self) -> None:
         while ended := self.link.ended(ENDS_IN_A_PAGE):
@@ -203,8 +204,9 @@ class CrawlManager(WorkFlowManager):
         return True
 
     async def _start_the_job(self) -> JobKey | None:
-        self._chosen = next(iter(self.link.waiting(1)), None)
-        key: JobKey | None = await self.call(self.schedule_spider_with_jobargs)
+        chosen = self._chosen = next(iter(self.link.waiting(1)), None)
+        parameters = () if chosen is None else (params_of(chosen), chosen.request.crawler)
+        key: JobKey | None = await self.call(self.schedule_spider_with_jobargs, *parameters)
         return key
 
     def _goes_on_after_its_job(self) -> bool:

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from crawler_lifecycle.contract.managers.items import Origin, Waiting
-from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.contract.managers.turns import Begun, Counts
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator import Generator
+from crawler_lifecycle.managers.link import ManagerLink
+from crawler_lifecycle.managers.mixins import AsyncSchedulerCrawlManagerMixin
+from crawler_lifecycle.managers.owned_jobs import params_of
 from crawler_lifecycle.managers.parameters import FullJobParams, JobKey, JobParams, StopRetry, merged
 from crawler_lifecycle.managers.requesting import KeyFunction, item_of
 from crawler_lifecycle.managers.workflow_manager import FINISHED
@@ -31,6 +34,11 @@ class GeneratorCrawlManager(CrawlManager):
         super().__init__()
         self._generator: Generator | None = None
         self._choices: list[FullJobParams] = []  # of the present cycle
+
+    def attach(self, link: ManagerLink, begun: Begun) -> None:
+        super().attach(link, begun)
+        if not self.loop_mode and not self.is_resumed:
+            self.log("loop_mode is 0: the manager starts jobs in a single cycle, then closes")
 
     def add_spider_argument(self) -> None:
         if self.spider is None:
@@ -102,7 +110,8 @@ class GeneratorCrawlManager(CrawlManager):
 
     def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: JobKey) -> Any:
         """Try the job again, as MAX_RETRIES allows."""
-        return completed(self._try_again(spider, outcome, job_args_override, jobkey))
+        work = self._try_again(spider, outcome, job_args_override, jobkey)
+        return work if self.awaits else completed(work)
 
     async def _try_again(self, spider: str, outcome: str, override: JobParams, jobkey: JobKey) -> None:
         job = self._ended_job
@@ -202,13 +211,13 @@ class GeneratorCrawlManager(CrawlManager):
             return
         for waiting, params in chosen:
             self._chosen = waiting
-            override = cast("JobParams", {name: value for name, value in params.items() if name != "spider"})
-            await self.call(self.schedule_spider_with_jobargs, override, params["spider"])
+            await self.call(self.schedule_spider_with_jobargs, params_of(waiting), params["spider"])
 
     @property
     def starts_by_itself(self) -> bool:
         """Whether no author's method is around a start."""
-        return type(self).schedule_spider_with_jobargs is CrawlManager.schedule_spider_with_jobargs
+        definitions = [base for base in type(self).__mro__ if "schedule_spider_with_jobargs" in vars(base)]
+        return set(definitions) <= {CrawlManager, AsyncSchedulerCrawlManagerMixin}
 
     def _params(self, waiting: Waiting) -> FullJobParams:
         """Return the item's parameters as the author wrote them."""

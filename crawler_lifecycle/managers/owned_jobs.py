@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
 from typing import Any, cast
 
-from crawler_lifecycle.contract.managers.items import Job, JobState
+from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.calls import AuthorsCode
 from crawler_lifecycle.managers.parameters import JobDict, JobKey, JobParams
@@ -20,7 +20,7 @@ def outcome_of(job: Job) -> str | None:
     return None if job.state is JobState.RUNNING else job.outcome or UNKNOWN
 
 
-def params_of(job: Job) -> JobParams:
+def params_of(job: Job | Waiting) -> JobParams:
     """Return a copy of the parameters as the author wrote them."""
     params = cast("dict[str, Any]", deepcopy(job.override))
     params.pop("spider", None)

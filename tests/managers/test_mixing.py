@@ -1,0 +1,98 @@
+"""Classes of authors in front of and behind the mixin, and items whose parameters are on record."""
+
+import asyncio
+from typing import Any
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.managers.requests import RetryItems
+from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CrawlManager, JobParams
+from tests.managers.play import Play, nothing, play_of
+from tests.managers.test_generator_manager import Shops, shops_with
+
+
+class Books(CrawlManager):
+    name = "nightly"
+    spider = "books"
+    loop_mode = 60
+
+
+def test_66_hooks_of_a_class_behind_the_mixin_are_called(database: Database) -> None:
+    class Behind(Shops):
+        names = "a"
+
+        def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            self.set_close_reason(f"own {outcome}")
+
+    class Concurrent(AsyncSchedulerCrawlManagerMixin, Behind):
+        pass
+
+    play = play_of(database, Concurrent)
+    assert play.run(play.end(outcome="failed")) == "own failed"
+
+
+def test_66_starts_of_a_class_behind_the_mixin_are_called(database: Database) -> None:
+    class Behind(Shops):
+        def schedule_spider_with_jobargs(self, job_args_override: Any = None, spider: str | None = None) -> Any:
+            changed: Any = {**job_args_override, "tags": ["mine"]}
+            return super().schedule_spider_with_jobargs(changed, spider)
+
+    class Concurrent(AsyncSchedulerCrawlManagerMixin, Behind):
+        pass
+
+    play = play_of(database, Concurrent)
+    play.run(nothing)
+    assert [("mine" in tags) for tags in play.tags] == [True] * 3
+
+
+def test_66_a_retry_may_be_a_coroutine_around_the_default(database: Database) -> None:
+    class Concurrent(AsyncSchedulerCrawlManagerMixin, Shops):
+        names = "a"
+        MAX_RETRIES = 1
+
+        async def bad_outcome_hook(self, *arguments: Any) -> None:
+            await super().bad_outcome_hook(*arguments)
+
+        async def get_retry_override(self, *_: Any) -> JobParams:
+            await asyncio.sleep(0)
+            return {"spider_args": {"slow": "1"}}
+
+    play = play_of(database, Concurrent)
+    play.run(play.end(outcome="failed"), nothing)
+    assert play.arguments[1] == {"shop": "a", "slow": "1", "retry_num": "1"}
+
+
+def test_29_31_a_job_keeps_its_parameters_over_a_death(database: Database) -> None:
+    class Own(Books):
+        def on_start(self, resumed: bool = False) -> None:
+            if not resumed:
+                self.schedule_spider_with_jobargs({"spider_args": {"page": 1}})
+
+    play = play_of(database, Own)
+    play.crash("commit")
+    play.run(nothing)
+    assert play.arguments == [{"page": "1"}]
+
+
+def test_29_people_change_the_arguments_of_a_single_job(database: Database) -> None:
+    class Stays(Books):
+        def _goes_on_after_its_job(self) -> bool:
+            return True
+
+    def retry(p: Play) -> None:
+        p.flow.store.manager_doors.retry_items(p.flow.id, RetryItems(numbers=(1,), arguments={"page": 2}))
+
+    play = play_of(database, Stays)
+    play.run(play.end(outcome="failed"), retry, nothing)
+    assert play.arguments == [{}, {"page": "2"}]
+
+
+def test_13_a_generator_manager_without_pauses_is_warned_about(database: Database) -> None:
+    play = play_of(database, shops_with(loop_mode=0))
+    assert play.run() is not None
+    assert play.lines.count("manager") == 1
+
+
+def test_13_a_generator_manager_with_pauses_is_not_warned_about(database: Database) -> None:
+    play = play_of(database, shops_with())
+    play.run(nothing)
+    assert "manager" not in play.lines
