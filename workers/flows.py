@@ -29,6 +29,7 @@ from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.flows.clients import StepClients
 from crawler_lifecycle.services.flows.files import with_files
 from crawler_lifecycle.services.flows.host import StepHost
+from crawler_lifecycle.services.flows.managers.hosting import managers_of
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.parent import end_with_parent
 from crawler_lifecycle.services.flows.slots import SlotGate
@@ -59,7 +60,8 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
     client = await engine.client()
     name = f"{os.getpid()}@{socket.gethostname()}"
     claims = with_files(parts.store.step_claims, settings.files_folder)
-    host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name, StepClients().around)
+    managing = partial(managers_of, parts.store.managers, engine)
+    host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name, StepClients().around, managing)
     needs = health.needs_of(parts, temporal=engine.ping, slots=host.slots.check)
     task_queues = [
         steps_queue(settings.worker.task_queue, f"{queue}|{module}|") for queue in queues for module in modules.names

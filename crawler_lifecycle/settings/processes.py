@@ -79,6 +79,13 @@ class FlowSettings(BaseModel):
     )
     step_seconds: float = Field(default=86400, gt=0, description="time limit for a step without a timeout of its own")
     drain_seconds: float = Field(default=20, ge=0, description="time for steps under way after SIGTERM")
+    hook_seconds: float = Field(default=60, gt=0, description="time limit for a hook of a crawl manager")
+    page_seconds: float = Field(
+        default=600, gt=0, description="time limit for a page of a crawl manager's parameter sets, and for its import"
+    )
+    manager_tries: int = Field(
+        default=5, ge=1, description="failures without progress after which a crawl manager is paused"
+    )
     largest_result: int = Field(
         default=16 * 1024 * 1024,
         ge=1,

@@ -19,6 +19,7 @@ from crawler_lifecycle.services.flows.ends import EndWriter
 from crawler_lifecycle.services.flows.execution import NOT_ENDED, Execution, Outcome
 from crawler_lifecycle.services.flows.functions import Functions
 from crawler_lifecycle.services.flows.isolation import StepProcess
+from crawler_lifecycle.services.flows.managers.hosting import Managers
 from crawler_lifecycle.services.flows.outcomes import STOPPED, Ended, failure
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class Attempts:
     ends: EndWriter
     threads: Executor
     step_seconds: float  # time limit for a step without a timeout
+    managers: Managers | None = None  # None: the host brings no crawl managers on
 
     async def run(self, execution: Execution, function: Function) -> Outcome:
         """Run the function, and put its end on record."""
@@ -44,6 +46,10 @@ class Attempts:
             return await self._recorded(execution, STOPPED)
         running = self.functions.start(execution.step, function, execution.link)
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
+
+    async def run_manager(self, execution: Execution, managers: Managers) -> Outcome:
+        """Bring the manager on, and put its end on record."""
+        return await self._recorded(execution, await execution.managed(managers.start(execution.step)))
 
     async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> Outcome:
         """Run a function whose process has died before, in a process apart from the host."""

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from crawler_lifecycle.contract.flows.work import CallForm
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.flows.running import StepLink
 from crawler_lifecycle.ports import AttemptKey, ClaimedStep
+from crawler_lifecycle.services.flows.calling import work_of
+from crawler_lifecycle.services.flows.managers.hosting import ManagerRunning
 from crawler_lifecycle.services.flows.outcomes import Ended, timed_out
 from crawler_lifecycle.services.flows.runners import Running
 from crawler_lifecycle.services.flows.slots import Slots
@@ -52,6 +55,10 @@ class Execution:
         return self.step.flow_uid, self.step.start.number, self.step.start.attempt
 
     @property
+    def is_manager(self) -> bool:
+        return work_of(self.step).form is CallForm.MANAGER
+
+    @property
     def is_gone(self) -> bool:
         return self._gone.done()
 
@@ -76,6 +83,18 @@ class Execution:
         if self._has_slot:
             self._has_slot = False
             self.slots.give_back()
+
+    async def managed(self, running: ManagerRunning) -> Ended | None:
+        """Wait for the manager's end, without a slot and without a limit; None: the host gives the manager up."""
+        self.running = running
+        self.give_slot_back()
+        waits: set[asyncio.Future[Any]] = {running.end, self._gone}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not running.end.done():
+            running.leave()
+            await asyncio.wait({running.end}, timeout=GRACE_SECONDS)
+        end = running.end.result() if running.end.done() else None
+        return None if end is None or end.is_stopped else end
 
     async def ended(self, running: Running, seconds: float) -> Ended | None:
         """Wait for the function's end, and give its slot back; None: the attempt is gone.

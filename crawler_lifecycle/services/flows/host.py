@@ -26,6 +26,7 @@ from crawler_lifecycle.services.flows.ends import EndWriter
 from crawler_lifecycle.services.flows.execution import GRACE_SECONDS, NOT_ENDED, Execution, Gone, Outcome
 from crawler_lifecycle.services.flows.functions import Functions, Surroundings
 from crawler_lifecycle.services.flows.looks import Look
+from crawler_lifecycle.services.flows.managers.hosting import Managers
 from crawler_lifecycle.services.flows.modules import Modules
 from crawler_lifecycle.services.flows.slots import Slots
 from crawler_lifecycle.services.flows.under_way import UnderWay
@@ -33,6 +34,7 @@ from crawler_lifecycle.services.flows.versions import code_version
 from crawler_lifecycle.settings.processes import FlowSettings
 
 T = TypeVar("T")
+Managing = Callable[[Modules, str, FlowSettings], Managers]  # makes the managers for a host with the token
 logger = logging.getLogger(__name__)
 HELD = Backoff(timedelta(milliseconds=250), timedelta(seconds=2))  # pauses between looks at another host's claim
 AWAY = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))  # pauses while the database is away
@@ -53,6 +55,7 @@ class StepHost:
         settings: FlowSettings,
         name: str,
         surroundings: Surroundings = running,
+        managing: Managing | None = None,
     ) -> None:
         self.slots = Slots(settings.slots)
         self._claims = claims
@@ -65,8 +68,9 @@ class StepHost:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="host")
         self._functions = Functions(modules, claims, self._threads, settings.largest_result, surroundings)
         self._ends = EndWriter(claims, token)
+        managers = None if managing is None else managing(modules, token, settings)
         self._attempts = Attempts(
-            claims, doors, token, self._functions, self._ends, self._threads, settings.step_seconds
+            claims, doors, token, self._functions, self._ends, self._threads, settings.step_seconds, managers
         )
         self._under_way = UnderWay(claims, token, self._lasts, self.slots, self._release_unused)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -102,6 +106,9 @@ class StepHost:
         if self._is_draining:
             return
         self._is_draining = True
+        for execution in self._under_way.executions:
+            if execution.is_manager:
+                execution.leave(Gone.DRAINED)
         waiting = [execution.key for execution in self._under_way.executions if execution.running is None]
         await self._release(waiting)
         self._under_way.settle_all(waiting)
@@ -200,7 +207,10 @@ class StepHost:
                 await asyncio.wait(runs)
             if place > 0:
                 await self.slots.take()
-            if execution.step.deaths:
+            if execution.is_manager and self._attempts.managers is not None:
+                work = self._attempts.run_manager(execution, self._attempts.managers)
+                runs.append(self._spawn(self._execute(execution, work)))
+            elif execution.step.deaths:
                 await self._execute(execution, self._attempts.run_suspect(execution, function, suspects))
             else:
                 runs.append(self._spawn(self._execute(execution, self._attempts.run(execution, function))))
