@@ -258,7 +258,7 @@ async def reopened(case: Case) -> Started:
 
 async def retried(case: Case) -> Started:
     """Its program fails, and gets another attempt while the run goes on: once, whoever dies."""
-    run = await case.begin(retries={"program": 1, "pause_seconds": 1})
+    run = await case.begin(retries={"program": 1, "pause_seconds": 5})
     await _until_running(case, run)
     case.deaths.arm()
     case.site.release(run, 0, codes={0: 3})
