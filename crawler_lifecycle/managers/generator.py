@@ -18,6 +18,7 @@ from crawler_lifecycle.managers.requesting import KeyFunction, dedup_key, item_o
 
 PHASE = "set_parameters_gen"
 LARGEST_PAGE = 1000
+MOST_PAGES = 50  # in a cycle: a generator of many known sets must not hold up the reactions to ends
 
 
 class Generating(Protocol):
@@ -45,6 +46,7 @@ class Generator:
     def __init__(self, manager: Generating) -> None:
         begun = manager.begun
         self.is_exhausted = begun.is_exhausted
+        self.is_cut = False  # whether the last pull ended before its time
         self._manager = manager
         self._on_record = begun.read
         self._cursor = begun.cursor
@@ -53,13 +55,24 @@ class Generator:
 
     async def pull(self, wanted: int) -> int:
         """Take parameter sets until so many new items are on record, or the generator ends. Return their number."""
-        new, size = 0, wanted
-        while not self.is_exhausted and new < wanted:
+        new, size, pages = 0, wanted, 0
+        self.is_cut = False
+        while not self.is_exhausted and new < wanted and not self.is_cut:
             numbers, is_reread = self._page(size)
             count = 0 if is_reread else sum(number is not None for number in numbers)
-            new += count
+            new, pages = new + count, pages + 1
             size = min(LARGEST_PAGE, max(wanted - new, 1) if count else 2 * size)
+            self.is_cut = pages >= MOST_PAGES and new < wanted
         return new
+
+    @property
+    def progress(self) -> str:
+        """Place in a generator that is read again, for the flow's timeline."""
+        return f"reads its generator again: {self._position} of {self._on_record} parameter sets"
+
+    @property
+    def is_reread(self) -> bool:
+        return self._position < self._on_record
 
     def _page(self, size: int) -> tuple[tuple[int | None, ...], bool]:
         """Offer the next page. Author's code that raises keeps the sets that came before."""

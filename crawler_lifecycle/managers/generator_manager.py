@@ -164,6 +164,11 @@ class GeneratorCrawlManager(CrawlManager):
             self._generator = Generator(self)
         return self._generator
 
+    @property
+    def seconds_to_next(self) -> float | None:
+        """Seconds until the next cycle; None for the usual pause. A cut reading goes on at once."""
+        return 0.0 if self._generator is not None and self._generator.is_cut else None
+
     async def _start_jobs(self) -> None:
         room: int = await self.call(self.get_max_next_params)
         chosen: list[tuple[Waiting, FullJobParams]] = []
@@ -176,6 +181,8 @@ class GeneratorCrawlManager(CrawlManager):
                     break
                 if not await self._opened().pull(missing):
                     break
+            if self._opened().is_cut and self._opened().is_reread:
+                self.log(self._opened().progress)
             await self._start(chosen)
         finally:
             self._choices = []

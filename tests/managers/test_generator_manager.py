@@ -1,6 +1,7 @@
 """GeneratorCrawlManager. Names begin with numbers of the requirements; B, N, T: shub-workflow's faults and tests."""
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from crawler_lifecycle.managers import (
     JobDict,
     JobParams,
     StopRetry,
+    generator,
 )
 from crawler_lifecycle.managers.failures import AuthorsFailure
 from tests.contracts.managers import managed
@@ -469,3 +471,22 @@ def test_the_example_of_the_page_runs(database: Database) -> None:
     assert play.run(*[play.end()] * 3) == "finished"
     assert [arguments["page"] for arguments in play.arguments] == [str(n) for n in range(10)]
     assert issubclass(Example, CrawlManager)
+
+
+def test_endless_repeats_do_not_hold_up_reactions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "LARGEST_PAGE", 10)
+    play = play_of(database, shops_with(names=itertools.chain("ab", itertools.repeat("a"))))
+    assert play.run(play.end(), nothing) is None
+    assert play.counts.completed == 2
+    assert play.slept == [0.0, 0.0, 0.0]
+
+
+def test_a_long_generator_is_read_again_in_parts(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "LARGEST_PAGE", 2)
+    names = [f"shop-{number}" for number in range(220)]
+    play = play_of(database, shops_with(names=names), "--max-running-jobs", "210")
+    play.run(nothing, nothing, nothing)
+    assert play.run(*[play.end()] * 6) == "finished"
+    assert shops(play) == names
+    lines = [line.message for line in play.flow.store.flow_records.lines(play.flow.id, after=0, limit=100)]
+    assert "reads its generator again: 100 of 210 parameter sets" in lines
