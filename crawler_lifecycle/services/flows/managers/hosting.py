@@ -77,6 +77,7 @@ class ManagerRunning:
         self._step = step
         self._ref = ref
         self._starts = starts
+        self._child = ""  # id of the present object's process
         self._box: Box = managers.inbox.open(ref)
         self._ended: Future[Ended] = Future()
         self.end: asyncio.Task[Ended] = asyncio.create_task(_awaited(self._ended))
@@ -106,7 +107,8 @@ class ManagerRunning:
         """Run object after object until the end is on record. STOPPED: the host leaves the manager."""
         failures = 0
         while not self._box.must_leave:
-            desk = self._begun(str(uuid4()))
+            self._child = str(uuid4())
+            desk = self._begun()
             if desk.begun.is_closed:
                 return self._end_of(desk)
             if (ended := self._while_paused(desk)) is not None:
@@ -123,9 +125,10 @@ class ManagerRunning:
                 self._pause(PAUSES[min(failures, len(PAUSES)) - 1])
         return STOPPED
 
-    def _begun(self, child: str) -> Desk:
+    def _begun(self) -> Desk:
+        """Return a desk for the present object; a repeated beginning is no further incarnation."""
         patience = self._managers.patience
-        begun = patiently(lambda: self._ledger.begin(self._ref, child), self._box)
+        begun = patiently(lambda: self._ledger.begin(self._ref, self._child), self._box)
         return Desk(
             self._ledger, self._ref, begun, self._box, self._starts, patience.hook_seconds, patience.page_seconds
         )
@@ -213,7 +216,7 @@ class ManagerRunning:
 
     def _end_of(self, desk: Desk) -> Ended:
         """Return the step's end for a manager whose end is on record."""
-        begun = self._begun(str(uuid4())).begun
+        begun = self._begun().begun
         counts = desk.counts()
         result = {"close_reason": begun.close_reason, "counts": counts.model_dump(), "stats": begun.stats}
         if desk.intent() is Intent.STOP:
