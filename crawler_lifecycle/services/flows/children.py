@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 
 from crawler_lifecycle.services.flows.channel import Channel
@@ -20,7 +21,8 @@ class Child:
     the channel's descriptor as its argument.
     """
 
-    def __init__(self, main: str) -> None:
+    def __init__(self, main: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start the process. `environment`: default: the host's."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
@@ -29,6 +31,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[descriptor],
                 start_new_session=True,
+                env=environment,
             )
         self.channel = Channel(ours)
         threading.Thread(target=self._wait, name=f"child-{self._process.pid}", daemon=True).start()

@@ -106,9 +106,7 @@ class StepHost:
         if self._is_draining:
             return
         self._is_draining = True
-        for execution in self._under_way.executions:
-            if execution.is_manager:
-                execution.leave(Gone.DRAINED)
+        await self._hand_managers_over()
         waiting = [execution.key for execution in self._under_way.executions if execution.running is None]
         await self._release(waiting)
         self._under_way.settle_all(waiting)
@@ -120,6 +118,14 @@ class StepHost:
         await asyncio.to_thread(self._ends.close, LAST_SECONDS)
         await self._release(None)
         self._under_way.settle_all()
+
+    async def _hand_managers_over(self) -> None:
+        """Leave the managers at once: another host goes on, while functions here still end."""
+        managers = [execution for execution in self._under_way.executions if execution.is_manager]
+        for execution in managers:
+            execution.leave(Gone.DRAINED)
+        await self._under_way.wait(managers, GRACE_SECONDS)
+        await self._release([execution.key for execution in managers])
 
     async def _run(self, look: Look) -> StepsEnded:
         function, looks = await self._function(look.step), 0

@@ -25,6 +25,8 @@ class Shops(GeneratorCrawlManager):
         yield from ({"shop": name} for name in "abc")
 
     def on_start(self, resumed: bool = False) -> None:
+        ours = [name for name in os.environ if name.startswith(("CRAWLER_", "TEMPORAL_"))]
+        self.log(f"sees {len(ours)} of our variables")
         self.log(f"started in {os.getpid()}, resumed: {resumed}")
 
     def fault(self, name: str) -> bool:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -133,7 +134,8 @@ def staged(database: Database, tmp_path: Path) -> Callable[[str], Stage]:
     return stage
 
 
-async def test_a_manager_runs_to_its_end(staged: Callable[..., Stage]) -> None:
+async def test_a_manager_runs_to_its_end(staged: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRAWLER_DATABASE__PASSWORD", "secret")
     stage = staged("Shops", "--max-running-jobs", "2")
     async with stage.hosted() as running:
         await stage.started(2)
@@ -143,6 +145,7 @@ async def test_a_manager_runs_to_its_end(staged: Callable[..., Stage]) -> None:
         await asyncio.wait_for(running, PATIENCE)
     assert stage.counts == Counts(completed=3)
     assert stage.flow.row("manager").outcome == "finished"
+    assert any("sees 0 of our variables" in line for line in stage.lines)
     assert '"close_reason": "finished"' in str(await stage.result()).replace("'", '"')
 
 
@@ -224,3 +227,35 @@ async def test_a_stop_ends_with_the_last_crawl(staged: Callable[..., Stage]) -> 
         await asyncio.wait_for(running, PATIENCE)
     assert stage.counts == Counts(completed=2, cancelled=0)
     assert len(stage.temporal.started) == 2
+
+
+@pytest.mark.parametrize("failure", [TemporaryError("away"), RuntimeError("a fault of our own")])
+async def test_failing_reads_only_delay_a_manager(
+    staged: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    stage = staged("Shops")
+    ledger: Any = stage.flow.store.managers
+    failures: dict[str, list[Exception]] = {
+        "news": [failure],
+        "problem": [TemporaryError("away")],
+        "unstarted": [TemporaryError("away")],
+    }
+
+    def failing(name: str) -> Callable[..., Any]:
+        read = getattr(ledger, name)
+
+        def once(*arguments: object) -> Any:
+            if failures[name]:
+                raise failures[name].pop()
+            return read(*arguments)
+
+        return once
+
+    for name in failures:
+        monkeypatch.setattr(ledger, name, failing(name))
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=3)
+    assert not any(failures.values())

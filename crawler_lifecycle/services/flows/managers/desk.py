@@ -1,7 +1,6 @@
 """Desk: the host's answers to the calls of a manager's object."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -155,7 +154,8 @@ def patiently(call: Callable[[], T], box: Box) -> T:
             if box.must_leave:
                 raise
             logger.warning("a crawl manager waits: %s", error.message)
-            time.sleep(PAUSES[min(failures, len(PAUSES) - 1)])  # no event tells that the database is back
+            with box.changed:  # no event tells that the database is back, but the host may leave the manager
+                box.changed.wait_for(lambda: box.must_leave, PAUSES[min(failures, len(PAUSES) - 1)])
             failures += 1
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 MAIN = "crawler_lifecycle.services.flows.managers.child"
 LEAVE_SECONDS = 1.0  # time for an object to leave by itself
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds between processes after failures
+OURS = ("CRAWLER_", "TEMPORAL_")  # beginnings of the names of our variables
 DIED = "process"  # phase of an object whose process dies outside of author's code
 CLOSE_REASONS = {Intent.STOP: "cancelled", Intent.LEAVE: "left", Intent.DRAIN: "drained"}
 
@@ -97,6 +99,9 @@ class ManagerRunning:
         except Fenced as error:
             logger.info("manager %s of flow %s: %s", self._step.path, self._step.flow_id, error.message)
             self._ended.set_result(STOPPED)
+        except TemporaryError as error:  # the host leaves the manager while the database is away
+            logger.warning("manager %s of flow %s is left: %s", self._step.path, self._step.flow_id, error.message)
+            self._ended.set_result(STOPPED)
         except Exception as error:
             logger.exception("manager %s of flow %s: the host failed", self._step.path, self._step.flow_id)
             self._ended.set_exception(error)
@@ -135,7 +140,7 @@ class ManagerRunning:
 
     def _while_paused(self, desk: Desk) -> Ended | None:
         """Wait while a failure pauses the manager. Return the end if people end the manager meanwhile."""
-        while self._ledger.problem(self._ref) is not None and not self._box.must_leave:
+        while patiently(lambda: self._ledger.problem(self._ref), self._box) is not None and not self._box.must_leave:
             intent = desk.intent()
             if intent in CLOSE_REASONS and (intent is Intent.LEAVE or not desk.running()):
                 desk.close(CLOSE_REASONS[intent], NO_EFFECTS)
@@ -145,14 +150,14 @@ class ManagerRunning:
 
     def _go_on_with_starts(self, desk: Desk) -> None:
         """Make the starts that a former host has put on record."""
-        self._starts.make(self._ref, self._ledger.unstarted(self._ref))
+        patiently(lambda: self._starts.make(self._ref, self._ledger.unstarted(self._ref)), self._box)
         if desk.intent() is Intent.STOP:
             self._starts.stop(desk.running(), self._step.flow_id)
 
     def _object(self, desk: Desk) -> Problem | None:
         """Run an object in a process until the process ends. Return its failure."""
         modules = self._managers.modules
-        child = Child(MAIN)
+        child = Child(MAIN, _without_ours())
         self._box.kill = child.kill
         desk.box.deadline = monotonic() + self._managers.patience.page_seconds  # for the import
         folder = None if modules.folder is None else str(modules.folder)
@@ -222,6 +227,11 @@ class ManagerRunning:
         if desk.intent() is Intent.STOP:
             return Ended(EndKind.CANCELLED, reason=BY_REQUEST)
         return Ended(EndKind.COMPLETED, outcome=begun.close_reason, result=to_text("result", result, 1_000_000))
+
+
+def _without_ours() -> dict[str, str]:
+    """Return the environment for author's code, without the host's own access to database and Temporal."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
 
 
 async def _awaited(future: Future[Ended]) -> Ended:

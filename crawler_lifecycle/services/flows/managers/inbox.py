@@ -76,6 +76,9 @@ class Inbox:
             except LifecycleError as error:
                 logger.warning("crawl managers get no news: %s", error.message)
                 continue
+            except Exception:  # a fault of our own must not end the news for all managers
+                logger.exception("crawl managers get no news")
+                continue
             since = now
             for one_news in news:
                 box = boxes.get(one_news.ref)
