@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,25 +21,8 @@ from crawler_lifecycle.managers import (
 )
 from crawler_lifecycle.managers.failures import AuthorsFailure
 from tests.contracts.managers import managed
+from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of
-
-
-class Shops(GeneratorCrawlManager):
-    """Starts a job for each of the given names."""
-
-    name = "nightly"
-    spider = "books"
-    loop_mode = 60
-    default_max_jobs = 10
-    names: Iterable[str] = "abc"
-
-    def set_parameters_gen(self) -> Iterator[Any]:
-        for name in self.names:
-            yield {"shop": name}
-
-
-def shops_with(**attributes: Any) -> type[Shops]:
-    return type("Some", (Shops,), attributes)
 
 
 def shops(play: Play) -> list[str]:

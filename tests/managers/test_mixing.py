@@ -6,8 +6,8 @@ from typing import Any
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.managers.requests import RetryItems
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CrawlManager, JobParams
+from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of
-from tests.managers.test_generator_manager import Shops, shops_with
 
 
 class Books(CrawlManager):
