@@ -1,4 +1,7 @@
-"""Audit part `flows`: give a supervisor to open flows without a workflow, and to flows with an owed announcement."""
+"""Audit part `flows`: give a supervisor to open flows without a workflow, and to flows with an owed announcement.
+
+The part's last pages are those of crawl managers.
+"""
 
 import asyncio
 import logging
@@ -9,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 
 from crawler_lifecycle.activities import auditing
+from crawler_lifecycle.activities.audit_managers import ManagerAudit
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import flows as rules
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
@@ -28,6 +32,7 @@ from crawler_lifecycle.ports import (
 logger = logging.getLogger(__name__)
 MOST_PRUNED = 1000  # flows in an audit
 FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
+MANAGERS = "managers/"  # beginning of a place among the attempts of managers; behind the uids of all flows
 AuditedFlow = SilentFlow | UnannouncedFlow
 
 
@@ -39,6 +44,7 @@ class FlowAudit:
     supervisors: FlowSupervisors
     patience: AuditPatience
     doors: FlowDoors
+    managers: ManagerAudit
     keep_for: timedelta | None = None  # time from a flow's end to its pruning; None: flows are kept
 
     @activity.defn
@@ -47,6 +53,10 @@ class FlowAudit:
 
         A flow with a recent write has a supervisor.
         """
+        if step.after is not None and step.after.startswith(MANAGERS):
+            page_of_managers = await self.managers.page(step, step.after.removeprefix(MANAGERS))
+            rest = page_of_managers.rest
+            return page_of_managers.model_copy(update={"rest": None if rest is None else f"{MANAGERS}{rest}"})
         if step.audit.repair and step.after is None:
             await asyncio.to_thread(self._prune)
         page = await self._page(step.after or "")
@@ -121,5 +131,5 @@ def _at_work(pairs: Sequence[tuple[AuditedFlow, WorkflowInfo]]) -> list[tuple[Fi
     ]
 
 
-def _rest(page: Sequence[AuditedFlow]) -> str | None:
-    return page[-1].uid if len(page) == FLOWS_IN_A_PAGE else None
+def _rest(page: Sequence[AuditedFlow]) -> str:
+    return page[-1].uid if len(page) == FLOWS_IN_A_PAGE else MANAGERS

@@ -13,6 +13,7 @@ from crawler_lifecycle.activities.auditing import gather_limited
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.messages import (
     CheckStarts,
@@ -22,6 +23,7 @@ from crawler_lifecycle.domain.flows.messages import (
     StartsChecked,
     StopAttempts,
 )
+from crawler_lifecycle.domain.flows.unstarted import Refusal, is_missing, refusal
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.domain.plan import RunLimits, planned
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
@@ -29,7 +31,6 @@ from crawler_lifecycle.errors import NotFound, Over, PermanentError, TemporaryEr
 from crawler_lifecycle.ports import CrawlStart, CrawlToStop, Deployer, FlowLedger, FlowSupervisors, Runs
 
 DOOR = "flow"
-NO_WORKFLOW = "missing"  # the word for a workflow without a start
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,19 @@ class FlowCrawlActivities:
 
     @activity.defn
     async def check_starts(self, step: CheckStarts) -> StartsChecked:
-        """Find attempts whose workflow failed before it made a run, and attempts without a workflow.
+        """Find attempts whose workflow closed before their run, and attempts without a workflow.
 
-        A workflow may make its run between the reading of the rows and the look at the workflow, so the rows are read
-        again before an attempt counts as refused.
+        A workflow may make its run between the reading and the look at the workflow, so the rows are read again before
+        an attempt counts as refused.
         """
         without_run = await asyncio.to_thread(self.ledger.unlinked_crawls, step.flow, step.before)
         if not without_run:
             return StartsChecked()
-        causes = await gather_limited(self._why_closed, without_run)
-        by_number = {crawl.number: cause for crawl, cause in zip(without_run, causes, strict=True)}
-        missing = [number for number, cause in by_number.items() if cause == NO_WORKFLOW]
-        closed = {number: cause for number, cause in by_number.items() if cause not in (None, NO_WORKFLOW)}
-        still = await asyncio.to_thread(self.ledger.unlinked_crawls, step.flow, step.before) if closed else []
-        refusals = {crawl.number: str(closed[crawl.number]) for crawl in still if crawl.number in closed}
+        workflows = await gather_limited(self._described, without_run)
+        missing = [crawl.number for crawl, (info, _) in zip(without_run, workflows, strict=True) if is_missing(info)]
+        ended = {crawl.number: end for crawl, (_, end) in zip(without_run, workflows, strict=True) if end is not None}
+        still = await asyncio.to_thread(self.ledger.unlinked_crawls, step.flow, step.before) if ended else []
+        refusals = {crawl.number: ended[crawl.number] for crawl in still if crawl.number in ended}
         ends = await self._refuse(step.flow, still, refusals)
         return StartsChecked(ends=ends, missing=to_ranges(missing))
 
@@ -78,10 +78,10 @@ class FlowCrawlActivities:
         await gather_limited(partial(self._stop, request), crawls)
         return Counted(count=len(crawls))
 
-    def _refusals(self, crawls: Iterable[CrawlStart]) -> dict[int, str]:
-        """Return the messages for requests that can never become a run. An absent catalogue refuses no request."""
+    def _refusals(self, crawls: Iterable[CrawlStart]) -> dict[int, Refusal]:
+        """Return refusals for requests without a possible run. An absent catalogue refuses no request."""
         entries: dict[str, Crawler] = {}
-        refusals: dict[int, str] = {}
+        refusals: dict[int, Refusal] = {}
         for crawl in crawls:
             name = crawl.request.crawler
             try:
@@ -91,34 +91,32 @@ class FlowCrawlActivities:
             except TemporaryError:
                 break  # the runs' own workflows wait for the catalogue
             except PermanentError as error:
-                refusals[crawl.start.number] = error.message
+                refusals[crawl.start.number] = Refusal(error.message)
         return refusals
 
     async def _start(self, crawl: CrawlStart) -> None:
         await self.supervisors.start_crawl(crawl.workflow_id, crawl.request)
 
     async def _refuse(
-        self, flow: FlowRef, crawls: Iterable[CrawlStart | CrawlToStop], refusals: Mapping[int, str]
+        self, flow: FlowRef, crawls: Iterable[CrawlStart | CrawlToStop], refusals: Mapping[int, Refusal]
     ) -> tuple[AttemptEnd, ...]:
-        """Put the refused attempts' ends on record, and return the ends."""
+        """Put the ends of refused attempts without a run on record, and return these ends."""
         now = datetime.now(UTC)
         ends = tuple(
-            AttemptEnd(number, attempt, EndKind.FAILED, now, reason=START_REFUSED)
+            AttemptEnd(number, attempt, EndKind.FAILED, now, refusals[number].outcome, START_REFUSED)
             for number, attempt in map(_attempt, crawls)
             if number in refusals
         )
-        if ends:
-            await asyncio.to_thread(self.ledger.end_attempts, flow, ends, refusals)
-        return ends
+        if not ends:
+            return ()
+        messages = {number: refusal.problem for number, refusal in refusals.items()}
+        return tuple(await asyncio.to_thread(self.ledger.end_attempts, flow, ends, messages))
 
-    async def _why_closed(self, crawl: CrawlToStop) -> str | None:
-        """Return why the attempt's workflow closed; NO_WORKFLOW without a workflow; None if the workflow is open."""
+    async def _described(self, crawl: CrawlToStop) -> tuple[WorkflowInfo, Refusal | None]:
+        """Return the attempt's workflow, and the attempt's refusal if the workflow has closed."""
         workflow = await self.supervisors.describe(crawl.workflow_id)
-        if workflow.is_open:
-            return None
-        if workflow.end == NO_WORKFLOW:
-            return NO_WORKFLOW
-        return await self.supervisors.failure(crawl.workflow_id) or f"its workflow was {workflow.end}"
+        failure = None if workflow.is_open else await self.supervisors.failure(crawl.workflow_id)
+        return workflow, refusal(workflow, failure)
 
     async def _stop(self, request: StopRequest, crawl: CrawlToStop) -> None:
         """Ask the run to stop, as `crawlctl stop` does. A crawl without a run gets the stop before its run."""

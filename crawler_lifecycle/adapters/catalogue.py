@@ -1,6 +1,7 @@
-"""The catalogue of crawlers, read from its file.
+"""The catalogue of crawlers and crawl managers, read from its file.
 
-The file is TOML with a table `[crawlers.NAME]` for every crawler, with the fields of `contract.deployment.Crawler`.
+The file is TOML with a table `[crawlers.NAME]` for every crawler, with the fields of `contract.deployment.Crawler`, and
+a table `[managers.NAME]` for every crawl manager that other machines may start, with the fields of `ManagerEntry`.
 In `command`, `{python}` stands for the service's own Python and `{catalogue_folder}` for the file's folder; other
 braces stay.
 """
@@ -12,12 +13,14 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.deployment import Crawler, ManagerEntry
+from crawler_lifecycle.contract.flows.names import checked_name
 from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.contract.retries import RequestedRetries
 from crawler_lifecycle.domain import pod_shape
@@ -44,6 +47,12 @@ class _Entry(Crawler):
     retries: RequestedRetries | None = None
 
 
+@dataclass(frozen=True)
+class _Entries:
+    crawlers: dict[str, Crawler]
+    managers: dict[str, ManagerEntry]
+
+
 class Catalogue:
     """The file's present entries, or the last good entries while the file is broken. Every call reads the file."""
 
@@ -53,7 +62,7 @@ class Catalogue:
         content = _read(path)
         return cls(path, content, _parse(path, content))
 
-    def __init__(self, path: Path, content: bytes, entries: dict[str, Crawler]) -> None:
+    def __init__(self, path: Path, content: bytes, entries: "_Entries") -> None:
         self._path = path
         self._content: bytes | None = content
         self._entries = entries
@@ -61,12 +70,21 @@ class Catalogue:
         self._lock = threading.Lock()
 
     def names(self) -> list[str]:
-        return sorted(self._current())
+        return sorted(self._current().crawlers)
 
     def entry(self, name: str) -> Crawler:
-        entry = self._current().get(name)
+        entry = self._current().crawlers.get(name)
         if entry is None:
             raise NotFound(f"there is no crawler {name!r} in the catalogue")
+        return entry
+
+    def manager_names(self) -> list[str]:
+        return sorted(self._current().managers)
+
+    def manager(self, name: str) -> ManagerEntry:
+        entry = self._current().managers.get(name)
+        if entry is None:
+            raise NotFound(f"there is no crawl manager {name!r} in the catalogue")
         return entry
 
     def problem(self) -> str | None:
@@ -74,7 +92,7 @@ class Catalogue:
         self._current()
         return self._problem
 
-    def _current(self) -> dict[str, Crawler]:
+    def _current(self) -> "_Entries":
         """Return the entries, parsed again if the file's content has changed.
 
         A file that cannot be read or parsed leaves the entries as they are, and sets the problem.
@@ -87,7 +105,7 @@ class Catalogue:
                 if content != self._content:
                     self._entries = _parse(self._path, content)
                     self._problem = None
-                    logger.info("the catalogue was read again: %d crawlers", len(self._entries))
+                    logger.info("the catalogue was read again: %d crawlers", len(self._entries.crawlers))
             except NotReady as error:
                 self._set_problem(error.message)
             self._content = content
@@ -114,7 +132,15 @@ def problems_of(path: Path) -> list[str]:
         tables = _tables(path, _read(path))
     except NotReady as error:
         return [error.message]
-    return [problem for name, table in tables.items() for problem in _problems_of_entry(path, name, table)]
+    problems = [
+        problem for name, table in tables["crawlers"].items() for problem in _problems_of_entry(path, name, table)
+    ]
+    for name, table in tables["managers"].items():
+        try:
+            _manager(path, name, table)
+        except NotReady as error:
+            problems.append(error.message)
+    return problems
 
 
 def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
@@ -133,22 +159,42 @@ def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
             yield f"{path}: crawlers.{name}: command: there is no file {part}"
 
 
-def _parse(path: Path, content: bytes) -> dict[str, Crawler]:
-    return {name: _entry(path, name, table) for name, table in _tables(path, content).items()}
+def _parse(path: Path, content: bytes) -> _Entries:
+    tables = _tables(path, content)
+    return _Entries(
+        {name: _entry(path, name, table) for name, table in tables["crawlers"].items()},
+        {name: _manager(path, name, table) for name, table in tables["managers"].items()},
+    )
 
 
-def _tables(path: Path, content: bytes) -> dict[str, Any]:
-    """Return the tables [crawlers.NAME] by name. Raise NotReady if there are none, or other tables, or no TOML."""
+def _tables(path: Path, content: bytes) -> dict[str, dict[str, Any]]:
+    """Return the tables by kind and name. Raise NotReady without crawlers, for further tables, or without TOML."""
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise NotReady(f"{path}: not a TOML file: {_one_line(error)}") from error
-    tables = document.pop("crawlers", None)
+    tables, managers = document.pop("crawlers", None), document.pop("managers", {})
     if document:
-        raise NotReady(f"{path}: {min(document)}: unknown; expected tables [crawlers.NAME] only")
+        raise NotReady(f"{path}: {min(document)}: unknown; expected tables [crawlers.NAME] and [managers.NAME] only")
     if not isinstance(tables, dict) or not tables:
         raise NotReady(f"{path}: crawlers: expected at least one table [crawlers.NAME]")
-    return tables
+    if not isinstance(managers, dict):
+        raise NotReady(f"{path}: managers: expected tables [managers.NAME]")
+    return {"crawlers": tables, "managers": managers}
+
+
+def _manager(path: Path, name: str, table: Any) -> ManagerEntry:
+    """Return the manager's entry. The manager has the table's name unless the entry names another."""
+    place = f"{path}: managers.{_one_line(name)[:150]}"
+    if not isinstance(table, dict):
+        raise NotReady(f"{place}: expected a table")
+    try:
+        with refusals_as_bad_input():
+            entry = ManagerEntry.model_validate({"name": name, **table}, extra="forbid", strict=True)
+        checked_name("name", entry.name)
+    except BadInput as error:
+        raise NotReady(f"{place}: {_one_line(error)}") from error
+    return entry
 
 
 def _entry(path: Path, name: str, table: Any) -> Crawler:

@@ -6,6 +6,7 @@ event loop with its own thread.
 """
 
 import asyncio
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,14 +31,18 @@ class Answer:
 
 
 class HttpClient:
-    """Client for many threads that keeps its connections. Proxies come from the environment."""
+    """Client for many threads that keeps its connections. Proxies come from the environment.
 
-    def __init__(self, seconds: float) -> None:
+    `tls` is the context with the trusted authorities; None: the authorities that httpx trusts.
+    """
+
+    def __init__(self, seconds: float, tls: ssl.SSLContext | None = None) -> None:
         self._seconds = seconds
         self._loop = _event_loop()
         try:
             self._client = httpx.AsyncClient(
                 timeout=None,  # noqa: S113 (the time limit is in _request)
+                verify=tls if tls is not None else True,
                 limits=httpx.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=IDLE_SECONDS),
                 mounts={f"all://{host}": None for host in LOOPBACK},
             )

@@ -17,6 +17,7 @@ from crawler_lifecycle.contract.deployment import (
     CrawlerNames,
     Deployment,
     DeploymentRequest,
+    ManagerEntry,
     Problem,
     checked_token,
 )
@@ -56,6 +57,15 @@ class SchedulerClient:
         if answer.status in (404, 422) and (problem := _problem(answer)) and problem.field:
             raise BadInput("crawler", problem.detail)
         return self._result(Crawler, answer)
+
+    def manager(self, name: str) -> ManagerEntry:
+        """Return the crawl manager's entry. Raise BadInput if the service's catalogue has no good entry."""
+        answer = self._request("GET", "/v1/manager", params={"name": name})
+        problem = _problem(answer) if answer.status in (404, 422) else None
+        if problem is not None:
+            none = f"there is no crawl manager {name!r}: the scheduler service has no catalogue of managers"
+            raise BadInput("manager", problem.detail if problem.field else none)
+        return self._result(ManagerEntry, answer)
 
     def crawler_names(self) -> list[str]:
         return self._names().crawlers

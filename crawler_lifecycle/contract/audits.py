@@ -22,6 +22,10 @@ class FindingKind(StrEnum):
     LOOK_OVERDUE = "look_overdue"  # an open workflow has not looked at its run's jobs for too long
     FLOW_UNSUPERVISED = "flow_unsupervised"  # a flow is open and has no open workflow
     FLOW_UNANNOUNCED = "flow_unannounced"  # a flow is over, and a notice or event for its end was not delivered
+    MANAGED_RUN_MISSING = "managed_run_missing"  # a crawl manager's attempt has no run
+    MANAGED_RUN_UNTOLD = "managed_run_untold"  # a manager's attempt does not know its run, or the run's end
+    MANAGED_RUN_UNKNOWN = "managed_run_unknown"  # a manager's run has no attempt on record
+    MANAGED_END_UNANSWERED = "managed_end_unanswered"  # a manager has not reacted to an end for too long
 
 
 class AuditPart(StrEnum):
@@ -30,7 +34,7 @@ class AuditPart(StrEnum):
     RUNS = "runs"  # open runs and their workflows
     JOBS = "jobs"  # jobs in the cluster without an open run
     HANDOVERS = "handovers"  # owed exports and closing notices, after a run's end
-    FLOWS = "flows"  # open flows and their workflows, and owed announcements
+    FLOWS = "flows"  # open flows and their workflows, owed announcements, and crawl managers with their runs
 
     @property
     def kinds(self) -> tuple[FindingKind, ...]:
@@ -47,7 +51,14 @@ KINDS = {
     ),
     AuditPart.JOBS: (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB),
     AuditPart.HANDOVERS: (FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED, FindingKind.UNDELIVERED),
-    AuditPart.FLOWS: (FindingKind.FLOW_UNSUPERVISED, FindingKind.FLOW_UNANNOUNCED),
+    AuditPart.FLOWS: (
+        FindingKind.FLOW_UNSUPERVISED,
+        FindingKind.FLOW_UNANNOUNCED,
+        FindingKind.MANAGED_RUN_MISSING,
+        FindingKind.MANAGED_RUN_UNTOLD,
+        FindingKind.MANAGED_RUN_UNKNOWN,
+        FindingKind.MANAGED_END_UNANSWERED,
+    ),
 }
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.limits import LONGEST_FUNCTION, LONGEST_NAME
 from crawler_lifecycle.contract.pod_shape import PodShape, Quantity
 from crawler_lifecycle.contract.requests import (
     MOST_LABELS,
@@ -66,10 +67,24 @@ class Crawler(Message):
     retries: Retries | None = None
 
 
+class ManagerEntry(Message):
+    """Catalogue entry for a crawl manager. Doors for other machines start managers by the entry's name alone."""
+
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(
+        description="the manager's name in its flow's id, `flow id/name`"
+    )
+    function: str = Field(
+        alias="class", max_length=LONGEST_FUNCTION, pattern=r"^[\w.-]+:[\w.]+$", description="class as `module:Class`"
+    )
+    arguments: list[str] = Field(default_factory=list, max_length=1000, description="arguments before a start's own")
+    queue: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = "default"
+
+
 class CrawlerNames(Message):
     """The names in the catalogue, and the service's state."""
 
     crawlers: list[str]
+    managers: list[str] = Field(default=[], description="names of the crawl managers")
     problem: str | None = Field(default=None, description="error in the catalogue file; its last good state is in use")
     installation: str | None = Field(
         default=None, description="UUID of the only installation for which the service deploys; none: any"

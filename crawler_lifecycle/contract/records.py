@@ -40,6 +40,7 @@ class RunSummary(Message):
     run_uid: str
     crawler: str
     trigger: Trigger
+    requested_by: str | None = Field(default=None, description="requester's name")
     cluster: str
     status: RunStatus
     reason: str | None
@@ -155,6 +156,15 @@ class LogRecord(Message):
     message: str
     actor: str | None = None
     door: str | None = None
+
+
+class LogPart(Message):
+    """Part from an attempt's log."""
+
+    attempt: int
+    text: str
+    offset: int = Field(description="byte from which to go on reading")
+    ended: bool = Field(description="whether the log is complete")
 
 
 class ExportRecord(Message):

@@ -153,6 +153,27 @@ class ScheduleRequest(ScheduleRules):
         return self.run.crawler if self.run is not None else ""
 
 
+class ScheduledManager(Request):
+    """Crawl manager in the catalogue, for a schedule's occurrences."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)] = Field(description="name in the catalogue")
+    arguments: Annotated[list[str], Field(max_length=1000)] = Field(
+        default_factory=list, description="command line behind the catalogue's arguments"
+    )
+
+
+class ManagerSchedule(ScheduleRules):
+    """Make or change a schedule, to start a crawl manager in the catalogue by the clock."""
+
+    schedule_id: ScheduleId = Field(description="unchangeable name of the schedule, and the manager's family")
+    manager: ScheduledManager
+    requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="name for the record")
+
+    def with_flow(self, flow: FlowDefinition) -> ScheduleRequest:
+        """Return the request for the manager's flow."""
+        return ScheduleRequest(flow=flow, **{name: value for name, value in self if name != "manager"})
+
+
 class Outcome(StrEnum):
     """Outcome for an occurrence, or for a trigger by a person."""
 

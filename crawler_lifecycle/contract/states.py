@@ -30,6 +30,17 @@ class RunStatus(StrEnum):
         return self in (RunStatus.COMPLETED, RunStatus.FAILED)
 
 
+class ListedStatus(StrEnum):
+    """A run's status in people's lists, with stopped runs apart from failures."""
+
+    INITIALIZING = "INITIALIZING"
+    PROCESSING = "PROCESSING"
+    STOPPING = "STOPPING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"  # without stopped runs
+    STOPPED = "STOPPED"  # FAILED by a stop
+
+
 class TaskStatus(StrEnum):
     QUEUED = "QUEUED"  # the task waits for its deployment
     DEPLOYING = "DEPLOYING"  # a claim is held, and a job may have been created

@@ -76,6 +76,11 @@ def crawl_workflow_id(flow_uid: str, member: int, attempt: int) -> str:
     return f"flow-{flow_uid}-{member}-{attempt}"
 
 
+def managers_queue(queue: str) -> str:
+    """Return the queue for the crawl managers beside a queue of steps."""
+    return f"{queue}@managers"
+
+
 def steps_queue(task_queue: str, route: str) -> str:
     """Return the task queue for a step's route: its queue and module. A host polls the queues of its own modules."""
     queue, module, _ = route.split("|")

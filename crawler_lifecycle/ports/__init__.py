@@ -37,6 +37,7 @@ from crawler_lifecycle.ports.flows.records import (
     SilentFlow,
 )
 from crawler_lifecycle.ports.limits import Limits
+from crawler_lifecycle.ports.manager_audits import DoubtfulAttempt, ManagerAudits, UnknownRun
 from crawler_lifecycle.ports.managers import (
     ManagerDoors,
     ManagerLedger,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
@@ -122,6 +122,9 @@ class Deployer(Protocol):
 
     def crawler(self, name: str) -> Crawler:
         """Return the catalogue's entry; BadInput for `crawler` if there is no entry."""
+
+    def manager(self, name: str) -> ManagerEntry:
+        """Return the entry of a crawl manager. BadInput if the catalogue has no such manager."""
 
     def crawler_names(self) -> list[str]:
         """Return the crawlers' names in the catalogue."""

@@ -4,14 +4,15 @@ A manager is a step of its flow, and its host holds the claim on the step's atte
 claim's token, and raises Fenced if another host has taken the attempt. Writes lock the flow's row before.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.managers.items import ItemState, Job, JobState, Waiting
-from crawler_lifecycle.contract.managers.records import ItemRecord
-from crawler_lifecycle.contract.managers.requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
+from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerStatus
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -24,6 +25,7 @@ from crawler_lifecycle.contract.managers.turns import (
     Start,
 )
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.ports.flows.doors import DoorAnswer
 
 
@@ -84,10 +86,10 @@ class ManagerLedger(Protocol):
     def ended(self, ref: ManagerRef, limit: int, *, without: Collection[str] = ()) -> list[Job]:
         """Return attempts with an end that was not reacted to, oldest end first. `without`: keys of further jobs."""
 
-    def react(self, ref: ManagerRef, reaction: Reaction) -> None:
-        """Put the judgement about an end on record, with all effects.
+    def react(self, ref: ManagerRef, reactions: Sequence[Reaction]) -> None:
+        """Put the judgements about ends on record, with all effects in the order of the reactions.
 
-        A second reaction to the attempt changes nothing. The same holds if the run has been reopened since its end was
+        A second reaction to an attempt changes nothing. The same holds if the run has been reopened since its end was
         read: the next end gets its own reaction. An item that people have cancelled stays cancelled.
         """
 
@@ -123,7 +125,10 @@ class ManagerLedger(Protocol):
     def delay(self, ref: ManagerRef, numbers: Collection[int]) -> None: ...
 
     def start(self, ref: ManagerRef, starts: Sequence[Start]) -> ManagerStarts:
-        """Put attempts on record. An attempt from an earlier call without an end is returned again."""
+        """Put attempts on record. An attempt from an earlier call without an end is returned again.
+
+        The stat `crawlmanager/scheduled_jobs` counts the new attempts.
+        """
 
     def unstarted(self, ref: ManagerRef, before: datetime | None = None) -> list[ManagerStart]:
         """Return attempts on record without a run: the host before may have died ahead of their start.
@@ -131,8 +136,11 @@ class ManagerLedger(Protocol):
         `before`: only attempts from before this time.
         """
 
-    def refuse(self, ref: ManagerRef, number: int, attempt: int, problem: str) -> None:
-        """Put the end of an attempt on record whose request can never become a run. Its item never starts again."""
+    def refuse(self, ref: ManagerRef, number: int, attempt: int, refusal: Refusal) -> None:
+        """Put on record that the attempt never gets a run. Only people let its item start again.
+
+        The attempt itself may be off record: then the request is refused before its start. An attempt with a run stays.
+        """
 
     def commit(self, ref: ManagerRef, effects: Effects, call: str) -> list[int]:
         """Put effects on record. Return the numbers of the added items, in their order.
@@ -151,8 +159,14 @@ class ManagerLedger(Protocol):
 
     def problem(self, ref: ManagerRef) -> Problem | None: ...
 
-    def close(self, ref: ManagerRef, reason: str, effects: Effects) -> None:
-        """Put the manager's end on record, and cancel items that have not started. A second call changes nothing."""
+    def close(self, ref: ManagerRef, reason: str, effects: Effects, items_door: int) -> int | None:
+        """Put the manager's end on record, and cancel items that have not started. A second call changes nothing.
+
+        `items_door`: the last door in the object's knowledge. If people have added or renewed items or ended a drain
+        since then, and do not want the manager's end, nothing changes, and the answer is the number of the last door. A
+        stop settles ends without a reaction by the runs' own ends. After a retry since the stop, items and ends stay
+        for the manager's next attempt.
+        """
 
 
 class ManagerDoors(Protocol):
@@ -164,21 +178,19 @@ class ManagerDoors(Protocol):
     def add_items(self, flow: str, request: AddItems) -> DoorAnswer:
         """Put items on record behind the delayed items. Conflict if the manager has ended."""
 
-    def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer: ...
+    def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
+        """Give settled items another attempt. Conflict for the moment between a manager's close and its step's end."""
 
     def cancel_items(self, flow: str, request: CancelItems) -> DoorAnswer: ...
 
-    def items(
-        self,
-        flow: str,
-        *,
-        manager: str | None = None,
-        states: Collection[ItemState] = (),
-        outcome: str | None = None,
-        after: int = 0,
-        limit: int,
-    ) -> list[ItemRecord]:
+    def items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> list[ItemRecord]:
         """Return a page with items, by number. `after`: the last number on the previous page."""
+
+    def statuses(self, flow: str) -> list[ManagerStatus]:
+        """Return the flow's managers in their order; an empty list for a flow without a manager."""
+
+    def sums(self, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
+        """Return the sums over the items of all managers by flow. Flows without a manager that began are left out."""
 
     def item_counts(self, flow: str, manager: str | None = None) -> Counts: ...
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
+from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 
@@ -48,25 +49,14 @@ class Records(Protocol):
     def installation(self) -> str:
         """Return the installation's UUID. NotReady if the schema is missing or has another version."""
 
-    def page(
-        self,
-        *,
-        limit: int,
-        before: int | None,
-        status: RunStatus | None,
-        crawler: str | None,
-        search: str | None = None,
-        flows: bool = False,
-        flow: str | None = None,
-        tag: str | None = None,
-    ) -> list[RunSummary]:
-        """Return a page with runs, newest first. Runs of flows are left out unless the caller wants them.
+    def page(self, chosen: RunFilter = ALL_RUNS, *, limit: int, before: int | None = None) -> list[RunSummary]:
+        """Return a page with the chosen runs, newest first. Runs of flows are left out unless the caller wants them.
 
-        `before`: the last RunID on the previous page; None: return the first page. `status`, `crawler`: return only
-        runs with the value. `search`: return only runs with the text in the crawler's name, in any case. `flows`:
-        return runs of flows, too. `flow`: return only the runs of the flow with the id or uid. `tag`: return only runs
-        with the tag.
+        `before`: the last RunID on the previous page; None: return the first page.
         """
+
+    def counts(self, chosen: RunFilter) -> dict[ListedStatus, int]:
+        """Count the chosen runs by their status in lists; a status without runs is left out."""
 
     def details(self, run_id: int) -> RunDetails: ...
 

@@ -1,13 +1,18 @@
 """Course: a flow's planner, and the further state in common for the supervisor's parts."""
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from temporalio import workflow
 
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowPage, FlowRef, RunSteps, StepsEnded
+from crawler_lifecycle.domain.flows.plan import Start
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
+from crawler_lifecycle.domain.ranges import from_ranges
 from crawler_lifecycle.workflows.flow_writes import Writes
 
 
@@ -28,6 +33,42 @@ class Course:
     door: int
     writes: Writes
     unconfirmed: Unconfirmed
+    _handed: Counter[int] = field(default_factory=Counter)  # followers with hosts, by number
+    _followed: dict[int, int] = field(default_factory=dict)  # last attempt by a host's own start, by number
+
+    @property
+    def handed(self) -> Iterable[int]:
+        """Members for hosts to start by themselves. A reading reads these members, which may be under way."""
+        return self._handed.keys()
+
+    def hand(self, step: RunSteps) -> None:
+        self._handed.update(follower.start.number for follower in step.followers)
+
+    def take_followers(self, step: RunSteps, answer: StepsEnded) -> None:
+        """Take the host's own starts."""
+        if not step.followers:
+            return
+        self._handed = +(self._handed - Counter(follower.start.number for follower in step.followers))
+        followed = set(from_ranges(answer.followed))
+        for start in (follower.start for follower in step.followers if follower.start.number in followed):
+            self._followed[start.number] = start.attempt
+            self.unconfirmed.confirm(start.number, start.attempt)
+            self.planner.follow(Start(start.number, start.generation, start.attempt), workflow.now())
+
+    def is_overtaken(self, row: MemberRow) -> bool:
+        """Return whether the row was read before a host's own start."""
+        return row.attempt < self._followed.get(row.number, 0)
+
+    def refuse(self, start: AttemptRef, door: int) -> bool:
+        """Take a start that a host has refused. Return False if the start was planned anew behind the door.
+
+        An attempt that the planner takes for an attempt on record is not on record after all: the row has to be read.
+        """
+        is_pending = self.unconfirmed.find(start.number, start.attempt) is not None
+        if not is_pending and self.is_under_way(start.number, start.attempt):
+            self._followed.pop(start.number, None)
+            return True
+        return self.unconfirmed.refuse(start.number, start.attempt, door)
 
     def observe_ends(self, ends: Iterable[AttemptEnd]) -> None:
         """Take ends of attempts. An attempt with an end is on record."""

@@ -102,7 +102,7 @@ class News:
         return ReadFlow(
             flow=course.flow,
             since=course.door,
-            members=to_ranges({*self._refused, *course.unconfirmed.numbers}),
+            members=to_ranges({*self._refused, *course.unconfirmed.numbers, *course.handed}),
             look_at=to_ranges(crawls),
             tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls | planner.crawls_to_ask),
         )
@@ -136,9 +136,9 @@ class News:
             return
         course.door = page.door
         planner.take_flow(page.row)
-        rows = course.unconfirmed.without_undecided(reading.members, page.door)
-        course.writes.forget(row.number for row in rows)
-        planner.restore(rows, reading.groups)
+        members = [row for row in reading.members if not course.is_overtaken(row)]
+        rows = course.unconfirmed.without_undecided(members, page.door)
+        course.writes.forget(planner.restore(rows, reading.groups))
         _observe(course, reading.pages)
         if course.unconfirmed.has_outdated(page.door):
             self.want(first=True)  # to learn about the starts

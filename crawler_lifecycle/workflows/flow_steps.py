@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.workflow import ActivityConfig, ActivityHandle
 
+from crawler_lifecycle.domain.flows.following import followers
 from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.domain.flows.plan import Change, Start
 from crawler_lifecycle.domain.flows.rows import MemberKind
@@ -61,17 +62,22 @@ class Steps:
         while self._answers:
             step, handle = self._answers.popleft()
             answer = handle.result()
+            course.take_followers(step, answer)
             course.observe_ends(answer.ends)
-            self._slices.note(step.route, len(answer.ends), answer.seconds)
+            heads = {ref.number for ref in step.starts}
+            self._slices.note(step.route, sum(end.number in heads for end in answer.ends), answer.seconds)
             if answer.has_news:
                 news.want(first=True)
             stale = set(from_ranges(answer.stale))
             for ref in step.starts:
                 self._asked.discard((ref.number, ref.attempt))
-                if ref.number in stale and course.unconfirmed.refuse(ref.number, ref.attempt, step.door):
+                if ref.number in stale and course.refuse(ref, step.door):
                     news.want(first=True, refused=[ref.number])
                 elif course.is_under_way(ref.number, ref.attempt):
                     self._ask(course, course.unconfirmed.door_of(ref.number, course.door), [_ref(course, ref.number)])
+            for ref in (follower.start for follower in step.followers):
+                if course.is_under_way(ref.number, ref.attempt) and (ref.number, ref.attempt) not in self._asked:
+                    self._ask(course, course.door, [ref])
 
     def unclaimed(self, course: Course, now: datetime) -> Iterator[Change]:
         """Yield changes to show members without a host as available."""
@@ -89,7 +95,16 @@ class Steps:
 
     def _ask(self, course: Course, door: int, refs: Sequence[AttemptRef]) -> None:
         route = course.planner.rows[refs[0].number].route
-        step = RunSteps(flow=course.flow, door=door, flow_id=course.flow_id, route=route, starts=tuple(refs))
+        is_alone = len(refs) == 1 and not self._slices.is_slow(route)
+        step = RunSteps(
+            flow=course.flow,
+            door=door,
+            flow_id=course.flow_id,
+            route=route,
+            starts=tuple(refs),
+            followers=followers(course.planner, refs[0].number) if is_alone else (),
+        )
+        course.hand(step)
         self._asked.update((ref.number, ref.attempt) for ref in refs)
         options: ActivityConfig = {**STEPS, "task_queue": steps_queue(workflow.info().task_queue, route)}
         handle = workflow.start_activity(RUN_STEPS, step, result_type=StepsEnded, **options)

@@ -12,6 +12,7 @@ from crawler_lifecycle.adapters.sql.flow_rows import NEEDS, groups, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
 from crawler_lifecycle.adapters.sql.flow_starts import Work, fits, may_start, put_on_record, read_attempts, read_work
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import GroupGrowth, Ready
 from crawler_lifecycle.contract.flows.work import CrawlWork
@@ -27,6 +28,12 @@ THIS_ATTEMPT = (
     attempts.flow == bindparam("of_flow"),
     attempts.member == bindparam("of_member"),
     attempts.attempt == bindparam("of_attempt"),
+)
+ATTEMPT_LOCKED = select(attempts.attempt).where(*THIS_ATTEMPT).with_for_update()
+RUN_OF_ATTEMPT = select(histories.c.id).where(
+    histories.c.flow_uid == bindparam("of_uid"),
+    histories.c.flow_member == bindparam("of_member"),
+    histories.c.flow_attempt == bindparam("of_attempt"),
 )
 REFUSED = update(flow_attempts).where(*THIS_ATTEMPT, attempts.ended_at.is_(None))
 NEEDS_OF_TASKS = select(members.needs).where(members.flow == bindparam("of_flow"), members.needs.contains('"task":'))
@@ -66,10 +73,15 @@ class FlowCrawls(CrawlStops):
     @transaction
     def end_attempts(
         self, tx: Connection, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]
-    ) -> None:
-        """Write the ends of attempts. The members follow with the supervisor's next write."""
+    ) -> list[AttemptEnd]:
+        """Write the ends of attempts without a run. The members follow with the supervisor's next write."""
         head = self.lock_for_supervisor(tx, flow)
+        written: list[AttemptEnd] = []
         for end in sorted(ends, key=lambda end: end.number):
+            key = {"of_flow": head.id, "of_uid": head.uid, "of_member": end.number, "of_attempt": end.attempt}
+            tx.execute(ATTEMPT_LOCKED, key)  # a run in the making waits, or is on record before the next statement
+            if tx.scalar(RUN_OF_ATTEMPT, key) is not None:
+                continue
             values = {
                 "ended_at": end.at,
                 "end_kind": end.kind,
@@ -77,8 +89,9 @@ class FlowCrawls(CrawlStops):
                 "reason": end.reason,
                 "error": messages.get(end.number),
             }
-            key = {"of_flow": head.id, "of_member": end.number, "of_attempt": end.attempt}
             tx.execute(REFUSED.values(values), key)
+            written.append(end)
+        return written
 
 
 def _effective(tx: Connection, head: Row[Any], works: Mapping[int, Work]) -> dict[int, Work]:

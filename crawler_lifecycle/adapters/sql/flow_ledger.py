@@ -156,11 +156,16 @@ def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str,
 
 
 def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[Change]) -> None:
-    """Raise _Stale unless each row that is not as it was is as wanted already, or has gone on since."""
+    """Raise _Stale unless each row that is not as it was is as wanted already, or has gone on since.
+
+    A member with a later attempt has not ended: a host has started the attempt by itself, before the supervisor knows.
+    """
     on_record = read_members(tx, flow, [change.row.number for change in changes])
     for change in changes:
         row = on_record.get(change.row.number)
         if row is None or not (_is_same(row, change.row) or is_outdated(change.row, row)):
+            raise _Stale
+        if change.row.state.is_final and row.attempt > change.row.attempt:
             raise _Stale
 
 

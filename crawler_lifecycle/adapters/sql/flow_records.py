@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.sql.flow_counts import member_counts
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
 from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, snapshot
 from crawler_lifecycle.adapters.sql.flow_parts import FlowParts
-from crawler_lifecycle.adapters.sql.flow_results import read_results
+from crawler_lifecycle.adapters.sql.flow_results import read_results, refuse_too_many
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.texts import is_text
@@ -76,6 +76,7 @@ class SqlFlowRecords(FlowParts):
     @snapshot
     def results(self, connection: Connection, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
         head = self._head(connection, flow)
+        refuse_too_many(connection, head.id, numbers)
         return read_results(connection, head.id, head.uid, numbers)
 
     @snapshot

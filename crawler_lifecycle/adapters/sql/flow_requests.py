@@ -27,6 +27,12 @@ CLEAR_PROBLEMS = (
     .where(managers.c.flow == bindparam("of_flow"), managers.c.problem.is_not(None))
     .values(problem=None)
 )
+# a manager that is about to close as drained learns of the resume, and goes on
+TELL_MANAGERS = (
+    update(managers)
+    .where(managers.c.flow == bindparam("of_flow"), managers.c.closed_at.is_(None))
+    .values(items_door=managers.c.items_door + 1)
+)
 BY_A_DECISION = 0  # a decision's result has no attempt
 HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events
 
@@ -67,6 +73,8 @@ class FlowRequests(OnDoors):
             door.log("cleared", "crawl managers go on after a failure")
             if effect.flow is None:
                 return door.answer(1)
+        if effect.flow is not None and door.ledger.flow.intent is FlowIntent.DRAIN:
+            tx.execute(TELL_MANAGERS, {"of_flow": head.id})
         return _applied(door, effect, HOLDS[intent], f"by a hold {request.hold!r}")
 
 

@@ -12,17 +12,22 @@ from crawler_lifecycle.adapters.sql.flow_rows import members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flow_results
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import exports, histories
+from crawler_lifecycle.contract.flows.limits import LARGEST_READING
 from crawler_lifecycle.contract.flows.records import CrawlReceipt
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.flows.values import encode
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.errors import BadInput
 
+MIB = 1024 * 1024
 results, runs = flow_results.c, histories.c
 IS_PRESENT = and_(
     results.flow == members.flow, results.member == members.number, results.generation == members.generation
 )
 RECORDED = select(members.number, results.value).join_from(flow_members, flow_results, IS_PRESENT)
+SIZES = select(func.sum(results.size)).join_from(flow_members, flow_results, IS_PRESENT)
+HAVE_RESULTS = (MemberState.COMPLETED, MemberState.CANCELLED)  # a cancelled manager keeps its numbers
 
 
 def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
@@ -30,11 +35,21 @@ def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Coll
     values: dict[int, JsonValue] = {}
     for page in pages(sorted(numbers)):
         rows = effective_rows(connection, flow, flow_uid, read_members(connection, flow, page))
-        completed = [row for row in rows.values() if row.state is MemberState.COMPLETED]
-        values |= _recorded(connection, flow, [row.number for row in completed if row.kind is not MemberKind.CRAWL])
+        ended = [row for row in rows.values() if row.state in HAVE_RESULTS]
+        values |= _recorded(connection, flow, [row.number for row in ended if row.kind is not MemberKind.CRAWL])
+        completed = [row for row in ended if row.state is MemberState.COMPLETED]
         crawls = {row.number: row.attempt for row in completed if row.kind is MemberKind.CRAWL}
         values |= _receipts(connection, flow_uid, crawls)
     return values
+
+
+def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int]) -> None:
+    """Raise BadInput for results that a door's process could hardly hold in its memory."""
+    of_flow = SIZES.where(members.flow == flow)
+    size = sum(connection.scalar(of_flow.where(members.number.in_(page))) or 0 for page in pages(sorted(numbers)))
+    if size > LARGEST_READING:
+        most = LARGEST_READING // MIB
+        raise BadInput("job", f"the results have {size / MIB:.0f} MiB, and {most} MiB are read at once: name some jobs")
 
 
 def _recorded(connection: Connection, flow: int, numbers: Collection[int]) -> dict[int, JsonValue]:

@@ -7,6 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Update, and_, bindparam, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flows
 from crawler_lifecycle.adapters.sql.manager_runs import tell_end, tell_run
 from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE, pages
 from crawler_lifecycle.adapters.sql.reading import run_of_execution, run_record, run_row
@@ -56,6 +57,16 @@ LOOK_END = (
     .join_from(histories, task_histories, task_histories.c.history_id == histories.c.id)
     .where(histories.c.id == bindparam("of_run"))
     .group_by(histories.c.waiting_cause, histories.c.admitted_at, task_histories.c.status)
+)
+FLOW = select(flows.c.id).where(flows.c.uid == bindparam("of_uid"))
+ATTEMPT_LOCKED = (
+    select(flow_attempts.c.ended_at)
+    .where(
+        flow_attempts.c.flow == bindparam("of_flow"),
+        flow_attempts.c.member == bindparam("of_member"),
+        flow_attempts.c.attempt == bindparam("of_attempt"),
+    )
+    .with_for_update()
 )
 NEW_TASK = {
     "attempt": 1,
@@ -194,6 +205,7 @@ class Histories(OnDatabase):
     def _insert(self, tx: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
         _refuse_second_run_of_attempt(tx, new)
+        _refuse_run_of_ended_attempt(tx, new)
         _refuse_while_another_run_is_open(tx, new)
         values = _values_of_new_run(tx, new)
         inserted = tx.execute(insert(histories), {"created_at": now, "begun_at": now, **values})
@@ -254,6 +266,20 @@ def _refuse_second_run_of_attempt(connection: Connection, new: NewRun) -> None:
         raise Conflict(f"attempt {flow.attempt} of {flow.path!r} in flow {flow.flow_id!r} has run {run_id} already")
 
 
+def _refuse_run_of_ended_attempt(connection: Connection, new: NewRun) -> None:
+    """Raise Conflict if the attempt of a graph has ended without a run: a terminated workflow's activity comes late.
+
+    The lock keeps refusals off until the run is on record: a refusal leaves attempts with a run out.
+    """
+    flow = new.request.flow
+    if flow is None or flow.manager is not None:
+        return
+    number = connection.scalar(FLOW, {"of_uid": flow.flow_uid})
+    key = {"of_flow": number, "of_member": flow.member, "of_attempt": flow.attempt}
+    if connection.scalar(ATTEMPT_LOCKED, key) is not None:
+        raise Conflict(f"attempt {flow.attempt} of {flow.path!r} in flow {flow.flow_id!r} was refused before its run")
+
+
 def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
     installation_uid = connection.scalar(select(installation.c.uid))
     if installation_uid is None:
@@ -264,6 +290,7 @@ def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
         "cluster": new.request.cluster,
         "crawler": new.request.crawler,
         "trigger_kind": new.request.trigger,
+        "requested_by": new.request.requested_by,
         "status": RunStatus.INITIALIZING,
         "intent": Intent.RUN,
         "tasks": new.tasks,

@@ -1,44 +1,78 @@
-"""Requests by people for a manager's items, and readings of the items."""
+"""Requests by people for a manager's items."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, Update, and_, bindparam, func, insert, or_, select, update
 
-from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, uid_of
-from crawler_lifecycle.adapters.sql.flow_rows import members
+from crawler_lifecycle.adapters.sql.flow_door import Door, uid_of
 from crawler_lifecycle.adapters.sql.flow_schema import flow_appends
-from crawler_lifecycle.adapters.sql.manager_life import beginning, counts_of
-from crawler_lifecycle.adapters.sql.manager_lists import IS_LAST_ATTEMPT
-from crawler_lifecycle.adapters.sql.manager_locks import LOCK, READ, Managed
-from crawler_lifecycle.adapters.sql.manager_rows import ADDED, DELAYED
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
+from crawler_lifecycle.adapters.sql.manager_life import beginning
+from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, Managed
+from crawler_lifecycle.adapters.sql.manager_readings import ManagerReadings, member_of
+from crawler_lifecycle.adapters.sql.manager_rows import ADDED, NOT_STARTED
+from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
+from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, ItemsRequest, RetryItems
 from crawler_lifecycle.contract.flows.requests import RetryMembers
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.managers.items import ItemState, Origin
-from crawler_lifecycle.contract.managers.records import ItemRecord
-from crawler_lifecycle.contract.managers.requests import AddItems, CancelItems, ItemsRequest, RetryItems
-from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.managers.renewing import renewed
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import BadInput, Conflict
+from crawler_lifecycle.errors import Conflict, NotFound
 from crawler_lifecycle.ports import DoorAnswer
 
-items, attempts = manager_items.c, manager_attempts.c
+items = manager_items.c
 SETTLED = {ItemState.FAILED: "failed", ItemState.CANCELLED: "cancelled", ItemState.REFUSED: "refused"}  # columns
-FORM = f'"form":"{CallForm.MANAGER}"'
-RECORDS = (
-    select(manager_items, attempts.outcome, attempts.run_id, attempts.began_at, attempts.ended_at)
-    .join_from(manager_items, manager_attempts, IS_LAST_ATTEMPT, isouter=True)
-    .order_by(items.number)
+
+AT_ONCE = 500  # items in a transaction: the flow stays locked for half a second at most
+AGAIN: dict[str, Any] = {
+    "state": ItemState.WAITING,
+    "place": ADDED,
+    "due": None,
+    "problem": None,
+    "generation": items.generation + 1,
+    "tries": 0,
+}
+RENEW = (
+    update(manager_items)
+    .where(*OF_MANAGER, items.number == bindparam("of_number"))
+    .values(override=bindparam("new_override"), request=bindparam("new_request"))
 )
+FAILED = (
+    select(items.place, items.number)
+    .where(
+        *OF_MANAGER,
+        items.state == ItemState.FAILED,
+        or_(
+            items.place > bindparam("place"),
+            and_(items.place == bindparam("place"), items.number > bindparam("number")),
+        ),
+    )
+    .order_by(items.place, items.number)
+    .limit(bindparam("most"))
+)
+REQUESTS = select(items.number, items.override, items.request).where(items.request.is_not(None))
+NOT_STARTED_ITEMS = select(func.count()).where(
+    *OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED
+)
+S = TypeVar("S", Update, Select[Any])
 
 
-class SqlManagerDoors(OnDoors):
+@dataclass(frozen=True)
+class Rest:
+    """The rest of a request behind its former pages: items in later places, or with higher numbers."""
+
+    place: int = 0
+    number: int = 0
+    count: int = 0  # items in the former pages
+
+
+class SqlManagerDoors(ManagerReadings):
     """The requests in `ports.ManagerDoors`."""
 
     @transaction
@@ -52,70 +86,65 @@ class SqlManagerDoors(OnDoors):
             raise Conflict(f"the manager of flow {flow!r} has ended: retry its items, or start another flow")
         tx.execute(insert(flow_appends), {**key, "made_at": door.at})
         mine.add([item.model_copy(update={"origin": Origin.ADDED}) for item in request.items])
-        return _written(door, mine, "items added", len(request.items))
+        return _written(door, mine, "items added", len(request.items), len(request.items))
+
+    def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
+        """Renew the items page by page, with a transaction for each page.
+
+        The last page lets an ended manager go on. A request that dies before is repeated: renewed items stay renewed.
+        Arguments that an item refuses change no item.
+        """
+        if request.arguments:
+            self._check_arguments(flow, request)
+        answer, rest = self._retry_page(flow, request, Rest())
+        while rest is not None:
+            answer, rest = self._retry_page(flow, request, rest)
+        return answer
+
+    @reading
+    def _check_arguments(self, connection: Connection, flow: str, request: RetryItems) -> None:
+        """Raise BadInput if an item refuses the arguments: the pages before its page would be on record."""
+        number = self.number(connection, uid_of(connection, flow))
+        manager = member_of(connection, number, request.manager).number
+        of_manager = REQUESTS.filter_by(flow=number, manager=manager)
+        chosen = _of(of_manager, request.numbers, _states_for(request))
+        for row in connection.execute(chosen.execution_options(yield_per=AT_ONCE)):
+            renewed(row.override, row.request, request.arguments)
 
     @transaction
-    def retry_items(self, tx: Connection, flow: str, request: RetryItems) -> DoorAnswer:
+    def _retry_page(self, tx: Connection, flow: str, request: RetryItems, rest: Rest) -> tuple[DoorAnswer, Rest | None]:
+        """Renew a page. Return the answer for all pages so far, and the rest of the request."""
         door = self.open_by_id(tx, flow, request)
         mine = _managed(door, request)
-        wanted = [ItemState.FAILED] if request.numbers is None else [*SETTLED, ItemState.WAITING]
-        rows = [row for row in _locked(mine, request.numbers, wanted) if row.request is not None]
-        for row in rows:
-            if row.state in SETTLED:
-                mine.count(SETTLED[row.state], -1)
-            _write(mine, row.number, _again(row, request.arguments))
-        if rows:
+        if mine.row.closed_at is not None and door.ledger.members[mine.row.manager].state is MemberState.EXECUTING:
+            raise Conflict(f"the manager of flow {flow!r} is ending: retry in a moment")
+        if rest == Rest():
+            _refuse_unknown(mine, request.numbers)
+        numbers, further = _failed(mine, rest) if request.numbers is None else _given(request.numbers, rest)
+        renew = _renew if request.arguments else _repeat
+        count = renew(mine, request, numbers, _states_for(request))
+        total = rest.count + count
+        if further is None and request.numbers is None and mine.row.closed_at is not None:
+            total += tx.scalar(NOT_STARTED_ITEMS, mine.bound) or 0  # the next beginning lets them wait again
+        if further is None and total:
             _reopen(door, mine)
-        return _written(door, mine, "items retried", len(rows))
+        answer = _written(door, mine, "items retried", count, None if further else total)
+        return answer, further and replace(further, count=total)
 
     @transaction
     def cancel_items(self, tx: Connection, flow: str, request: CancelItems) -> DoorAnswer:
         door = self.open_by_id(tx, flow, request)
         mine = _managed(door, request)
-        rows = _locked(mine, request.numbers, [ItemState.WAITING])
-        for row in rows:
-            _write(mine, row.number, {"state": ItemState.CANCELLED, "due": None})
-        mine.count("cancelled", len(rows))
-        return _written(door, mine, "items cancelled", len(rows))
-
-    @reading
-    def items(
-        self,
-        connection: Connection,
-        flow: str,
-        *,
-        manager: str | None = None,
-        states: Collection[ItemState] = (),
-        outcome: str | None = None,
-        after: int = 0,
-        limit: int,
-    ) -> list[ItemRecord]:
-        number = self.number(connection, uid_of(connection, flow))
-        of_manager = _member(connection, number, manager).number
-        query = RECORDS.where(items.flow == number, items.manager == of_manager, items.number > after)
-        if states:
-            query = query.where(items.state.in_(list(states)))
-        if outcome is not None:
-            query = query.where(attempts.outcome == outcome)
-        return [_record(row) for row in connection.execute(query.limit(limit))]
-
-    @reading
-    def item_counts(self, connection: Connection, flow: str, manager: str | None = None) -> Counts:
-        number = self.number(connection, uid_of(connection, flow))
-        key = {"of_flow": number, "of_manager": _member(connection, number, manager).number}
-        row = connection.execute(READ, key).one_or_none()
-        return Counts() if row is None else counts_of(connection, row, self._db.clock())
-
-    @reading
-    def runs_under_way(self, connection: Connection, flow: str) -> list[int]:
-        number = self.number(connection, uid_of(connection, flow))
-        query = select(attempts.run_id).where(attempts.flow == number, attempts.run_id.is_not(None))
-        return list(connection.scalars(query.where(attempts.reacted_at.is_(None), attempts.ended_at.is_(None))))
+        _refuse_unknown(mine, request.numbers)
+        waiting = _chosen(update(manager_items), mine, request.numbers, [ItemState.WAITING])
+        count = tx.execute(waiting.values(state=ItemState.CANCELLED, due=None)).rowcount
+        mine.count("cancelled", count)
+        return _written(door, mine, "items cancelled", count, count)
 
 
 def _managed(door: Door, request: ItemsRequest) -> Managed:
     """Lock the manager. A manager that has not begun gets its row."""
-    number = _member(door.tx, door.head.id, request.manager).number
+    number = member_of(door.tx, door.head.id, request.manager).number
     key = {"of_flow": door.head.id, "of_manager": number}
     row = door.tx.execute(LOCK, key).one_or_none()
     if row is None:
@@ -125,46 +154,69 @@ def _managed(door: Door, request: ItemsRequest) -> Managed:
     return Managed(door.tx, row, door.head.uid, door.at, door.head)
 
 
-def _member(connection: Connection, flow: int, path: str | None) -> Row[Any]:
-    """Return the member with the manager; raise BadInput without such a member."""
-    query: Select[Any] = select(members.number, members.path, members.definition).where(members.flow == flow)
-    query = query.where(members.definition.contains(FORM))  # a large flow has few managers
-    chosen = [row for row in connection.execute(query) if row.path == path or (path is None and _is_manager(row))]
-    if len(chosen) != 1 or not _is_manager(chosen[0]):
-        expected = "the flow has no crawl manager" if not chosen else "name one of the flow's crawl managers"
-        raise BadInput("manager", expected)
-    return chosen[0]
+def _refuse_unknown(mine: Managed, numbers: Collection[int] | None) -> None:
+    if numbers is None:
+        return
+    known = mine.tx.scalars(select(items.number).filter_by(**mine.key).where(items.number.in_(sorted(numbers))))
+    if unknown := set(numbers) - set(known):
+        raise NotFound(f"the manager has no item {min(unknown)}")
 
 
-def _is_manager(row: Row[Any]) -> bool:
-    work = MemberDefinition.model_validate_json(row.definition).work
-    return isinstance(work, StepWork) and work.form is CallForm.MANAGER
+def _states_for(request: RetryItems) -> Collection[ItemState]:
+    """Return the states of items that the request renews."""
+    return [ItemState.FAILED] if request.numbers is None else [ItemState.WAITING, *SETTLED]
 
 
-def _locked(mine: Managed, numbers: Collection[int] | None, states: Collection[ItemState]) -> list[Row[Any]]:
-    """Lock and return the items with these states, by number. None: of all numbers."""
-    query = select(manager_items).filter_by(**mine.key).where(items.state.in_(list(states))).order_by(items.number)
-    if numbers is not None:
-        query = query.where(items.number.in_(sorted(numbers)))
-    return list(mine.tx.execute(query.with_for_update()))
+def _chosen(statement: S, mine: Managed, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
+    """Return the statement for the manager's items with these states. None: of all numbers."""
+    return _of(statement.filter_by(**mine.key), numbers, states)
 
 
-def _write(mine: Managed, number: int, values: Mapping[str, Any]) -> None:
-    mine.tx.execute(update(manager_items).filter_by(**mine.key, number=number).values(**values))
+def _of(statement: S, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
+    statement = statement.where(items.state.in_(list(states)))
+    return statement if numbers is None else statement.where(items.number.in_(sorted(numbers)))
 
 
-def _again(row: Row[Any], arguments: Mapping[str, JsonValue] | None) -> dict[str, Any]:
+def _given(numbers: Collection[int], rest: Rest) -> tuple[Sequence[int], Rest | None]:
+    """Return the next of the given numbers, and the rest without them."""
+    page = [number for number in sorted(numbers) if number > rest.number]
+    further = replace(rest, number=page[AT_ONCE - 1]) if len(page) > AT_ONCE else None
+    return page[:AT_ONCE], further
+
+
+def _failed(mine: Managed, rest: Rest) -> tuple[Sequence[int], Rest | None]:
+    """Return the numbers of the next failed items, and the rest without them."""
+    place = {**mine.bound, "place": rest.place, "number": rest.number, "most": AT_ONCE + 1}
+    page = list(mine.tx.execute(FAILED, place))
+    last = page[AT_ONCE - 1] if len(page) > AT_ONCE else None
+    further = None if last is None else replace(rest, place=last.place, number=last.number)
+    return [row.number for row in page[:AT_ONCE]], further
+
+
+def _repeat(mine: Managed, _: RetryItems, numbers: Collection[int], states: Collection[ItemState]) -> int:
+    """Let the items wait again with a statement for each state. Return their number."""
+    total = 0
+    for state in states:  # waiting items come first: otherwise they would include the items of the former states
+        again = _chosen(update(manager_items), mine, numbers, [state]).where(items.request.is_not(None))
+        count = mine.tx.execute(again.values(AGAIN)).rowcount
+        if state in SETTLED:
+            mine.count(SETTLED[state], -count)
+        total += count
+    return total
+
+
+def _renew(mine: Managed, request: RetryItems, numbers: Collection[int], states: Collection[ItemState]) -> int:
+    """Let the items wait again with changed arguments. Return their number."""
+    chosen = _chosen(REQUESTS, mine, numbers, states)
+    rows = mine.tx.execute(chosen.with_for_update()).all()
+    for page in pages(rows):
+        mine.tx.execute(RENEW, [{**mine.bound, **_renewed(row, request.arguments)} for row in page])
+    return _repeat(mine, request, numbers, states)
+
+
+def _renewed(row: Row[Any], arguments: Mapping[str, JsonValue] | None) -> dict[str, Any]:
     override, request = renewed(row.override, row.request, arguments)
-    return {
-        "state": ItemState.WAITING,
-        "place": ADDED,
-        "due": None,
-        "problem": None,
-        "generation": row.generation + 1,
-        "tries": 0,
-        "override": override,
-        "request": request,
-    }
+    return {"of_number": row.number, "new_override": override, "new_request": request}
 
 
 def _reopen(door: Door, mine: Managed) -> None:
@@ -174,29 +226,11 @@ def _reopen(door: Door, mine: Managed) -> None:
         door.apply(retry(door.ledger, RetryMembers(paths=(row.path,), completed=True), door.at))
 
 
-def _written(door: Door, mine: Managed, event: str, count: int) -> DoorAnswer:
+def _written(door: Door, mine: Managed, event: str, count: int, total: int | None) -> DoorAnswer:
+    """Wake the manager after a change of items. `total`: the number for the answer; None: further pages follow."""
     if count:
         mine.count("items_door")
         mine.save()
-        door.log(event, counted(count, "item"))
-    return door.answer(count, changed=bool(count))
-
-
-def _record(row: Row[Any]) -> ItemRecord:
-    return ItemRecord(
-        number=row.number,
-        state=row.state,
-        origin=row.origin,
-        is_delayed=row.place == DELAYED and row.state is ItemState.WAITING,
-        due=row.due,
-        crawler=None if row.request is None else row.request.crawler,
-        override=row.override,
-        generation=row.generation,
-        attempt=row.attempt,
-        tries=row.tries,
-        problem=row.problem,
-        outcome=row.outcome,
-        run_id=row.run_id,
-        started_at=row.began_at,
-        ended_at=row.ended_at,
-    )
+    if total:
+        door.log(event, counted(total, "item"))
+    return door.answer(total or 0, changed=bool(total))

@@ -1,21 +1,23 @@
 """Attempts of a manager's items: their starts, their ends with the manager's reaction, and lists."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, insert, or_, select, update
 
-from crawler_lifecycle.adapters.sql.flow_locks import SHARED
+from crawler_lifecycle.adapters.sql.flow_locks import IN_ORDER, SHARED
 from crawler_lifecycle.adapters.sql.manager_life import MEMBER, intent_of
 from crawler_lifecycle.adapters.sql.manager_locks import OF_MANAGER, Managed, OnManagers
-from crawler_lifecycle.adapters.sql.manager_rows import ADDED, JOB_COLUMNS, job_of
+from crawler_lifecycle.adapters.sql.manager_reactions import is_open, put_on_record
+from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, job_of
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.managers.items import ItemState, Job
-from crawler_lifecycle.contract.managers.turns import Intent, Reaction, Start, Verdict
+from crawler_lifecycle.contract.managers.turns import SCHEDULED, Intent, Reaction, Start, Verdict
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest
+from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.ports.managers import ManagerRef, ManagerStart, ManagerStarts
 
 items, attempts = manager_items.c, manager_attempts.c
@@ -32,10 +34,16 @@ RUNNING = JOBS.where(attempts.reacted_at.is_(None), attempts.ended_at.is_(None))
 NUMBERS: Any = bindparam("numbers", expanding=True)
 ITEMS_LOCKED = select(manager_items).where(*OF_MANAGER, items.number.in_(NUMBERS)).with_for_update()
 OPEN_ATTEMPTS = RUNNING.where(attempts.number.in_(NUMBERS))
-ITEM_LOCKED = select(items.state, items.attempt).where(*THIS_ITEM).with_for_update()
+ITEM_LOCKED: Select[Any] = select(items.state, items.attempt).where(*THIS_ITEM).with_for_update()
 ATTEMPT_LOCKED = select(manager_attempts).where(*THIS_ATTEMPT).with_for_update()
+BEGIN = (
+    update(manager_items)
+    .with_hint(IN_ORDER, dialect_name="mysql")
+    .where(*OF_MANAGER, items.number.in_(NUMBERS))
+    .values(state=ItemState.RUNNING, due=None, attempt=items.attempt + 1, tries=items.tries + 1)
+)
 WRITE_ITEM, WRITE_ATTEMPT = update(manager_items).where(*THIS_ITEM), update(manager_attempts).where(*THIS_ATTEMPT)
-REFUSED = "refused"  # outcome word of an attempt that never became a run
+REFUSAL = {"is_failed": True, "verdict": Verdict.BAD}
 
 
 class ManagerJobs(OnManagers):
@@ -65,7 +73,9 @@ class ManagerJobs(OnManagers):
         requested = {(start.number, start.attempt) for start in starts}
         return ManagerStarts(
             started=[
-                _start(mine.head, member.path, mine.row, row) for row in begun if (row.number, row.attempt) in requested
+                start_of(mine.head, member.path, mine.row, row)
+                for row in begun
+                if (row.number, row.attempt) in requested
             ],
             stale=[start.number for start in starts if (start.number, start.attempt) not in wanted],
         )
@@ -75,10 +85,11 @@ class ManagerJobs(OnManagers):
         values = [_attempt_values(mine, start, rows[start.number]) for start in new]
         if values:
             mine.tx.execute(insert(manager_attempts), values)
-        for start in new:
-            row = rows[start.number]
-            begun = {"state": ItemState.RUNNING, "due": None, "attempt": start.attempt, "tries": row.tries + 1}
-            mine.tx.execute(WRITE_ITEM.values(begun), {**mine.bound, "of_number": start.number})
+        for page in pages(new):
+            mine.tx.execute(BEGIN, {**mine.bound, "numbers": [start.number for start in page]})
+        if new:
+            mine.add_to_stat(SCHEDULED, len(new))
+            mine.save()
 
     @reading
     def unstarted(self, connection: Connection, ref: ManagerRef, before: datetime | None = None) -> list[ManagerStart]:
@@ -88,26 +99,12 @@ class ManagerJobs(OnManagers):
         if before is not None:
             query = query.where(attempts.began_at < before)
         path = connection.execute(MEMBER, key).one().path
-        return [_start(head, path, row, attempt) for attempt in connection.execute(query, key)]
+        return [start_of(head, path, row, attempt) for attempt in connection.execute(query, key)]
 
     @transaction
-    def refuse(self, tx: Connection, ref: ManagerRef, number: int, attempt: int, problem: str) -> None:
+    def refuse(self, tx: Connection, ref: ManagerRef, number: int, attempt: int, refusal: Refusal) -> None:
         mine = self.mine(tx, ref)
-        key = {**mine.bound, "of_number": number, "of_attempt": attempt}
-        row = tx.execute(ATTEMPT_LOCKED, key).one_or_none()
-        if row is None or row.reacted_at is not None:
-            return
-        end = {
-            "ended_at": mine.at,
-            "reacted_at": mine.at,
-            "outcome": REFUSED,
-            "is_failed": True,
-            "verdict": Verdict.BAD,
-        }
-        tx.execute(WRITE_ATTEMPT.values(end), key)
-        if _is_open(tx, key):
-            tx.execute(WRITE_ITEM.values(state=ItemState.REFUSED, due=None, problem=problem), key)
-            mine.count("refused")
+        refuse_attempt(mine, number, attempt, refusal)
         mine.save()
 
     @reading
@@ -118,18 +115,9 @@ class ManagerJobs(OnManagers):
         return [job for job in jobs if job.key not in without][:limit]
 
     @transaction
-    def react(self, tx: Connection, ref: ManagerRef, reaction: Reaction) -> None:
-        mine = self.mine(tx, ref, reaction.effects)
-        key = {**mine.bound, "of_number": reaction.number, "of_attempt": reaction.attempt}
-        # the item's lock comes first: a door that cancels or retries the item waits
-        is_open = _is_open(tx, key)
-        row = tx.execute(ATTEMPT_LOCKED, key).one_or_none()
-        if row is None or row.reacted_at is not None or row.ended_at is None:
-            return
-        tx.execute(WRITE_ATTEMPT.values(reacted_at=mine.at, verdict=reaction.verdict), key)
-        if is_open:
-            tx.execute(WRITE_ITEM.values(_after(mine, reaction)), key)
-        mine.apply(reaction.effects)
+    def react(self, tx: Connection, ref: ManagerRef, reactions: Sequence[Reaction]) -> None:
+        mine = self.mine(tx, ref, [reaction.effects for reaction in reactions])
+        put_on_record(mine, reactions)
         mine.save()
 
     @reading
@@ -149,13 +137,35 @@ class ManagerJobs(OnManagers):
         return jobs
 
 
+def refuse_attempt(mine: Managed, number: int, attempt: int, refusal: Refusal) -> bool:
+    """End an attempt without a run, and its item. Return whether the attempt had neither a run nor a reaction."""
+    key = {**mine.bound, "of_number": number, "of_attempt": attempt}
+    item = mine.tx.execute(ITEM_LOCKED, key).one_or_none()
+    row = mine.tx.execute(ATTEMPT_LOCKED, key).one_or_none()
+    if row is None:
+        is_refused = item is not None and item.state is ItemState.WAITING and item.attempt == attempt - 1
+    elif row.reacted_at is not None or row.run_id is not None:
+        return False
+    else:
+        end = {**REFUSAL, "outcome": refusal.outcome, "ended_at": mine.at, "reacted_at": mine.at}
+        mine.tx.execute(WRITE_ATTEMPT.values(end), key)
+        mine.add_to_stat(SCHEDULED, -1)
+        is_refused = is_open(item, attempt)
+    if is_refused:
+        mine.tx.execute(WRITE_ITEM.values(state=ItemState.REFUSED, due=None, problem=refusal.problem), key)
+        mine.count("refused")
+    return True
+
+
 def _jobs(connection: Connection, flow_uid: str, query: Select[Any], key: Mapping[str, Any]) -> list[Job]:
     return [job_of(flow_uid, row) for row in connection.execute(query, key)]
 
 
 def _may_start(row: Row[Any] | None, start: Start, now: datetime) -> bool:
-    """Return whether the start is the item's next attempt, and the item's pause is over."""
-    if row is None or row.state is not ItemState.WAITING or row.attempt != start.attempt - 1:
+    """Return whether the start is the item's next attempt in its generation, and the item's pause is over."""
+    if row is None or row.state is not ItemState.WAITING:
+        return False
+    if (row.generation, row.attempt) != (start.generation, start.attempt - 1):  # people may have changed the arguments
         return False
     return row.due is None or row.due <= now
 
@@ -175,7 +185,7 @@ def _attempt_values(mine: Managed, start: Start, row: Row[Any]) -> dict[str, Any
     }
 
 
-def _start(head: Row[Any], path: str, manager: Row[Any], row: Row[Any]) -> ManagerStart:
+def start_of(head: Row[Any], path: str, manager: Row[Any], row: Row[Any]) -> ManagerStart:
     """Return the start. `row`: the attempt, with JOB_COLUMNS."""
     job = job_of(head.uid, row)
     link = FlowLink(
@@ -189,30 +199,6 @@ def _start(head: Row[Any], path: str, manager: Row[Any], row: Row[Any]) -> Manag
     )
     fields = job.request.model_dump(exclude_none=True)
     return ManagerStart(job, RunRequest.model_validate({**fields, "flow": link}))
-
-
-def _is_open(tx: Connection, key: Mapping[str, Any]) -> bool:
-    """Lock the item, and return whether its attempt counts: people may have cancelled or renewed the item."""
-    row = tx.execute(ITEM_LOCKED, key).one_or_none()
-    return row is not None and row.state is ItemState.RUNNING and row.attempt == key["of_attempt"]
-
-
-def _after(mine: Managed, reaction: Reaction) -> dict[str, Any]:
-    """Return the item's new values after the reaction, and count the end."""
-    retry = reaction.retry
-    if retry is not None:
-        pause = timedelta(seconds=retry.delay_seconds)
-        due = mine.at + pause if retry.delay_seconds else None
-        return {
-            "state": ItemState.WAITING,
-            "place": ADDED,
-            "due": due,
-            "override": retry.override,
-            "request": retry.request,
-        }
-    is_ok = reaction.verdict is Verdict.OK
-    mine.count("completed" if is_ok else "failed")
-    return {"state": ItemState.COMPLETED if is_ok else ItemState.FAILED, "due": None}
 
 
 def _place(key: str) -> tuple[str, int, int] | None:

@@ -7,20 +7,23 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, i
 
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, SHARED
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.adapters.sql.manager_ends import settle_ends
 from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, OnManagers
-from crawler_lifecycle.adapters.sql.manager_rows import DELAYED
+from crawler_lifecycle.adapters.sql.manager_rows import DELAYED, NOT_STARTED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import Begun, Counts, Effects, Intent, Problem
+from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Begun, Counts, Effects, Intent, Problem
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.ports.managers import ManagerNews, ManagerRef
 
 members, claims, items, attempts = flow_members.c, flow_attempts.c, manager_items.c, manager_attempts.c
-MEMBER: Select[Any] = select(members.path, members.definition, members.state, members.terminate).where(
+WISH = (members.state, members.terminate, members.generation, members.attempt_generation)
+MEMBER: Select[Any] = select(members.path, members.definition, *WISH).where(
     members.flow == bindparam("of_flow"), members.number == bindparam("of_manager")
 )
 CLAIM = select(claims.claim_token, claims.ended_at).where(
@@ -45,7 +48,7 @@ HAS_DUE = exists().where(
 NEWS = (
     select(
         *(flows.c.uid, managers.c.manager, managers.c.attempt, managers.c.items_door),
-        *(flows.c.intent, members.state, members.terminate),
+        *(flows.c.intent, *WISH),
         managers.c.problem.is_not(None).label("has_problem"),
         HAS_ENDS.label("has_ends"),
         HAS_DUE.label("has_due"),
@@ -63,6 +66,8 @@ RUNNING = select(func.count()).where(
     attempts.flow == bindparam("of_flow"), attempts.manager == bindparam("of_manager"), attempts.reacted_at.is_(None)
 )
 CANCEL_WAITING = update(manager_items).where(*OF_MANAGER, items.state == ItemState.WAITING)
+CANCELLED = {"state": ItemState.CANCELLED, "due": None, "problem": NOT_STARTED}
+WAIT_AGAIN = update(manager_items).where(*OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED)
 HOLDS = {FlowIntent.RUN: Intent.RUN, FlowIntent.PAUSE: Intent.PAUSE, FlowIntent.DRAIN: Intent.DRAIN}
 
 
@@ -80,7 +85,9 @@ class ManagerLife(OnManagers):
             tx.execute(insert(managers), {"flow": head.id, "manager": ref.member, **values, **beginning(now)})
         elif known.child != child:
             if not known.incarnation or (known.closed_at is not None and known.attempt != ref.attempt):
+                waiting = tx.execute(WAIT_AGAIN.values(state=ItemState.WAITING, problem=None), key).rowcount
                 values |= {"first_began_at": now, "close_reason": None, "closed_at": None}
+                values["cancelled"] = known.cancelled - waiting
             this_manager = (managers.c.flow == head.id, managers.c.manager == ref.member)
             tx.execute(update(managers).where(*this_manager).values(incarnation=known.incarnation + 1, **values))
         return _begun(head, tx.execute(MEMBER, key).one(), tx.execute(WHOLE, key).one())
@@ -109,7 +116,7 @@ class ManagerLife(OnManagers):
 
     @transaction
     def commit(self, tx: Connection, ref: ManagerRef, effects: Effects, call: str) -> list[int]:
-        mine = self.mine(tx, ref, effects)
+        mine = self.mine(tx, ref, [effects])
         if mine.row.last_call == call:
             return list(mine.row.last_numbers or [])
         numbers = mine.apply(effects)
@@ -128,7 +135,9 @@ class ManagerLife(OnManagers):
         if mine.row.problem == problem:
             return
         mine.values["problem"] = problem
-        mine.line("failing", f"{problem.phase} failed {problem.failures} times: {_last_line(problem.error)}")
+        if problem.phase == GENERATOR_CHANGED:
+            mine.values["digest"] = None  # who resumes the flow accepts the new parameter sets
+        mine.line("failing", f"{problem.phase} failed {counted(problem.failures, 'time')}: {_last_line(problem.error)}")
         mine.save()
 
     @reading
@@ -137,23 +146,37 @@ class ManagerLife(OnManagers):
         return problem
 
     @transaction
-    def close(self, tx: Connection, ref: ManagerRef, reason: str, effects: Effects) -> None:
-        mine = self.mine(tx, ref, effects, LOCKED)
+    def close(self, tx: Connection, ref: ManagerRef, reason: str, effects: Effects, items_door: int) -> int | None:
+        mine = self.mine(tx, ref, [effects], LOCKED)
+        assert mine.head is not None
         if mine.row.closed_at is not None:
-            return
+            return None
+        member = tx.execute(MEMBER, mine.bound).one()
+        intent = intent_of(mine.head.intent, member)
+        if intent in (Intent.RUN, Intent.PAUSE) and mine.row.items_door > items_door:
+            return int(mine.row.items_door)
         mine.apply(effects)
-        cancelled = tx.execute(CANCEL_WAITING.values(state=ItemState.CANCELLED, due=None), mine.bound).rowcount
-        mine.count("cancelled", cancelled)
+        if not _is_renewed(member):  # otherwise the next attempt has the items and the ends
+            if intent is Intent.STOP:
+                settle_ends(mine)
+            cancelled = tx.execute(CANCEL_WAITING.values(CANCELLED), mine.bound).rowcount
+            mine.count("cancelled", cancelled)
         mine.values |= {"close_reason": reason, "closed_at": mine.at, "problem": None}
         mine.line("closed", f"the manager is closed: {reason}")
         mine.save()
+        return None
 
 
 def intent_of(held: FlowIntent, member: Row[Any]) -> Intent:
-    """Return people's wish. `member`: a row with the member's state and `terminate`."""
-    if member.state is MemberState.CANCELLED:
+    """Return people's wish for the attempt under way. `member`: a row with the columns in WISH."""
+    if member.state is MemberState.CANCELLED or _is_renewed(member):
         return Intent.STOP if member.terminate else Intent.LEAVE
     return HOLDS[held]
+
+
+def _is_renewed(member: Row[Any]) -> bool:
+    """Return whether people have retried the member since a cancel. Its attempt under way keeps the cancel."""
+    return bool(member.generation != member.attempt_generation)
 
 
 def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
@@ -218,10 +241,12 @@ def _begun(head: Row[Any], member: Row[Any], row: Row[Any]) -> Begun:
         state=row.state or {},
         cursor=row.cursor,
         read=row.read_sets,
+        digest=row.digest,
         is_exhausted=row.is_exhausted,
         close_reason=row.close_reason,
         is_closed=row.closed_at is not None,
         stats=row.stats,
+        items_door=row.items_door,
     )
 
 

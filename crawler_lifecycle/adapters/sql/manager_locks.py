@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.manager_rows import new_item
 from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.contract.managers.items import Item, ItemState
-from crawler_lifecycle.contract.managers.turns import Effects
+from crawler_lifecycle.contract.managers.turns import FILTERED, Effects
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.ports.managers import ManagerRef
 
@@ -55,6 +55,10 @@ class Managed:
         """Add the number to the column."""
         self.values[column] = self.values.get(column, getattr(self.row, column)) + number
 
+    def add_to_stat(self, name: str, increment: float) -> None:
+        stats = self.values.setdefault("stats", dict(self.row.stats))
+        stats[name] = stats.get(name, 0) + increment
+
     def line(self, event: str, message: str) -> None:
         assert self.head is not None, "a line needs the lock on the flow"
         add_line(self.tx, self.row.flow, self.at, event, message, door="manager")
@@ -76,19 +80,19 @@ class Managed:
         self.count("last_item", len(rows))
         self.count("refused", sum(row["state"] is ItemState.REFUSED for row in rows))
         self.added += len(rows)
+        if filtered := sum(item.is_filtered for item in new):
+            self.add_to_stat(FILTERED, filtered)
         this_flow = update(flows).where(flows.c.id == self.row.flow)
         self.tx.execute(this_flow.values(last_member=self.head.last_member + self.added))
         return [row["number"] for row in rows]
 
     def apply(self, effects: Effects) -> list[int]:
         """Put effects on record. Return the numbers of the added items; a known key has its item's number."""
-        if effects.tags:
-            self.values["tags"] = list(dict.fromkeys([*self.row.tags, *effects.tags]))
-        if effects.stats:
-            stats = dict(self.row.stats)
-            for name, increment in effects.stats.items():
-                stats[name] = stats.get(name, 0) + increment
-            self.values["stats"] = stats
+        if effects.tags or effects.removed_tags:
+            tags = [tag for tag in self.values.get("tags", self.row.tags) if tag not in effects.removed_tags]
+            self.values["tags"] = list(dict.fromkeys([*tags, *effects.tags]))
+        for name, increment in effects.stats.items():
+            self.add_to_stat(name, increment)
         if effects.state is not None:
             self.values["state"] = effects.state
         if effects.close_reason is not None:
@@ -129,12 +133,12 @@ def unknown(added: Sequence[Item], known: dict[str, int]) -> tuple[list[int], li
 class OnManagers(OnFlows):
     """Base class for the ledger of managers."""
 
-    def mine(self, tx: Connection, ref: ManagerRef, effects: Effects | None = None, flow: Any = None) -> Managed:
+    def mine(self, tx: Connection, ref: ManagerRef, effects: Sequence[Effects] = (), flow: Any = None) -> Managed:
         """Lock the manager for the holder of its claim; raise Fenced for a former holder.
 
         Lines and new items among the effects need the lock on the flow. `flow`: the statement for this lock.
         """
-        if flow is None and effects is not None and (effects.add or effects.lines):
+        if flow is None and any(wishes.add or wishes.lines for wishes in effects):
             flow = LOCKED
         head = None if flow is None else self.head(tx, ref.flow_uid, flow)
         return Managed(tx, self.fenced(tx, ref, LOCK), ref.flow_uid, self._db.clock(), head)

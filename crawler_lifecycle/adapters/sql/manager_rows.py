@@ -11,9 +11,8 @@ from crawler_lifecycle.contract.managers.items import Item, ItemState, Job, JobS
 from crawler_lifecycle.domain.naming import crawl_workflow_id
 
 DELAYED, ADDED, GENERATED = range(3)  # places in the order of the choice
-JOB_COLUMNS = [
-    column for column in manager_attempts.c if column.name not in ("flow", "manager", "reacted_at", "verdict")
-]
+NOT_STARTED = "the manager was closed before the item could start"  # problem of an item that a close has cancelled
+JOB_COLUMNS = [column for column in manager_attempts.c if column.name not in ("flow", "manager", "verdict")]
 
 
 def job_of(flow_uid: str, row: Row[Any]) -> Job:
@@ -28,6 +27,7 @@ def job_of(flow_uid: str, row: Row[Any]) -> Job:
         state=JobState.RUNNING if row.ended_at is None else JobState.FINISHED,
         outcome=row.outcome,
         is_failed=row.is_failed,
+        has_reaction=row.reacted_at is not None,
         stats=row.stats or {},
         result=row.result,
         run_id=row.run_id,
@@ -41,6 +41,7 @@ def waiting_of(row: Row[Any]) -> Waiting:
     return Waiting(
         number=row.number,
         attempt=row.attempt + 1,
+        generation=row.generation,
         tries=row.tries,
         origin=row.origin,
         override=row.override,

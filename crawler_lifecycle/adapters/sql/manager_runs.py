@@ -6,7 +6,7 @@ The run's row is locked before. No transaction locks a run after an attempt, and
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, or_, select, update
 
 from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
@@ -22,13 +22,26 @@ THIS_ATTEMPT = update(manager_attempts).where(
     attempts.attempt == bindparam("of_attempt"),
 )
 WITHOUT_REACTION = THIS_ATTEMPT.where(attempts.reacted_at.is_(None))
+OPEN_OR_OF_RUN = THIS_ATTEMPT.where(or_(attempts.reacted_at.is_(None), attempts.run_id.is_not(None)))
+IS_KNOWN = select(attempts.number).where(
+    attempts.flow == bindparam("of_flow"),
+    attempts.member == bindparam("of_member"),
+    attempts.attempt == bindparam("of_attempt"),
+)
 NO_END = {"ended_at": None, "outcome": None, "is_failed": False, "stats": None, "result": None}
 
 
 def tell_run(tx: Connection, values: Mapping[str, Any], run: RunRef) -> None:
-    """Write the new run into its attempt. `values`: the run's row."""
+    """Write the run into its attempt. `values`: the run's row.
+
+    Conflict for an attempt that was refused: the activity of a terminated workflow may come so late, and nobody would
+    react to the end of its run.
+    """
     key = _key(tx, values["flow_uid"], values["flow_member"], values["flow_attempt"])
-    tx.execute(THIS_ATTEMPT.values(run_id=run.run_id, run_uid=run.run_uid), key)
+    if tx.execute(OPEN_OR_OF_RUN.values(run_id=run.run_id, run_uid=run.run_uid), key).rowcount:
+        return
+    if tx.execute(IS_KNOWN, key).one_or_none() is not None:
+        raise Conflict(f"attempt {key['of_attempt']} of {values['flow_uid']} was refused before its run was made")
 
 
 def tell_end(tx: Connection, row: Row[Any], end: Mapping[str, Any]) -> None:

@@ -44,6 +44,7 @@ managers = sa.Table(
     sa.Column("stats", Json, nullable=False),
     sa.Column("cursor", Json),
     sa.Column("read_sets", sa.BigInteger, nullable=False),  # parameter sets taken from the generator
+    sa.Column("digest", sa.String(64)),  # of these parameter sets; None: any sets are right
     sa.Column("repeated", sa.BigInteger, nullable=False),
     sa.Column("is_exhausted", sa.Boolean, nullable=False),
     sa.Column("last_item", sa.Integer, nullable=False),

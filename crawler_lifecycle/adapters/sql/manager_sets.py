@@ -50,7 +50,7 @@ class ManagerSets(OnManagers):
             has_news = page.read > on_record or page.is_exhausted != mine.row.is_exhausted
             mine.values |= {"read_sets": page.read, "is_exhausted": page.is_exhausted}
             if has_news:
-                mine.values["cursor"] = page.cursor
+                mine.values |= {"cursor": page.cursor, "digest": page.digest}
                 mine.apply(page.effects)
         mine.save()
         return Offered(numbers=tuple(numbers))

@@ -70,6 +70,14 @@ def claim_nudge(connection: Connection, run_id: int) -> None:
     connection.execute(nudged.values(nudge_sent=runs.nudge_sent + 1))
 
 
+def claim_nudge_for_change(connection: Connection, run_id: int) -> None:
+    """Claim a nudge for an open run, also before the answer to the last nudge. The caller holds the run's lock.
+
+    The answer may come from a look that has read the run's row before the caller's change.
+    """
+    connection.execute(update(histories).where(runs.id == run_id).values(nudge_sent=runs.nudge_sent + 1))
+
+
 def _may_be_nudged() -> ColumnElement[bool]:
     """Return the condition for runs that are not over and have acknowledged their last nudge."""
     return and_(runs.status.in_(OPEN_STATUSES), runs.nudge_sent <= runs.nudge_acknowledged)

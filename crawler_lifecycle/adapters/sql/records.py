@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, func, select
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.exports import notices_of
 from crawler_lifecycle.adapters.sql.findings import findings_of
-from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_table
 from crawler_lifecycle.adapters.sql.line import place_in_line
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
@@ -21,19 +19,19 @@ from crawler_lifecycle.adapters.sql.reading import (
     task_records,
     with_explanations,
 )
+from crawler_lifecycle.adapters.sql.run_lists import counts_of_runs, page_of_runs
 from crawler_lifecycle.adapters.sql.schema import (
     exports,
     histories,
     history_logs,
     installation,
-    run_tags,
     task_histories,
 )
-from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.notices import ExportKind, Notice
 from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
+from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import ScheduledRun
 
@@ -58,34 +56,16 @@ class RunRecords(OnDatabase):
     def page(
         self,
         connection: Connection,
+        chosen: RunFilter = ALL_RUNS,
         *,
         limit: int,
-        before: int | None,
-        status: RunStatus | None,
-        crawler: str | None,
-        search: str | None = None,
-        flows: bool = False,
-        flow: str | None = None,
-        tag: str | None = None,
+        before: int | None = None,
     ) -> list[RunSummary]:
-        query = select(*SUMMARY_COLUMNS).order_by(histories.c.id.desc()).limit(limit)
-        if flow is not None:
-            query = query.where(histories.c.flow_uid == _flow_uid(connection, flow))
-        elif not flows:
-            query = query.where(histories.c.flow_uid.is_(None))
-        if tag is not None:
-            query = query.where(histories.c.id.in_(_runs_with(tag)))
-        if before is not None:
-            query = query.where(histories.c.id < before)
-        if status is not None:
-            query = query.where(histories.c.status == status)
-        if crawler is not None:
-            query = query.where(is_text(histories.c.crawler, crawler))
-        if search is not None:
-            query = query.where(func.lower(histories.c.crawler).contains(search.lower(), autoescape=True))
-        rows = connection.execute(query).all()
-        tasks = task_counts(connection, [row.id for row in rows])
-        return with_explanations(connection, [run_summary(row, tasks[row.id]) for row in rows])
+        return page_of_runs(connection, chosen, limit, before)
+
+    @reading
+    def counts(self, connection: Connection, chosen: RunFilter) -> dict[ListedStatus, int]:
+        return counts_of_runs(connection, chosen)
 
     @reading
     def details(self, connection: Connection, run_id: int) -> RunDetails:
@@ -141,15 +121,6 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
         exports=sorted(run_exports, key=lambda export: (export.end, KIND_ORDER.index(export.kind))),
         findings=findings_of(connection, run.run_uid),
     )
-
-
-def _flow_uid(connection: Connection, flow: str) -> str:
-    """Return the uid of the flow with the id. Runs of a flow that was pruned are listed by the flow's uid."""
-    return connection.scalar(select(flow_table.c.uid).where(is_text(flow_table.c.flow_id, flow))) or flow
-
-
-def _runs_with(tag: str) -> Select[Any]:
-    return select(run_tags.c.history_id).where(is_text(run_tags.c.tag, tag))
 
 
 class LiveChanges(OnDatabase):

@@ -62,6 +62,7 @@ histories = sa.Table(
     sa.Column("cluster", sa.String(63), nullable=False),
     sa.Column("crawler", sa.String(128), nullable=False),
     sa.Column("trigger_kind", stored_enum(Trigger), nullable=False),
+    sa.Column("requested_by", ShortText(256)),
     sa.Column("status", stored_enum(RunStatus), nullable=False),
     sa.Column("reason", ShortText(128)),
     sa.Column("intent", stored_enum(Intent), nullable=False),
@@ -112,7 +113,11 @@ histories = sa.Table(
     sa.UniqueConstraint("flow_uid", "flow_member", "flow_attempt", name="uq_histories_flow"),
     sa.Index("ix_histories_status", "status", "intent"),
     sa.Index("ix_histories_flow_ends", "flow_uid", "end_number", "status"),  # a flow's reopened runs
-    sa.Index("ix_histories_crawler", "crawler"),
+    # lists and counts for people: without the rows, which are long; and by time
+    sa.Index("ix_histories_counts", "flow_uid", "status", "reason", "created_at"),
+    sa.Index("ix_histories_own", "flow_uid", "id"),
+    sa.Index("ix_histories_created", "created_at"),
+    sa.Index("ix_histories_crawler", "crawler", "created_at"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
     sa.Index("ix_histories_held", "held_by", "priority", "id"),

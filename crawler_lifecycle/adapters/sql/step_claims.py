@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, MOST_KNOWN, SHARED, OnFlows, fence, without_index
@@ -24,7 +24,7 @@ from crawler_lifecycle.adapters.sql.flow_starts import (
 from crawler_lifecycle.adapters.sql.flow_tasks import with_items
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
-from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
+from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth, MemberState
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.ports import AttemptKey, Claimed, ClaimedStep
@@ -56,6 +56,11 @@ GRAFTERS = select(groups.grower).where(
 CAUSE = update(flow_members).where(
     members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
 )
+COMPLETED = select(func.count()).where(
+    members.flow == bindparam("of_flow"),
+    members.number.in_(NUMBERS),
+    without_index(members.state) == MemberState.COMPLETED,
+)
 NO_CLAIM = {"claim_token": None, "claim_expires_at": None}
 
 
@@ -69,7 +74,7 @@ class StepRights(OnFlows):
     @transaction
     def claim(
         self, tx: Connection, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        lasts: timedelta, code_version: str | None = None,
+        lasts: timedelta, code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
         head, now = self._lock_for_start(tx, flow.uid), self._db.clock()
         works = read_work(tx, head.id, [start.number for start in starts], locked=True)
@@ -77,10 +82,11 @@ class StepRights(OnFlows):
         new = [start for start in starts if (start.number, start.attempt) not in known]
         if new:
             fence(head, flow)
+        is_due = bool(new) and may_start(head, door) and _have_completed(tx, head, after)
         fitting = [
             (start, works[start.number])
             for start in new
-            if may_start(head, door) and start.number in works and fits(works[start.number].row, start)
+            if is_due and start.number in works and fits(works[start.number].row, start)
         ]
         claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host, "code_version": code_version}
         begun = put_on_record(tx, head, fitting, now, lambda _: {**claim, "begun": True})
@@ -130,6 +136,11 @@ class StepRights(OnFlows):
                 self._started.clear()
             self._started.add(flow_uid)
         return head
+
+
+def _have_completed(tx: Connection, head: Row[Any], numbers: Collection[int]) -> bool:
+    wanted = set(numbers)
+    return not wanted or tx.scalar(COMPLETED, {"of_flow": head.id, "numbers": sorted(wanted)}) == len(wanted)
 
 
 def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime) -> int | None:

@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.sql.flow_writing import write_states
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import AttemptKey, StepEnd
@@ -92,8 +92,14 @@ def _write(tx: Connection, flow: int, ends: Any, rows: Mapping[int, MemberRow]) 
 
 
 def _has_result(end: StepEnd, before: MemberRow, after: MemberRow) -> bool:
-    """Return whether the end completes its member. A result that comes after a cancel or a retry is dropped."""
-    return end.result is not None and after is not before and after.state is MemberState.COMPLETED
+    """Return whether the end is the last end of its member.
+
+    A function's result that comes after a cancel or a retry is dropped. A cancelled manager keeps its numbers.
+    """
+    if end.result is None or after is before:
+        return False
+    is_cancelled = after.state is MemberState.CANCELLED and end.kind is EndKind.CANCELLED
+    return after.state is MemberState.COMPLETED or is_cancelled
 
 
 def _result(flow: int, end: StepEnd) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
+from crawler_lifecycle.adapters.sql.nudges import claim_nudge_for_change
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, lock_run, log, transaction
@@ -17,6 +18,7 @@ from crawler_lifecycle.errors import Over
 
 STOP, FORCE_STOP = "stop", "force stop"  # events of timeline lines
 STOP_EVENTS = (STOP, FORCE_STOP)
+OF_A_FLOW = "flow"  # door of stops that a flow asks for
 
 
 class Stops(OnDatabase):
@@ -24,12 +26,17 @@ class Stops(OnDatabase):
 
     @transaction
     def request_stop(self, tx: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
-        """Write a stop that came through a door. Raise Over if the run is over."""
+        """Write a stop that came through a door. Raise Over if the run is over.
+
+        The nudge is for a signal that gets lost: without one, a run that waits for its permit reads the stop a quarter
+        of an hour later.
+        """
         lock_run(tx, run_id)
         row = own_row(tx, run_id)
         if row.status.is_over:
             raise Over(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
         _write_stop(tx, run_id, stop, asked_at)
+        claim_nudge_for_change(tx, run_id)
         return run_record(tx, run_id)
 
     @transaction
@@ -67,17 +74,19 @@ def _write_stop(
             values |= NOT_WAITING  # the run waits for no permit any more
         connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
-    log(connection, run, _line_key(stop, asked_at), _timeline_line(stop, asked_at))
+    # a flow asks by its supervisor and by its manager's host, and the run tells of one stop
+    since = row.begun_at if stop.door == OF_A_FLOW else asked_at
+    log(connection, run, _line_key(stop, since), _timeline_line(stop, asked_at))
     return intent
 
 
-def _line_key(stop: StopRequest, asked_at: datetime) -> str:
+def _line_key(stop: StopRequest, since: datetime) -> str:
     """Return the key for the stop's line in the timeline.
 
     The key contains more than the time, since two stops can have the same time: Temporal's own tools send stops without
     a time, and a workflow gives its present time to all these stops.
     """
-    return ":".join(("stop", asked_at.isoformat(), str(stop.actor), stop.door, _event(stop), stop.reason or ""))
+    return ":".join(("stop", since.isoformat(), str(stop.actor), stop.door, _event(stop), stop.reason or ""))
 
 
 def _timeline_line(stop: StopRequest, asked_at: datetime) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from crawler_lifecycle.adapters.sql.flow_ledger import SqlFlowLedger
 from crawler_lifecycle.adapters.sql.flow_records import SqlFlowRecords
 from crawler_lifecycle.adapters.sql.histories import Histories
 from crawler_lifecycle.adapters.sql.limits import SqlLimits
+from crawler_lifecycle.adapters.sql.manager_audits import SqlManagerAudits
 from crawler_lifecycle.adapters.sql.manager_doors import SqlManagerDoors
 from crawler_lifecycle.adapters.sql.manager_jobs import ManagerJobs
 from crawler_lifecycle.adapters.sql.manager_life import ManagerLife
@@ -35,6 +36,7 @@ from crawler_lifecycle.ports import (
     FlowLedger,
     FlowRecords,
     Limits,
+    ManagerAudits,
     ManagerDoors,
     ManagerLedger,
     Places,
@@ -87,3 +89,4 @@ class SqlStore:
         self.flow_records: FlowRecords = SqlFlowRecords(db)
         self.managers: ManagerLedger = SqlManagers(db)
         self.manager_doors: ManagerDoors = SqlManagerDoors(db)
+        self.manager_audits: ManagerAudits = SqlManagerAudits(db)

@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.flows.names import last_name
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.contract.managers.records import ItemSums, ManagerStatus
 
 
 class FlowAnswer(Message):
@@ -39,6 +40,7 @@ class FlowSummary(Message):
     started_at: datetime | None = None
     stopped_at: datetime | None = None
     created_by: str | None = None
+    items: ItemSums | None = Field(default=None, description="sums over the items of crawl managers; none: no manager")
 
 
 class MemberRecord(Message):
@@ -47,7 +49,7 @@ class MemberRecord(Message):
     flow_id: str
     path: str
     number: int
-    kind: str = Field(description="`crawl`, `step` or `approval`")
+    kind: str = Field(description="`crawl`, `step`, `approval` or `manager`")
     title: str = Field(description="crawler, or name of the function")
     state: MemberState
     cause: str | None = Field(default=None, description="word for the present wait")
@@ -83,3 +85,4 @@ class FlowChange(Message):
     is_over: bool = Field(description="whether the flow has ended: nothing of the flow runs any more")
     jobs: tuple[MemberRecord, ...] = Field(description="members that are new or changed; in the first message, all")
     removed: tuple[str, ...] = Field(default=(), description="paths of members that a repeated grafter has replaced")
+    managers: tuple[ManagerStatus, ...] = Field(default=(), description="the flow's crawl managers, with their numbers")

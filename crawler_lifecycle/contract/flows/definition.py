@@ -58,3 +58,10 @@ class FlowDefinition(Fragment):
     ignore_discarded: bool = False
     context: dict[str, JsonValue] | None = Field(default=None, description="encoded values for all members")
     max_parallel: int | None = Field(default=None, ge=1, le=MOST_TASKS_EVER)
+
+    @property
+    def manager(self) -> StepWork | None:
+        """The crawl manager, if the only job is a manager."""
+        works = [member.work for member in self.members]
+        only = works[0] if len(works) == 1 else None
+        return only if isinstance(only, StepWork) and only.is_manager else None

@@ -11,6 +11,7 @@ MOST_RULES = 20  # in a retry policy
 LARGEST_ARGUMENTS = 64 * 1024  # bytes as JSON, for a member's arguments
 LARGEST_CONTEXT = 64 * 1024  # bytes as JSON, for a group's context
 LARGEST_RESULT = 16 * 1024 * 1024  # bytes as JSON, for a member's result
+LARGEST_READING = 64 * 1024 * 1024  # bytes as JSON, for the results in a reading
 DEEPEST_VALUE = 100  # nested lists and objects in a value
 LARGEST_SCHEDULED = 512 * 1024  # bytes as JSON, for a schedule's definition: Temporal keeps the definition
 A_YEAR = 366 * 24 * 3600  # seconds

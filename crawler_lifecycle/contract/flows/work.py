@@ -55,6 +55,11 @@ class StepWork(Message):
         """Name for pictures: the function's or class's name."""
         return self.function.rpartition(":")[2]
 
+    @property
+    def is_manager(self) -> bool:
+        """Whether the function is a crawl manager's class."""
+        return self.form is CallForm.MANAGER
+
 
 class ApprovalWork(Message):
     """A wait for a person's decision."""

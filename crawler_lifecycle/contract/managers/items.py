@@ -39,6 +39,7 @@ class Item(Message):
     )
     origin: Origin = Origin.GENERATOR
     problem: str | None = Field(default=None, description="why the item is refused")
+    is_filtered: bool = Field(default=False, description="whether the manager's own filter has refused the item")
 
 
 class Waiting(Message):
@@ -46,6 +47,7 @@ class Waiting(Message):
 
     number: int = Field(description="number of the item, from 1: the value in the tag JOBSEQ")
     attempt: int = Field(description="number of the attempt that would start")
+    generation: int = Field(default=1, description="raised by each retry that people ask for")
     tries: int = Field(default=0, description="former attempts in the present generation")
     origin: Origin
     override: Override
@@ -70,6 +72,7 @@ class Job(Message):
     state: JobState
     outcome: str | None = Field(default=None, description="outcome word of the end")
     is_failed: bool = Field(default=False, description="whether the run has ended as FAILED, whatever its word")
+    has_reaction: bool = Field(default=False, description="whether the manager has reacted to the end")
     stats: dict[str, float] = {}
     result: JsonValue = None
     run_id: int | None = None

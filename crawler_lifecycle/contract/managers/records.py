@@ -1,4 +1,4 @@
-"""Items of a manager for people."""
+"""Managers and their items for people."""
 
 from datetime import datetime
 
@@ -6,6 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.managers.items import ItemState, Origin, Override
+from crawler_lifecycle.contract.managers.turns import Counts, Problem
 
 
 class ItemRecord(Message):
@@ -18,6 +19,8 @@ class ItemRecord(Message):
     due: datetime | None = Field(default=None, description="end of the pause before the next attempt")
     crawler: str | None = None
     override: Override
+    tags: tuple[str, ...] = Field(default=(), description="the last request's tags")
+    labels: tuple[str, ...] = Field(default=(), description="the last request's labels, without the crawler's labels")
     generation: int
     attempt: int
     tries: int
@@ -26,3 +29,44 @@ class ItemRecord(Message):
     run_id: int | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+
+
+class ManagerProblem(Problem):
+    """Failed author's code, for people. Documents of doors have another model with the short name."""
+
+
+class ManagerStatus(Message):
+    """A crawl manager in a flow, with its items' numbers and its sums."""
+
+    path: str = Field(description="the manager's path in its flow")
+    function: str = Field(description="the manager's class, as `module:Class`")
+    arguments: tuple[str, ...] = Field(default=(), description="command line")
+    counts: Counts = Counts()
+    stats: dict[str, float] = Field(default={}, description="sums by name")
+    tags: tuple[str, ...] = Field(default=(), description="tags for all further crawls")
+    incarnation: int = Field(default=0, description="the present object's number; 0: no host has begun the manager")
+    read: int = Field(default=0, description="parameter sets taken from the generator, repeats included")
+    is_exhausted: bool = Field(default=False, description="whether the generator has ended")
+    close_reason: str | None = None
+    problem: ManagerProblem | None = Field(
+        default=None, description="failure behind the manager's pause, until a resume"
+    )
+    first_began_at: datetime | None = None
+    closed_at: datetime | None = None
+
+
+class ItemSums(Message):
+    """Items' numbers for all managers in a flow, in lists."""
+
+    total: int
+    completed: int
+    failed: int
+    cancelled: int
+    refused: int
+    repeated: int = Field(description="repeated parameter sets, without an item")
+    has_problem: bool = Field(description="whether a failure pauses a manager")
+
+    @property
+    def open(self) -> int:
+        """Waiting and running items."""
+        return self.total - self.completed - self.failed - self.cancelled - self.refused

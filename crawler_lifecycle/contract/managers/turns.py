@@ -7,9 +7,13 @@ from pydantic import Field, JsonValue
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.managers.items import Item, Override
-from crawler_lifecycle.contract.requests import RunParameters
+from crawler_lifecycle.contract.requests import A_YEAR, RunParameters
 
+GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whether the new sets are right
+OURS = "crawler_lifecycle"  # key in `self.state` on record for our own values, by subject
 LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
+FILTERED = "crawlmanager/filtered"  # stat: items that the manager's own filter has refused
+SCHEDULED = "crawlmanager/scheduled_jobs"  # stat: attempts on record, counted by the ledger
 
 
 class Begun(Message):
@@ -26,10 +30,12 @@ class Begun(Message):
     state: dict[str, JsonValue] = {}
     cursor: JsonValue = None
     read: int = Field(default=0, description="parameter sets taken from the generator so far, repeats included")
+    digest: str | None = Field(default=None, description="digest of the parameter sets, to recognize another generator")
     is_exhausted: bool = False
     close_reason: str | None = None
     is_closed: bool = Field(default=False, description="whether the end is on record: only the step has to end")
     stats: dict[str, float] = {}
+    items_door: int = Field(default=0, description="number of the last door that added or renewed items")
 
 
 class Effects(Message):
@@ -37,6 +43,7 @@ class Effects(Message):
 
     add: tuple[Item, ...] = ()
     tags: tuple[str, ...] = ()
+    removed_tags: tuple[str, ...] = Field(default=(), description="the tags for further crawls go without these tags")
     stats: dict[str, float] = Field(default={}, description="increments by name")
     state: dict[str, JsonValue] | None = Field(default=None, description="the whole new state; None: no change")
     close_reason: str | None = None
@@ -51,7 +58,7 @@ class Retry(Message):
 
     override: Override
     request: RunParameters
-    delay_seconds: float = 0
+    delay_seconds: float = Field(default=0, le=A_YEAR, allow_inf_nan=False)
 
 
 class Verdict(StrEnum):
@@ -66,6 +73,7 @@ class Reaction(Message):
 
     number: int
     attempt: int
+    ended_at: datetime | None = Field(description="time of the end: a run that was reopened ends anew")
     verdict: Verdict
     retry: Retry | None = None
     effects: Effects = NO_EFFECTS
@@ -77,6 +85,7 @@ class Page(Message):
     items: tuple[Item, ...] = ()
     read: int
     cursor: JsonValue = None
+    digest: str | None = Field(default=None, description="digest of all parameter sets so far")
     is_exhausted: bool = False
     is_reread: bool = Field(
         default=False,
@@ -92,10 +101,11 @@ class Offered(Message):
 
 
 class Start(Message):
-    """A chosen item, with the request for its run."""
+    """A chosen item, with the request for its run. The generation was read with the item."""
 
     number: int
     attempt: int
+    generation: int = 1
     request: RunParameters
 
 

@@ -29,7 +29,8 @@ def cancel(ledger: Ledger, paths: Iterable[str] | None, at: datetime, *, termina
     """Return the cancelled members. Without paths, the flow takes no further members until a retry.
 
     The rows are effective: the end of an attempt counts although its member is still executing on record. Dependents of
-    the cancelled members follow with the next plan, and do not count.
+    the cancelled members follow with the next plan, and do not count. A flow that has ended is open again if a run was
+    reopened since: otherwise no audit would look for the supervisor that stops the run.
     """
     cancelled = tuple(
         row._replace(
@@ -44,6 +45,7 @@ def cancel(ledger: Ledger, paths: Iterable[str] | None, at: datetime, *, termina
         for row in selected(ledger, paths)
         if not row.state.is_final
     )
-    is_whole = paths is None and ledger.flow.accepts_members and not ledger.flow.state.is_final
-    flow = replace(ledger.flow, accepts_members=False) if is_whole else None
-    return Effect(cancelled, flow, len(cancelled))
+    flow = replace(ledger.flow, state=ledger.flow.open_state) if cancelled else ledger.flow
+    if paths is None and not flow.state.is_final:
+        flow = replace(flow, accepts_members=False)
+    return Effect(cancelled, None if flow == ledger.flow else flow, len(cancelled))

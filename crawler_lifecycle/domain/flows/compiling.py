@@ -12,8 +12,9 @@ from crawler_lifecycle.contract.flows.definition import Fragment, GroupDefinitio
 from crawler_lifecycle.contract.flows.names import ROOT, joined, parent_path
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.states import Ready
-from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork, StepWork
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
+from crawler_lifecycle.domain.naming import managers_queue
 from crawler_lifecycle.errors import BadInput
 
 
@@ -119,9 +120,13 @@ def member_row(member: MemberDefinition, numbers: Numbers, at: datetime) -> Memb
 
 
 def route_of(work: StepWork) -> str:
-    """Return the way to a host for the step: its queue, module and function."""
+    """Return the way to a host for the step: its queue, module and function.
+
+    Managers have queues of their own: a host that is busy with steps still takes managers, and conversely.
+    """
     module, function = work.function.split(":")
-    return f"{work.queue}|{module}|{function}"
+    queue = managers_queue(work.queue) if work.form is CallForm.MANAGER else work.queue
+    return f"{queue}|{module}|{function}"
 
 
 def within(fragment: Fragment, base: str) -> Fragment:

@@ -60,9 +60,16 @@ def _cause_of_available(planner: Planner, row: MemberRow) -> str:
         return words.PAUSED if planner.flow.intent is FlowIntent.PAUSE else words.DRAINING
     full = planner.turns.full_group(row.group)
     if full is None:
-        return row.cause or words.START  # a host's cause, such as an unknown function
+        return row.cause or _cause_to_start(row)  # a host's cause, such as an unknown function
     path = planner.wiring.groups[full].path
     return words.PARALLEL_LIMIT if path == ROOT else f"{words.PARALLEL_LIMIT}:{path}"
+
+
+def _cause_to_start(row: MemberRow) -> str:
+    if not row.route:
+        return words.START
+    _, module, _ = row.route.split("|")
+    return f"{words.HOST}:{module}"
 
 
 def _blockers(planner: Planner, row: MemberRow) -> Iterator[int]:

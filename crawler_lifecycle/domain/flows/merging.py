@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.contract.flows.values import check_encoded
+from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.domain.flows.checking import check_fragment, check_whole
 from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, within
 from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
@@ -163,6 +164,7 @@ def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
             continue
         new = member_row(member, numbers, at)
         if known is not None:
+            _refuse_another_manager(ledger.flow, member)
             _refuse_if_started(known)
             new = new._replace(generation=known.generation, decision=known.decision)
         merged.members.append((standing(new, groups, at), member))
@@ -184,6 +186,15 @@ def _changed_group(ledger: Ledger, old: GroupRow, new: GroupRow) -> GroupRow:
 
 def _has_started(row: MemberRow) -> bool:
     return row.attempt > 0 or (not row.state.is_unstarted and not row.is_cancelled_by_dependency)
+
+
+def _refuse_another_manager(flow: FlowRow, member: MemberDefinition) -> None:
+    """Refuse a second start with another request, also before a host has begun the manager."""
+    if isinstance(member.work, StepWork) and member.work.is_manager:
+        raise Conflict(
+            f"flow {flow.id!r} has a crawl manager with another class, other arguments or another queue: "
+            "start it again with the same, or under another flow id"
+        )
 
 
 def _refuse_if_started(row: MemberRow) -> None:

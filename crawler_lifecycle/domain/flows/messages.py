@@ -236,13 +236,25 @@ class GrowGroup(FlowInput):
     expected: int
 
 
+class Follower(Message):
+    """A step for the host to start by itself as soon as the steps in `after` have completed, if no door was first."""
+
+    start: AttemptRef
+    route: str
+    after: tuple[int, ...] = Field(description="members in the same activity")
+    is_awaited: bool = Field(
+        default=False, description="whether the host answers at the end, because the supervisor waits for the end"
+    )
+
+
 class RunSteps(FlowInput):
     """Claim the attempts, call the functions, and put the ends on record."""
 
     door: int
     flow_id: str
-    route: str = Field(description="route of all members: queue, module and function")
+    route: str = Field(description="route of all members in `starts`: queue, module and function")
     starts: tuple[AttemptRef, ...]
+    followers: tuple[Follower, ...] = ()
 
 
 class StepsEnded(Message):
@@ -254,5 +266,6 @@ class StepsEnded(Message):
 
     ends: tuple[AttemptEnd, ...] = ()
     stale: str = Field(default="", description="ranges: members that did not start, because a door was first")
+    followed: str = Field(default="", description="ranges: started followers, with an end or without")
     has_news: bool = Field(default=False, description="whether a step has changed the flow, such as by a graft")
-    seconds: float = Field(default=0, description="time in the functions, all together: slow steps come one by one")
+    seconds: float = Field(default=0, description="time in the functions of `starts`: slow steps come one by one")

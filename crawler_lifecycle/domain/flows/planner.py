@@ -6,7 +6,7 @@ rows, so a supervisor may drop a planner at any time and build another planner f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from heapq import heappop, heappush
@@ -54,20 +54,23 @@ class Planner:
         members = list(members)
         known = [row for row in members if row.number in self.rows]
         self._add(groups, (row for row in members if row.number not in self.rows))
-        for row in map(self._with_observed_end, known):
-            if not is_outdated(row, self.rows[row.number]):
+        for row in known:
+            if not (self._ended_later(row) or is_outdated(row, self.rows[row.number])):
                 self._restore(row)
 
-    def restore(self, members: Iterable[MemberRow], groups: Iterable[GroupRow] = ()) -> None:
-        """Take rows as they are on record, whatever was planned or observed since.
+    def restore(self, members: Iterable[MemberRow], groups: Iterable[GroupRow] = ()) -> Collection[int]:
+        """Take rows as they are on record, whatever was planned or observed since. Return the members' numbers.
 
         Doors decide by the rows on record and the ends of runs, so a plan that a door has outdated is void. A run's end
-        that is not on record with its member has to be observed again.
+        that is not on record with its member has to be observed again. A row from before a step's end is left out:
+        otherwise the plan behind the end would be void, and nobody would make it again.
         """
         members = list(members)
         self._add(groups, (row for row in members if row.number not in self.rows))
-        for row in map(self._with_observed_end, members):
+        present = [row for row in members if not self._ended_later(row)]
+        for row in present:
             self._restore(row)
+        return [row.number for row in present]
 
     def fits(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> bool:
         """Return whether the planner can take the rows: the needs of all known members and groups are unchanged."""
@@ -77,19 +80,18 @@ class Planner:
             row.number not in self.wiring.groups or row.needs == self.wiring.groups[row.number].needs for row in groups
         )
 
-    def _with_observed_end(self, row: MemberRow) -> MemberRow:
-        """Return the row with its step's observed end: the end is on record, but a reading may be older.
+    def _ended_later(self, row: MemberRow) -> bool:
+        """Return whether the row was read before its step's observed end, and no door has changed the row."""
+        return row.state is MemberState.EXECUTING and self._misses_end(row)
 
-        Without the end, the step would count as under way for ever, since no activity tells the end again.
-        """
+    def _misses_end(self, row: MemberRow) -> bool:
         known = self.rows[row.number]
         is_missing = row.in_flight and not known.in_flight and row.attempt == known.attempt
-        if known.kind is not MemberKind.STEP or not is_missing:
-            return row
-        return known if row.state is MemberState.EXECUTING else row._replace(in_flight=False)
+        return known.kind is MemberKind.STEP and is_missing
 
     def _restore(self, row: MemberRow) -> None:
-        self._take(row)
+        """Take the row. An observed end counts, since no activity tells a step's end again."""
+        self._take(row._replace(in_flight=False) if self._misses_end(row) else row)
         self.wiring.network.touched.add(row.number)
 
     def take_flow(self, flow: FlowRow) -> None:
@@ -113,6 +115,12 @@ class Planner:
             self._take(after_end(row, seen))  # the step's own transaction has put its end on record
         else:
             self._change(after_end(row, seen))
+
+    def follow(self, start: Start, now: datetime) -> None:
+        """Take a host's own start: the attempt is on record."""
+        row = self.rows.get(start.number)
+        if row is not None and (row.generation, row.attempt) == (start.generation, start.attempt - 1):
+            self._take(started(row, start.attempt, now))
 
     def advance(self, now: datetime, most_starts: int | None = None) -> Plan:
         """Return the next acts. A second call without news returns an empty plan, or the starts beyond the limit."""
@@ -308,8 +316,7 @@ class Planner:
     def _flow_state(self) -> FlowState | None:
         """Return the flow's new state, or None if the state on record is right."""
         if self._open or self._in_flight or self.wiring.is_short:
-            held = self.flow.intent is FlowIntent.PAUSE
-            state = FlowState.PAUSED if held else FlowState.EXECUTING
+            state = self.flow.open_state
         else:
             state = final_state(self._counts)
         if state is self.flow.state:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
-from crawler_lifecycle.contract.flows.states import FAILED, FlowIntent, FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import FAILED, FlowIntent, MemberState
 from crawler_lifecycle.domain.flows.cancelling import Effect
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.selecting import descendants, selected
@@ -63,10 +63,5 @@ def _check_arguments(request: RetryMembers, named: list[MemberRow]) -> None:
 
 def _reopened(flow: FlowRow) -> FlowRow:
     """Return the flow's row, which is open again in the same transaction. A drain is over; a pause holds on."""
-    paused = flow.intent is FlowIntent.PAUSE
-    return replace(
-        flow,
-        state=FlowState.PAUSED if paused else FlowState.EXECUTING,
-        intent=flow.intent if paused else FlowIntent.RUN,
-        accepts_members=True,
-    )
+    intent = FlowIntent.PAUSE if flow.intent is FlowIntent.PAUSE else FlowIntent.RUN
+    return replace(flow, state=flow.open_state, intent=intent, accepts_members=True)

@@ -122,6 +122,11 @@ class FlowRow:
     ignore_cancelled: bool = False  # default for members that authors add later
     ignore_discarded: bool = False
 
+    @property
+    def open_state(self) -> FlowState:
+        """The flow's state while a member is open."""
+        return FlowState.PAUSED if self.intent is FlowIntent.PAUSE else FlowState.EXECUTING
+
 
 @dataclass(slots=True)
 class Ledger:

@@ -31,14 +31,15 @@ class Slices:
         together: dict[tuple[int, str], list[int]] = {}
         for number in numbers:
             row = planner.rows[number]
-            if planner.wiring.is_awaited_alone(number) or self._is_slow(row.route):
+            if planner.wiring.is_awaited_alone(number) or self.is_slow(row.route):
                 yield [number]
             else:
                 together.setdefault((row.group, row.route), []).append(number)
         for same in together.values():
             yield from _pages(same, _size(len(same), planner.turns.waiting))
 
-    def _is_slow(self, route: str) -> bool:
+    def is_slow(self, route: str) -> bool:
+        """Return whether the route's functions take long."""
         steps, seconds = self._spent.get(route, (0, 0.0))
         return seconds > SLOW_SECONDS * steps
 

@@ -57,6 +57,10 @@ class Turns:
             self._running[around] -= 1
         self._announce(group)
 
+    def has_limit(self, group: int) -> bool:
+        """Return whether the group or a group around it has a limit."""
+        return any(self._limits[around] is not None for around in self._around(group))
+
     def full_group(self, group: int) -> int | None:
         """Return the first full group from the group outwards."""
         return next((around for around in self._around(group) if self._is_full(around)), None)

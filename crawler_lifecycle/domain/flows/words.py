@@ -9,9 +9,11 @@ PAUSED = "paused"  # a person paused the flow
 DRAINING = "draining"  # a person drains the flow
 APPROVAL = "approval"  # a person has to decide
 SETTLING = "settling"  # the member's earlier attempt still runs
-START = "start"  # the graph allows the start, and no host or worker has taken the member yet
+START = "start"  # the graph allows the start, and no worker has taken the crawl yet
+HOST = "host"  # the graph allows the start, and no host has taken the step yet; `host:MODULE` names the step's module
 ARCHIVE = "archive"  # the run has ended, and its archive is not ready yet
 UNKNOWN_STEP = "unknown_step"  # the host's module has no function with the step's name
+NO_HOST = "no_host"  # no host has room for the crawl manager
 EXECUTING = "executing"  # an attempt is under way
 
 # reasons: why a member ended

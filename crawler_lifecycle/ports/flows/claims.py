@@ -68,12 +68,13 @@ class StepClaims(Protocol):
 
     def claim(
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
-        code_version: str | None = None,
+        code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
         """Put new attempts on record, and claim attempts that no host holds.
 
-        A new attempt starts only if no door was first and people hold no starts back. The epoch is compared only for
-        new attempts. An attempt whose claim has expired after its function began counts one more death.
+        A new attempt starts only if no door was first, people hold no starts back, and the members in `after` have
+        completed. The epoch is compared only for new attempts. An attempt whose claim has expired after its function
+        began counts one more death.
 
         Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
         deaths notes its function as begun, too; an attempt with deaths begins with `begin`.

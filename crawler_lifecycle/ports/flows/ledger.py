@@ -63,8 +63,13 @@ class FlowLedger(Protocol):
     def start_crawls(self, step: StartCrawls) -> CrawlStarts:
         """Put the attempts on record. An attempt from an earlier try is returned again, whatever doors did since."""
 
-    def end_attempts(self, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]) -> None:
-        """Put ends of attempts on record that no run tells, such as of a refused crawl."""
+    def end_attempts(
+        self, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]
+    ) -> Sequence[AttemptEnd]:
+        """Put ends of attempts on record that no run tells, such as of a refused crawl. Return these ends.
+
+        An attempt with a run is left out: the run may have come after the reading that found none.
+        """
 
     def crawls_to_stop(self, flow: FlowRef, numbers: Collection[int]) -> list[CrawlToStop]:
         """Mark the members' attempts to be stopped; return the crawls that have not ended.

@@ -1,15 +1,27 @@
-"""Requests for the items of crawl managers, at every door. `manager`: the member's path, for a flow with several."""
+"""Requests for crawl managers and their items, at every door. `manager`: the member's path, for a flow with several."""
 
 from typing import Annotated
 
 from pydantic import Field, JsonValue
 
+from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
 from crawler_lifecycle.contract.flows.names import Label, Path
 from crawler_lifecycle.contract.flows.requests import FlowRequest
 from crawler_lifecycle.contract.managers.items import Item
 
+LONGEST_ARGUMENT = 65_536
 MOST_IN_REQUEST = 10_000
 Numbers = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=MOST_IN_REQUEST)]
+
+
+class StartManager(FlowRequest):
+    """Start a crawl manager by its name in the catalogue. A second start under the same flow id joins the first."""
+
+    manager: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(description="name in the catalogue")
+    flow_id: Label | None = Field(default=None, description="flow id, the manager's family; default: a new flow id")
+    arguments: Annotated[tuple[Annotated[str, Field(max_length=LONGEST_ARGUMENT)], ...], Field(max_length=1000)] = (
+        Field(default=(), description="command line behind the catalogue's arguments")
+    )
 
 
 class ItemsRequest(FlowRequest):

@@ -1,0 +1,172 @@
+"""Readings for people: a flow's managers, and their items."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, select
+
+from crawler_lifecycle.adapters.sql.flow_door import OnDoors, uid_of
+from crawler_lifecycle.adapters.sql.flow_rows import members
+from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.manager_life import counts_of
+from crawler_lifecycle.adapters.sql.manager_lists import IS_LAST_ATTEMPT
+from crawler_lifecycle.adapters.sql.manager_locks import COLUMNS, READ
+from crawler_lifecycle.adapters.sql.manager_rows import DELAYED
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
+from crawler_lifecycle.adapters.sql.transactions import reading
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
+from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerProblem, ManagerStatus
+from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.errors import BadInput
+
+items, attempts = manager_items.c, manager_attempts.c
+FORM = f'"form":"{CallForm.MANAGER}"'
+ROWS_FOR_A_FILTER = 1000
+OF_A_MANAGER: Select[Any] = (
+    select(members.number, members.path, members.definition)
+    .where(members.definition.contains(FORM))  # a large flow has few managers
+    .order_by(members.number)
+)
+RECORDS = (
+    select(
+        manager_items,
+        *(attempts.outcome, attempts.run_id, attempts.began_at, attempts.ended_at),
+        attempts.request.label("last_request"),
+    )
+    .join_from(manager_items, manager_attempts, IS_LAST_ATTEMPT, isouter=True)
+    .order_by(items.number)
+)
+SUMMED = ("last_item", "completed", "failed", "cancelled", "refused", "repeated")
+SUMS = (
+    select(flows.c.uid, *(func.sum(managers.c[name]) for name in SUMMED), func.count(managers.c.problem))
+    .join_from(managers, flows, flows.c.id == managers.c.flow)
+    .group_by(flows.c.uid)
+)
+
+
+class ManagerReadings(OnDoors):
+    """The readings in `ports.ManagerDoors`."""
+
+    @reading
+    def items(
+        self, connection: Connection, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int
+    ) -> list[ItemRecord]:
+        flow_number = self.number(connection, uid_of(connection, flow))
+        of_manager = member_of(connection, flow_number, chosen.manager).number
+        query = RECORDS.where(items.flow == flow_number, items.manager == of_manager)
+        if chosen.states:
+            query = query.where(items.state.in_(chosen.states))
+        if chosen.outcome is not None:
+            query = query.where(attempts.outcome == chosen.outcome)
+        if chosen.numbers is not None:
+            query = query.where(items.number.in_(chosen.numbers))
+        records: list[ItemRecord] = []
+        while len(records) < limit:
+            size = limit if chosen.tag is None else ROWS_FOR_A_FILTER
+            rows = connection.execute(query.where(items.number > after).limit(size)).all()
+            records += [_record(row) for row in rows if chosen.tag is None or _has(row, chosen.tag)]
+            if len(rows) < size:
+                break
+            after = rows[-1].number
+        return records[:limit]
+
+    @reading
+    def item_counts(self, connection: Connection, flow: str, manager: str | None = None) -> Counts:
+        number = self.number(connection, uid_of(connection, flow))
+        key = {"of_flow": number, "of_manager": member_of(connection, number, manager).number}
+        row = connection.execute(READ, key).one_or_none()
+        return Counts() if row is None else counts_of(connection, row, self._db.clock())
+
+    @reading
+    def statuses(self, connection: Connection, flow: str) -> list[ManagerStatus]:
+        number = self.number(connection, uid_of(connection, flow))
+        begun = {row.manager: row for row in connection.execute(select(*COLUMNS).where(managers.c.flow == number))}
+        statuses = []
+        for row in connection.execute(OF_A_MANAGER.where(members.flow == number)):
+            work = MemberDefinition.model_validate_json(row.definition).work
+            if isinstance(work, StepWork) and work.is_manager:
+                known = begun.get(row.number)
+                counts = Counts() if known is None else counts_of(connection, known, self._db.clock())
+                statuses.append(_status(row.path, work, known, counts))
+        return statuses
+
+    @reading
+    def sums(self, connection: Connection, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
+        sums = {}
+        for uid, *numbers, problems in connection.execute(SUMS.where(flows.c.uid.in_(list(flow_uids)))):
+            total, *rest = map(int, numbers)
+            named = dict(zip(SUMMED[1:], rest, strict=True))
+            sums[uid] = ItemSums(total=total, has_problem=bool(problems), **named)
+        return sums
+
+    @reading
+    def runs_under_way(self, connection: Connection, flow: str) -> list[int]:
+        number = self.number(connection, uid_of(connection, flow))
+        query = select(attempts.run_id).where(attempts.flow == number, attempts.run_id.is_not(None))
+        return list(connection.scalars(query.where(attempts.reacted_at.is_(None), attempts.ended_at.is_(None))))
+
+
+def member_of(connection: Connection, flow: int, path: str | None) -> Row[Any]:
+    """Return the member with the manager; raise BadInput without such a member."""
+    rows = connection.execute(OF_A_MANAGER.where(members.flow == flow))
+    chosen = [row for row in rows if row.path == path or (path is None and _is_manager(row))]
+    if len(chosen) != 1 or not _is_manager(chosen[0]):
+        expected = "the flow has no crawl manager" if not chosen else "name one of the flow's crawl managers"
+        raise BadInput("manager", expected)
+    return chosen[0]
+
+
+def _is_manager(row: Row[Any]) -> bool:
+    work = MemberDefinition.model_validate_json(row.definition).work
+    return isinstance(work, StepWork) and work.is_manager
+
+
+def _has(row: Row[Any], tag: str) -> bool:
+    """Return whether the item's last request has the tag or the label."""
+    request = row.last_request or row.request
+    return request is not None and tag in (*request.tags, *request.labels)
+
+
+def _status(path: str, work: StepWork, row: Row[Any] | None, counts: Counts) -> ManagerStatus:
+    arguments = tuple(map(str, work.arguments)) if isinstance(work.arguments, list) else ()
+    status = ManagerStatus(path=path, function=work.function, arguments=arguments, counts=counts)
+    if row is None:
+        return status
+    return status.model_copy(
+        update={
+            "stats": row.stats,
+            "tags": tuple(row.tags),
+            "incarnation": row.incarnation,
+            "read": row.read_sets,
+            "is_exhausted": row.is_exhausted,
+            "close_reason": row.close_reason,
+            "problem": row.problem and ManagerProblem.model_validate(row.problem.model_dump()),
+            "first_began_at": row.first_began_at if row.incarnation else None,
+            "closed_at": row.closed_at,
+        }
+    )
+
+
+def _record(row: Row[Any]) -> ItemRecord:
+    return ItemRecord(
+        number=row.number,
+        state=row.state,
+        origin=row.origin,
+        is_delayed=row.place == DELAYED and row.state is ItemState.WAITING,
+        due=row.due,
+        crawler=None if row.request is None else row.request.crawler,
+        override=row.override,
+        tags=() if row.request is None else tuple((row.last_request or row.request).tags),
+        labels=() if row.request is None else tuple((row.last_request or row.request).labels),
+        generation=row.generation,
+        attempt=row.attempt,
+        tries=row.tries,
+        problem=row.problem,
+        outcome=row.outcome,
+        run_id=row.run_id,
+        started_at=row.began_at,
+        ended_at=row.ended_at,
+    )

@@ -1,0 +1,102 @@
+"""Conditions, pages and counts for people's lists of runs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    String,
+    and_,
+    case,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    type_coerce,
+)
+
+from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_table
+from crawler_lifecycle.adapters.sql.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
+from crawler_lifecycle.adapters.sql.schema import histories, run_tags
+from crawler_lifecycle.adapters.sql.texts import is_text
+from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.contract.run_filter import RunFilter
+from crawler_lifecycle.contract.states import ListedStatus, RunStatus
+from crawler_lifecycle.domain.reasons import BY_A_STOP
+
+runs = histories.c
+LONGEST_NUMBER = 18  # digits; a longer number does not fit into the database
+WAS_STOPPED = and_(runs.status == RunStatus.FAILED, runs.reason.in_(BY_A_STOP))
+# as a text: the database's value would be translated as a `RunStatus`, which has no STOPPED
+LISTED_STATUS = case((WAS_STOPPED, literal(ListedStatus.STOPPED.value)), else_=type_coerce(runs.status, String))
+
+
+def page_of_runs(connection: Connection, chosen: RunFilter, limit: int, before: int | None) -> list[RunSummary]:
+    query = select(*SUMMARY_COLUMNS).where(*_conditions(connection, chosen)).order_by(runs.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(runs.id < before)
+    rows = connection.execute(query).all()
+    tasks = task_counts(connection, [row.id for row in rows])
+    return with_explanations(connection, [run_summary(row, tasks[row.id]) for row in rows])
+
+
+def counts_of_runs(connection: Connection, chosen: RunFilter) -> dict[ListedStatus, int]:
+    """Count the runs by their status in lists; a status without runs is left out."""
+    query = select(LISTED_STATUS, func.count()).where(*_conditions(connection, chosen)).group_by(LISTED_STATUS)
+    return {ListedStatus(status): count for status, count in connection.execute(query)}
+
+
+def _conditions(connection: Connection, chosen: RunFilter) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions for the rows of the chosen runs."""
+    if chosen.flow is not None:
+        yield runs.flow_uid == _flow_uid(connection, chosen.flow)
+    elif not chosen.flows and chosen.tag is None:
+        yield runs.flow_uid.is_(None)
+    if chosen.statuses:
+        yield runs.status.in_(chosen.statuses)
+    if chosen.listed:
+        yield or_(*(_has_listed(status) for status in chosen.listed))
+    if chosen.triggers:
+        yield runs.trigger_kind.in_(chosen.triggers)
+    if chosen.since is not None:
+        yield runs.created_at >= chosen.since
+    if chosen.until is not None:
+        yield runs.created_at < chosen.until
+    if chosen.tag is not None:
+        yield runs.id.in_(_runs_with(chosen.tag))
+    if chosen.search is not None:
+        yield _is_found(chosen.search)
+    for column, text in ((runs.crawler, chosen.crawler), (runs.reason, chosen.reason)):
+        if text is not None:
+            yield is_text(column, text)
+    if chosen.requested_by is not None:
+        yield is_text(runs.requested_by, chosen.requested_by)
+
+
+def _has_listed(status: ListedStatus) -> ColumnElement[bool]:
+    if status is ListedStatus.STOPPED:
+        return WAS_STOPPED
+    has_status: ColumnElement[bool] = runs.status == RunStatus(status.value)
+    if status is not ListedStatus.FAILED:
+        return has_status
+    # a row without a reason would be neither stopped nor not stopped
+    return and_(has_status, or_(runs.reason.is_(None), not_(runs.reason.in_(BY_A_STOP))))
+
+
+def _is_found(text: str) -> ColumnElement[bool]:
+    """Return the condition for runs with the text in the crawler's name, or with the text as RunID."""
+    in_name = func.lower(runs.crawler).contains(text.lower(), autoescape=True)
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER
+    return or_(in_name, runs.id == int(text)) if is_number else in_name
+
+
+def _flow_uid(connection: Connection, flow: str) -> str:
+    """Return the uid of the flow with the id. Runs of a flow that was pruned are listed by the flow's uid."""
+    return connection.scalar(select(flow_table.c.uid).where(is_text(flow_table.c.flow_id, flow))) or flow
+
+
+def _runs_with(tag: str) -> Select[Any]:
+    return select(run_tags.c.history_id).where(is_text(run_tags.c.tag, tag))

@@ -1,0 +1,26 @@
+"""`RunFilter` chooses runs for people's lists."""
+
+from datetime import datetime
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.states import ListedStatus, RunStatus, Trigger
+
+
+class RunFilter(Message):
+    """Choice by all given values. An empty value chooses every run."""
+
+    statuses: tuple[RunStatus, ...] = ()
+    listed: tuple[ListedStatus, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    crawler: str | None = None
+    search: str | None = None  # in the crawler's name in any case, or the RunID
+    reason: str | None = None
+    requested_by: str | None = None
+    tag: str | None = None
+    since: datetime | None = None  # bounds for the creation time
+    until: datetime | None = None
+    flows: bool = False  # include runs in flows, as a tag does
+    flow: str | None = None  # the flow's id or uid; leaves out all other runs
+
+
+ALL_RUNS = RunFilter()
