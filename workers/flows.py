@@ -10,25 +10,34 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 from temporalio.client import Client
-from temporalio.worker import FixedSizeSlotSupplier, PollerBehaviorAutoscaling, Worker, WorkerTuner
+from temporalio.worker import (
+    FixedSizeSlotSupplier,
+    PollerBehavior,
+    PollerBehaviorAutoscaling,
+    PollerBehaviorSimpleMaximum,
+    Worker,
+    WorkerTuner,
+)
 
 from crawler_lifecycle.activities.steps import StepActivities
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities_of
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.domain.naming import steps_queue
+from crawler_lifecycle.domain.naming import managers_queue, steps_queue
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.flows.clients import StepClients
 from crawler_lifecycle.services.flows.files import with_files
 from crawler_lifecycle.services.flows.host import StepHost
+from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
 from crawler_lifecycle.services.flows.managers.hosting import managers_of
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.parent import end_with_parent
@@ -37,7 +46,15 @@ from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.flows")
 DEFAULT_QUEUE = "default"
+WAITING_MANAGERS = 10  # managers that wait for a slot in a host
 END_SECONDS = 20.0  # more than a host takes after its drain
+
+
+class ActivityConfig(TypedDict):
+    """A task queue's slots and polls."""
+
+    supplier: FixedSizeSlotSupplier | SlotGate
+    poller: PollerBehavior
 
 
 def main() -> None:
@@ -60,18 +77,22 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
     client = await engine.client()
     name = f"{os.getpid()}@{socket.gethostname()}"
     claims = with_files(parts.store.step_claims, settings.files_folder)
-    managing = partial(managers_of, parts.store.managers, engine)
+    managing = partial(managers_of, parts.store.managers, engine, _catalogue(parts))
     host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name, StepClients().around, managing)
     needs = health.needs_of(parts, temporal=engine.ping, slots=host.slots.check)
-    task_queues = [
-        steps_queue(settings.worker.task_queue, f"{queue}|{module}|") for queue in queues for module in modules.names
-    ]
+    task_queues = {
+        steps_queue(settings.worker.task_queue, f"{name}|{module}|"): suppliers
+        for queue in queues
+        for module in modules.names
+        for name, suppliers in ((queue, for_steps(host)), (managers_queue(queue), for_managers(host)))
+    }
     async with (
         health.served(settings.health, needs) as health_server,
         working(client, host, task_queues, settings.flows.drain_seconds),
     ):
         if health_server is not None:
             health_server.metrics.register(host.slots)
+            health_server.metrics.register(host.manager_slots)
         log.info("runs the steps in %s for queues %s", ", ".join(modules.names), ", ".join(queues))
         await _until(stopped, host)
         log.info("finishes what is under way")
@@ -79,12 +100,29 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
         _end_at_once(host)
 
 
+def _catalogue(parts: Parts) -> Catalogue:
+    """Return the catalogue for the managers' requests. A host may know no scheduler service."""
+    has_service = bool(parts.settings.scheduler.token.get_secret_value())
+    return Catalogue(parts.deployer if has_service else None, parts.limits)
+
+
+def for_steps(host: StepHost) -> ActivityConfig:
+    """Return the supplier for steps: the host takes a step only while a slot is free."""
+    return {"supplier": SlotGate(host.slots), "poller": PollerBehaviorAutoscaling()}
+
+
+def for_managers(host: StepHost) -> ActivityConfig:
+    """Return the supplier for managers. The host also takes some managers without a slot, to tell why they wait."""
+    supplier = FixedSizeSlotSupplier(host.manager_slots.number + WAITING_MANAGERS)
+    return {"supplier": supplier, "poller": PollerBehaviorSimpleMaximum(1)}
+
+
 @asynccontextmanager
 async def working(
-    client: Client, host: StepHost, task_queues: Sequence[str], drain_seconds: float
+    client: Client, host: StepHost, task_queues: Mapping[str, ActivityConfig], drain_seconds: float
 ) -> AsyncIterator[None]:
     """Take steps from Temporal during the block, and then drain. The workers wait for their activities' ends."""
-    workers = [_worker(client, host, task_queue, drain_seconds) for task_queue in task_queues]
+    workers = [_worker(client, host, name, config, drain_seconds) for name, config in task_queues.items()]
     async with host.running(), AsyncExitStack() as stack:
         for worker in workers:
             await stack.enter_async_context(worker)
@@ -94,7 +132,7 @@ async def working(
             await asyncio.gather(host.drain(), *(worker.shutdown() for worker in workers))
 
 
-def _worker(client: Client, host: StepHost, task_queue: str, drain_seconds: float) -> Worker:
+def _worker(client: Client, host: StepHost, task_queue: str, config: ActivityConfig, drain_seconds: float) -> Worker:
     fixed = FixedSizeSlotSupplier(1)  # for kinds of tasks without a part here
     return Worker(
         client,
@@ -102,11 +140,11 @@ def _worker(client: Client, host: StepHost, task_queue: str, drain_seconds: floa
         plugins=[LifecyclePlugin(activities_of(StepActivities(host)), workflows=())],
         tuner=WorkerTuner.create_composite(
             workflow_supplier=fixed,
-            activity_supplier=SlotGate(host.slots),
+            activity_supplier=config["supplier"],
             local_activity_supplier=fixed,
             nexus_supplier=fixed,
         ),
-        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+        activity_task_poller_behavior=config["poller"],
         graceful_shutdown_timeout=timedelta(seconds=drain_seconds + END_SECONDS),
     )
 

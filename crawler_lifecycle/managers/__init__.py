@@ -1,7 +1,8 @@
 """Crawl managers: classes that schedule crawls, and react to their ends."""
 
-from crawler_lifecycle.managers.crawl_manager import CrawlManager, PeriodicCrawlManager
+from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
+from crawler_lifecycle.managers.log_levels import get_kumo_loglevel
 from crawler_lifecycle.managers.mixins import AsyncSchedulerCrawlManagerMixin
 from crawler_lifecycle.managers.parameters import (
     FullJobParams,
@@ -12,10 +13,13 @@ from crawler_lifecycle.managers.parameters import (
     ScheduleArgs,
     StopRetry,
 )
+from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
+from crawler_lifecycle.managers.policies import Breaker, RetryPolicy, RetryRule
 from crawler_lifecycle.managers.workflow_manager import CachedFinishedJobsMixin, WorkFlowManager
 
 __all__ = [
     "AsyncSchedulerCrawlManagerMixin",
+    "Breaker",
     "CachedFinishedJobsMixin",
     "CrawlManager",
     "FullJobParams",
@@ -25,7 +29,10 @@ __all__ = [
     "JobKey",
     "JobParams",
     "PeriodicCrawlManager",
+    "RetryPolicy",
+    "RetryRule",
     "ScheduleArgs",
     "StopRetry",
     "WorkFlowManager",
+    "get_kumo_loglevel",
 ]

@@ -1,11 +1,11 @@
 """Collecting: wishes by author's code in a hook or a turn, until they go on record as effects."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from crawler_lifecycle.contract.managers.items import Item
-from crawler_lifecycle.contract.managers.turns import LARGEST_STATE, NO_EFFECTS, Effects
+from crawler_lifecycle.contract.managers.turns import LARGEST_STATE, NO_EFFECTS, OURS, Effects
 from crawler_lifecycle.errors import BadInput
 
 
@@ -30,11 +30,15 @@ class Stats:
     def get_stats(self) -> Mapping[str, float]:
         return {name: self.get_value(name) for name in sorted({*self.on_record, *self.increments})}
 
+    def note(self, name: str, count: float) -> None:
+        """Take notice of an increment that the ledger has made."""
+        self.on_record[name] = self.on_record.get(name, 0) + count
+
     def take(self) -> dict[str, float]:
         """Return the increments, which are on record from now on."""
         taken, self.increments = self.increments, {}
         for name, increment in taken.items():
-            self.on_record[name] = self.on_record.get(name, 0) + increment
+            self.note(name, increment)
         return taken
 
 
@@ -44,30 +48,47 @@ class Collected:
     def __init__(self) -> None:
         self.add: list[Item] = []
         self.tags: list[str] = []
+        self.removed_tags: list[str] = []
         self.lines: list[str] = []
         self.close_reason: str | None = None
         self.stats = Stats()
         self.state: dict[str, Any] = {}
+        self.memory: dict[str, dict[str, Any]] = {}  # the classes' own values by subject
         self._state_on_record = "{}"
+
+    def add_tag(self, tag: str) -> None:
+        self.tags.append(tag)
+        self.removed_tags = [removed for removed in self.removed_tags if removed != tag]
+
+    def remove_tags(self, tags: Collection[str]) -> None:
+        self.tags = [tag for tag in self.tags if tag not in tags]
+        self.removed_tags += tags
 
     def load(self, state: Mapping[str, Any], stats: Mapping[str, float]) -> None:
         self.state = dict(state)
-        self._state_on_record = _as_text(self.state)
+        self.memory = self.state.pop(OURS, {})
+        self._state_on_record = _as_text(self._whole_state())
         self.stats.on_record = dict(stats)
 
     def take(self) -> Effects:
         """Return the wishes as effects, and begin anew."""
-        state = _as_text(self.state)
+        state = _as_text(self._whole_state())
         effects = Effects(
             add=tuple(self.add),
             tags=tuple(self.tags),
+            removed_tags=tuple(self.removed_tags),
             stats=self.stats.take(),
             state=json.loads(state) if state != self._state_on_record else None,
             close_reason=self.close_reason,
             lines=tuple(self.lines),
         )
-        self.add, self.tags, self.lines, self.close_reason, self._state_on_record = [], [], [], None, state
+        self.add, self.tags, self.removed_tags, self.lines = [], [], [], []
+        self.close_reason, self._state_on_record = None, state
         return effects
+
+    def _whole_state(self) -> dict[str, Any]:
+        kept = {subject: values for subject, values in self.memory.items() if any(values.values())}
+        return {**self.state, OURS: kept} if kept else self.state
 
     def take_if_any(self) -> Effects | None:
         effects = self.take()

@@ -1,21 +1,32 @@
-"""CrawlManager and PeriodicCrawlManager: one spider, once or again and again."""
+"""CrawlManager: one job of a spider, and what all crawl managers share."""
 
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
+from pydantic import ValidationError
+
+from crawler_lifecycle.contract.managers.items import Item as LedgerItem
 from crawler_lifecycle.contract.managers.items import Job, Origin, Waiting
-from crawler_lifecycle.contract.managers.turns import Reaction, Retry, Start, Verdict
-from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.contract.managers.turns import SCHEDULED, Begun, Reaction, Retry, Start, Verdict
+from crawler_lifecycle.errors import BadInput, PermanentError
+from crawler_lifecycle.managers.alerts import ALERTS, Progress, sentence
 from crawler_lifecycle.managers.arguments import json_object
 from crawler_lifecycle.managers.calls import completed
-from crawler_lifecycle.managers.owned_jobs import job_dict, outcome_of, params_of
-from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams
+from crawler_lifecycle.managers.link import ManagerLink
+from crawler_lifecycle.managers.owned_jobs import UNKNOWN, job_dict, outcome_of, params_of
+from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams, check_parts
+from crawler_lifecycle.managers.policies import key_of
 from crawler_lifecycle.managers.requesting import item_of, request_of
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 
 ENDS_IN_A_PAGE = 100
-SCHEDULED = "crawlmanager/scheduled_jobs"
+HOOKS = (
+    *("finished_metadata_hook", "finished_ok_hook", "bad_outcome_hook"),
+    *("get_retry_override", "retry_delay", "retry_with", "give_up", "aggregate_spider_stats", "note_end"),
+    *("effective", "get_job_settings", "get_tags", "item"),  # for a retry's parameters, and for breakers
+)
+REFUSED = "refused"  # close reason of a manager whose job can never start
 BASE_TARGET_SPIDER_STATS = (
     "items",
     "pages",
@@ -34,6 +45,9 @@ class CrawlManager(WorkFlowManager):
     running_jobs_reverse_check: bool = False
     target_spider_stats: Sequence[str] = ()
     stats_only_total: bool = False
+    labels: Sequence[str] = ()  # key templates for labels of all jobs, such as `site:{site}`
+    priority: int | None = None  # of all jobs
+    alert_after: float = 0  # seconds without a start or an end until an alert; 0: no alert
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,6 +55,11 @@ class CrawlManager(WorkFlowManager):
         self._retry: Retry | None = None
         self._ended_job: Job | None = None  # the hooks' job
         self._live_hooks_at: float | None = None
+        self._progress: Progress | None = None
+
+    def attach(self, link: ManagerLink, begun: Begun) -> None:
+        super().attach(link, begun)
+        self._progress = Progress(self.alert_after, link.now())
 
     def add_argparser_options(self) -> None:
         super().add_argparser_options()
@@ -66,14 +85,22 @@ class CrawlManager(WorkFlowManager):
 
     def effective(self, params: FullJobParams) -> FullJobParams:
         """Return the parameters over those of the command line."""
-        units = params.get("units")
-        return {
+        units, priority = params.get("units"), params.get("priority")
+        effective: FullJobParams = {
             **deepcopy(params),
             "spider": params.get("spider") or self.spider or "",
             "spider_args": {**self.args.spider_args, **(params.get("spider_args") or {})},
             "job_settings": self.get_job_settings(params.get("job_settings")),
             "units": self.args.units if units is None else units,
+            "priority": self.priority if priority is None else priority,
         }
+        own = [key for template in self.labels if (key := key_of(template, effective)) is not None]
+        effective["labels"] = [*own, *(params.get("labels") or [])]
+        return effective
+
+    def item(self, params: FullJobParams, origin: Origin = Origin.ADDED, key: str | None = None) -> LedgerItem:
+        """Return the item with these parameters for the ledger."""
+        return item_of(params, self.effective, self.get_tags(), origin, key)
 
     def tags_of(self, waiting: Waiting) -> list[str]:  # noqa: ARG002 - for specializations
         """Return the tags of a job that starts."""
@@ -93,7 +120,7 @@ class CrawlManager(WorkFlowManager):
 
     def _added(self, params: FullJobParams) -> Waiting | None:
         """Put a further item on record. None: the item is refused."""
-        item = item_of(params, self.get_tags(), Origin.ADDED)
+        item = self.item(params)
         self._collected.add.append(item)
         number = self.commit()[-1]
         if item.request is None:
@@ -101,18 +128,60 @@ class CrawlManager(WorkFlowManager):
         return Waiting(number=number, attempt=1, origin=Origin.ADDED, override=item.override, request=item.request)
 
     def start_all(self, chosen: Sequence[tuple[Waiting, FullJobParams]]) -> list[JobKey | None]:
-        """Start the items at once, and return the keys of their jobs."""
-        starts = []
-        for waiting, params in chosen:
-            request = request_of(self.effective(params), self.tags_of(waiting))
-            starts.append(Start(number=waiting.number, attempt=waiting.attempt, request=request))
-        answers = self.link.start(starts)
-        keys = [answer.key if isinstance(answer, Job) else None for answer in answers]
-        begun = sum(key is not None for key in keys)
-        if begun:
-            self.stats.inc_value(SCHEDULED, begun)
-            self.commit()
-        return keys
+        """Start the items at once, and return the keys of their jobs. An item without a possible request is refused."""
+        starts = [start for waiting, params in chosen if (start := self._start_of(waiting, params)) is not None]
+        answers = self.link.start(starts) if starts else ()
+        keys = {
+            start.number: answer.key for start, answer in zip(starts, answers, strict=True) if isinstance(answer, Job)
+        }
+        if keys:
+            self.stats.note(SCHEDULED, len(keys))
+            self.note_progress()
+        for start, answer in zip(starts, answers, strict=True):
+            if isinstance(answer, str):
+                request = start.request
+                self._handle_refusal(
+                    answer,
+                    spider=request.crawler,
+                    add_tag=list(request.tags),
+                    units=request.memory_factor,
+                    job_args=dict(request.arguments),
+                    job_settings=dict(request.settings),
+                )
+        return [keys.get(waiting.number) for waiting, _ in chosen]
+
+    def _start_of(self, waiting: Waiting, params: FullJobParams) -> Start | None:
+        """Return the item's start. None: the item is refused, as its parameters over the manager's make no request."""
+        tags, shown = self.tags_of(waiting), params
+        try:
+            check_parts(params)
+            shown = self.effective(params)
+            request = request_of(shown, tags)
+            return Start(number=waiting.number, attempt=waiting.attempt, generation=waiting.generation, request=request)
+        except BadInput as error:
+            request_of(self.effective({"spider": waiting.request.crawler}), tags)  # raises if the manager is to blame
+            problem = error.message
+        self.link.refuse(waiting.number, waiting.attempt, problem)
+        self._handle_refusal(
+            problem,
+            spider=shown.get("spider") or waiting.request.crawler,
+            add_tag=tags,
+            units=shown.get("units"),
+            job_args=shown.get("spider_args") or {},
+            job_settings=shown.get("job_settings") or {},
+        )
+        return None
+
+    def _handle_refusal(self, problem: str, **schedule_kwargs: Any) -> None:
+        self.link.enter("handle_schedule_error")
+        self.handle_schedule_error(PermanentError(problem), **schedule_kwargs)
+
+    def handle_schedule_error(self, e: Exception, **schedule_kwargs: Any) -> Any:
+        """Called for each start that is refused for good. The job is on record as refused."""
+        self.log(f"{schedule_kwargs['spider']} is refused: {e}")
+
+    def handle_schedule_duplicate_error(self, **schedule_kwargs: Any) -> Any:
+        """Kept for `super()`: a start has a key, so a repeated start is no second job, and never an error."""
 
     # ends
 
@@ -123,28 +192,66 @@ class CrawlManager(WorkFlowManager):
 
     async def _check_running_jobs(self) -> None:
         while ended := self.link.ended(ENDS_IN_A_PAGE):
+            if self.has_only_ours(*HOOKS):
+                await self._react_together(ended)
+                continue
             for job in ended:
-                await self._react(job)
+                self.link.react([await self._reaction(job)])
         await self._tell_live_jobs()
+        await self._alert()
 
-    async def _react(self, job: Job) -> None:
-        """Call the hooks for the end, and put their effects on record with the reaction."""
+    async def _react_together(self, ended: Sequence[Job]) -> None:
+        """Put the reactions on record at once: no author's hook would be called again after the process's death."""
+        self.begin_time_anew()
+        reactions: list[Reaction] = []
+        try:
+            for job in ended:
+                reactions += [await self._reaction(job, tells=False)]
+        finally:
+            if reactions:  # a failing job does not hold up the jobs before
+                self.link.react(reactions)
+
+    async def _reaction(self, job: Job, *, tells: bool = True) -> Reaction:
+        """Call the hooks for the end. Return the reaction with their effects."""
         outcome = outcome_of(job) or ""
-        is_bad = job.is_failed or outcome in self.failed_outcomes
-        await self.call(self.finished_metadata_hook, job.key, job_dict(job), job=job.key)
+        is_bad = job.is_failed or outcome == UNKNOWN or outcome in self.failed_outcomes
+        await self.call(self.finished_metadata_hook, job.key, job_dict(job), job=job.key, tells=tells)
         self._retry, self._ended_job = None, job
         hook = self.bad_outcome_hook if is_bad else self.finished_ok_hook
-        await self.call(hook, job.request.crawler, outcome, params_of(job), job.key, job=job.key)
+        await self.call(hook, job.request.crawler, outcome, params_of(job), job.key, job=job.key, tells=tells)
         self.aggregate_spider_stats(job_dict(job))
+        self.note_end(job, is_bad=is_bad)
         verdict = Verdict.BAD if is_bad else Verdict.OK
         effects = self._collected.take()
-        reaction = Reaction(number=job.number, attempt=job.attempt, verdict=verdict, retry=self._retry, effects=effects)
-        self.link.react(reaction)
+        return Reaction(
+            number=job.number,
+            attempt=job.attempt,
+            ended_at=job.ended_at,
+            verdict=verdict,
+            retry=self._retry,
+            effects=effects,
+        )
+
+    def note_end(self, job: Job, *, is_bad: bool) -> None:  # noqa: ARG002 - for specializations
+        """Take notice of an end, behind the hooks."""
+        self.note_progress()
+
+    def note_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.note(self.link.now())
+
+    async def _alert(self) -> None:
+        """Tell that no job has started or ended for too long."""
+        seconds = None if self._progress is None else self._progress.overdue(self.link.now())
+        if seconds is not None:
+            self.log(sentence(seconds, self.link.counts()))
+            self.stats.inc_value(ALERTS)
+            await self.call(self.no_progress_hook, seconds)
 
     async def _tell_live_jobs(self) -> None:
         """Call the hook for live jobs, at most once in the longest pause."""
         now = self.link.now().timestamp()
-        if type(self).running_job_hook is CrawlManager.running_job_hook:
+        if self.has_only_ours("running_job_hook"):
             return
         if self._live_hooks_at is not None and now - self._live_hooks_at < self.loop_mode:
             return
@@ -166,12 +273,23 @@ class CrawlManager(WorkFlowManager):
     def retry_with(self, job: Job, changed: JobParams, delay_seconds: float = 0) -> None:
         """Let the item of the ended job have another attempt with these parameters."""
         params: FullJobParams = {**changed, "spider": job.request.crawler}
-        item = item_of(params, self.get_tags(), Origin.ADDED)
+        item = self.item(params)
         if item.request is None:
-            raise BadInput("retry", item.problem or "the parameters are refused")
-        self._retry = Retry(override=item.override, request=item.request, delay_seconds=delay_seconds)
+            self.give_up(job, item.problem or "the parameters are refused")
+            return
+        try:
+            self._retry = Retry(override=item.override, request=item.request, delay_seconds=delay_seconds)
+        except ValidationError:
+            self.give_up(job, f"retry_delay: expected seconds, at most a year, not {str(delay_seconds)[:100]!r}")
+
+    def give_up(self, job: Job, problem: str) -> None:
+        """Tell why the item of the ended job has no further attempt: the item alone fails, and the manager goes on."""
+        self.log(f"job {job.number} is not tried again: {problem}")
 
     # hooks
+
+    def no_progress_hook(self, seconds: float) -> Any:
+        """Called once after `alert_after` seconds without a start or an end."""
 
     def running_job_hook(self, jobkey: JobKey) -> Any:
         """Called for each job under way."""
@@ -198,6 +316,7 @@ class CrawlManager(WorkFlowManager):
         if counts.running or counts.retrying:
             return True
         if not counts.waiting and (counts.completed or counts.failed or counts.refused or counts.cancelled):
+            self._own_reason = REFUSED if counts.refused else None
             return self._goes_on_after_its_job()
         if self.may_start:
             await self._start_the_job()
@@ -211,47 +330,3 @@ class CrawlManager(WorkFlowManager):
 
     def _goes_on_after_its_job(self) -> bool:
         return False
-
-
-class PeriodicCrawlManager(CrawlManager):
-    """Schedules the same job again after each end, for ever."""
-
-    longest_failure_pause: float = 900.0  # seconds between jobs that end at once
-    quick_end: float = 10.0  # a job that ends within so many seconds makes the next pause longer
-    _quick_ends = 0
-    _next_at = 0.0
-
-    def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: JobKey) -> Any:
-        """Called for each job with a failed outcome."""
-
-    def pause_before_next(self) -> float:
-        """Return the pause in seconds before the next job."""
-        return min(self.longest_failure_pause, 2.0**self._quick_ends) if self._quick_ends else 0.0
-
-    async def _react(self, job: Job) -> None:
-        await super()._react(job)
-        if job.started_at is not None and job.ended_at is not None:
-            is_quick = (job.ended_at - job.started_at).total_seconds() < self.quick_end
-            is_bad = job.is_failed or outcome_of(job) in self.failed_outcomes
-            if is_quick and is_bad:
-                self._note_quick_end(job.ended_at.timestamp())
-            else:
-                self._quick_ends, self._next_at = 0, 0.0
-
-    async def _cycle(self) -> bool:
-        await self.call(self.check_running_jobs)
-        now, is_idle = self.link.now().timestamp(), not self.link.counts().running
-        may_start = is_idle and self.may_start and now >= self._next_at
-        if may_start and await self._start_the_job() is None:
-            self._note_quick_end(now)
-        return True
-
-    def _note_quick_end(self, at: float) -> None:
-        self._quick_ends += 1
-        self._next_at = at + self.pause_before_next()
-
-    @property
-    def seconds_to_next(self) -> float | None:
-        """Seconds until the next job may start; None without a pause."""
-        remaining = self._next_at - self.link.now().timestamp()
-        return remaining if remaining > 0 else None

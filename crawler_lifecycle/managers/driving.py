@@ -10,14 +10,16 @@ from crawler_lifecycle.contract.managers.turns import Begun, Intent, Wake
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.calls import completed
-from crawler_lifecycle.managers.crawl_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import JOBS_IN_A_PAGE, job_dict
+from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.workflow_manager import FINISHED, WorkFlowManager
 
 STOPS = (Intent.DRAIN, Intent.STOP)
 REASONS = {Intent.DRAIN: "drained", Intent.STOP: "cancelled", Intent.LEAVE: "left"}
 OVER_TIME = "max_running_time"
+AT_LIMIT = {"leave": Intent.LEAVE, "drain": Intent.DRAIN, "stop": Intent.STOP}
+NO_HOOKS = (WorkFlowManager.resume_running_job_hook, WorkFlowManager.resume_finished_job_hook)
 
 
 def drive(make: Callable[[], WorkFlowManager], link: ManagerLink) -> str | None:
@@ -56,14 +58,18 @@ class Drive:
         manager.commit()
         while True:
             intent = self._intent()
-            if intent is Intent.LEAVE:
-                return await self._close(REASONS[intent])
-            goes_on = await self._turn(intent)
-            if not goes_on or (not manager.loop_mode and intent is Intent.RUN):
-                return await self._close(self._reason(intent))
-            wake = self._sleep()
-            if wake.must_leave:
+            if not await self._goes_on(intent):
+                reason = REASONS[intent] if intent is Intent.LEAVE else self._reason(intent)
+                if (closed := await self._close(reason)) is not None:
+                    return closed
+            elif self._sleep().must_leave:
                 return None
+
+    async def _goes_on(self, intent: Intent) -> bool:
+        """Make one cycle unless people want the manager's end at once. Return whether a further cycle follows."""
+        if intent is Intent.LEAVE or not await self._turn(intent):
+            return False
+        return bool(self._manager.loop_mode) or intent is not Intent.RUN
 
     async def _turn(self, intent: Intent) -> bool:
         """Make one cycle. Return whether the manager goes on."""
@@ -83,7 +89,9 @@ class Drive:
             if not self._is_over_time:
                 self._is_over_time = True
                 self._manager.set_close_reason(OVER_TIME)
-            return Intent.LEAVE if self._manager.at_limit == "leave" else Intent.DRAIN
+                if self._manager.at_limit == "stop":
+                    self._link.stop()
+            return AT_LIMIT.get(self._manager.at_limit, Intent.DRAIN)
         return intent
 
     def _seconds_left(self) -> float | None:
@@ -103,25 +111,29 @@ class Drive:
     def _reason(self, intent: Intent) -> str:
         return self._manager.get_close_reason() or REASONS.get(intent, FINISHED)
 
-    async def _close(self, reason: str) -> str:
+    async def _close(self, reason: str) -> str | None:
+        """Return the close reason on record; None: people have added items during the cycle."""
         manager = self._manager
         await manager.call(manager.on_close)
         reason = manager.get_close_reason() or reason
-        self._link.close(reason, manager.take_effects())
-        return reason
+        return reason if manager.close_on_record(reason) else None
 
     async def _resume(self) -> None:
-        """Tell the manager about its former jobs."""
+        """Tell the manager about its former jobs. Jobs for a hook that the author has not overridden are not read."""
         manager = self._manager
-        hooks = {JobState.RUNNING: manager.resume_running_job_hook}
+        hooks: dict[JobState, Callable[..., Any]] = {JobState.RUNNING: manager.resume_running_job_hook}
         if not manager.dont_acquire_finished_jobs:
             hooks[JobState.FINISHED] = manager.resume_finished_job_hook
         for state, hook in hooks.items():
+            if getattr(hook, "__func__", None) in NO_HOOKS:
+                continue
             after = 0
             while page := self._link.jobs(
                 state, after=after, limit=JOBS_IN_A_PAGE, every_flow=manager.acquire_all_jobs
             ):
                 for job in page:
+                    if state is JobState.FINISHED and not job.has_reaction:
+                        continue  # the hooks for ends follow
                     await manager.call(hook, job_dict(job), job=job.key)
                 after = page[-1].number
             manager.commit()

@@ -2,6 +2,7 @@
 
 import traceback
 
+from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED
 from crawler_lifecycle.errors import PermanentError
 
 
@@ -13,3 +14,14 @@ class AuthorsFailure(PermanentError):
         self.phase = phase
         self.job = job
         self.error = "".join(traceback.format_exception(error))
+
+
+class GeneratorChanged(AuthorsFailure):
+    """The generator yields other parameter sets than before. People decide: a resume goes on with the new sets."""
+
+    def __init__(self, position: int) -> None:
+        error = ValueError(
+            f"the first {position} parameter sets are not those of the former reading, and dedup is off: after a "
+            "resume, as many sets are left out, and the sets behind them become jobs"
+        )
+        super().__init__(GENERATOR_CHANGED, None, error)

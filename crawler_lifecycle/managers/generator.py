@@ -1,24 +1,35 @@
 """Generator: takes parameter sets from the author's generator into the ledger, page by page.
 
 After another process has taken the manager over, the generator goes on from the last cursor. Without a cursor, the
-generator is read from its beginning, and the ledger knows the former sets by their keys.
+generator is read from its beginning. The ledger knows the former sets by their keys. Sets without keys are left out by
+their number: behind a cursor, or from the beginning if their digest is the digest of the former reading.
 """
 
+import hashlib
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any, Protocol
 
-from crawler_lifecycle.contract.managers import items
-from crawler_lifecycle.contract.managers.turns import Begun, Page
-from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.managers.failures import AuthorsFailure
-from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.parameters import FullJobParams, Item, full_params
-from crawler_lifecycle.managers.requesting import KeyFunction, dedup_key, item_of
+from pydantic import JsonValue
 
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.managers import items
+from crawler_lifecycle.contract.managers.turns import FILTERED, Begun, Intent, Page
+from crawler_lifecycle.errors import BadInput, Fenced, TemporaryError
+from crawler_lifecycle.managers.collecting import Stats
+from crawler_lifecycle.managers.failures import AuthorsFailure, GeneratorChanged
+from crawler_lifecycle.managers.link import ManagerLink
+from crawler_lifecycle.managers.parameters import FullJobParams, Item, parameter_set
+from crawler_lifecycle.managers.requesting import KeyFunction, canonical, dedup_key
+
+FILTERED_PROBLEM = "the manager's filter, from create_dupe_filter, has the parameters"
 PHASE = "set_parameters_gen"
+LONGEST_REPR = 1000  # characters on record for a value that is no parameter set
 LARGEST_PAGE = 1000
-MOST_PAGES = 50  # in a cycle: a generator of many known sets must not hold up the reactions to ends
+MOST_PAGES = 50  # in a cycle: a generator of many known or refused sets must not hold up the reactions to ends
+MOST_TIME = timedelta(seconds=5)  # in a cycle: a slow generator must not hold up its sets, nor the reactions to ends
+END = object()  # in place of a parameter set, behind the last
 
 
 class Generating(Protocol):
@@ -33,11 +44,32 @@ class Generating(Protocol):
     @property
     def begun(self) -> Begun: ...
 
+    @property
+    def stats(self) -> Stats: ...
+
     def set_parameters_gen(self) -> Iterable[Any]: ...
+
+    def create_dupe_filter(self) -> Any: ...
 
     def effective(self, params: FullJobParams) -> FullJobParams: ...
 
-    def get_tags(self) -> list[str]: ...
+    def item(self, params: FullJobParams, origin: items.Origin, key: str | None) -> items.Item: ...
+
+
+class Place(Message):
+    """The author's last cursor, with the number of parameter sets before the cursor."""
+
+    cursor: JsonValue
+    position: int
+
+
+def parameter_sets(method: Callable[..., Iterable[Any]], cursor: JsonValue) -> Iterator[Any]:
+    """Return the iterator of a generator, from the cursor on if the generator takes cursors."""
+    return iter(method(cursor=cursor) if takes_cursor(method) else method())
+
+
+def takes_cursor(method: Callable[..., object]) -> bool:
+    return "cursor" in inspect.signature(method).parameters
 
 
 class Generator:
@@ -46,24 +78,38 @@ class Generator:
     def __init__(self, manager: Generating) -> None:
         begun = manager.begun
         self.is_exhausted = begun.is_exhausted
-        self.is_cut = False  # whether the last pull ended before its time
+        self.is_cut = False  # whether the present cycle has read enough before all wanted sets were there
+        self._pages, self._began_at = 0, manager.link.now()  # of the present cycle
         self._manager = manager
         self._on_record = begun.read
-        self._cursor = begun.cursor
-        self._position = 0 if begun.cursor is None else begun.read
-        self._sets: Iterator[Any] | None = None
+        self._place = None if begun.cursor is None else Place.model_validate(begun.cursor)
+        self._digest_on_record = begun.digest
+        self._filter = manager.create_dupe_filter()
+        self._go_back()
+
+    def begin_cycle(self) -> None:
+        self.is_cut, self._pages, self._began_at = False, 0, self._manager.link.now()
 
     async def pull(self, wanted: int) -> int:
-        """Take parameter sets until so many new items are on record, or the generator ends. Return their number."""
-        new, size, pages = 0, wanted, 0
-        self.is_cut = False
+        """Take parameter sets until so many new items may start, or the generator or the cycle ends.
+
+        Return the number of these items. Repeats, and items with a problem, do not count.
+        """
+        new, size = 0, wanted
         while not self.is_exhausted and new < wanted and not self.is_cut:
-            numbers, is_reread = self._page(size)
-            count = 0 if is_reread else sum(number is not None for number in numbers)
-            new, pages = new + count, pages + 1
+            count = self._page(size)
+            new, self._pages = new + count, self._pages + 1
             size = min(LARGEST_PAGE, max(wanted - new, 1) if count else 2 * size)
-            self.is_cut = pages >= MOST_PAGES and new < wanted
+            self.is_cut = not self.is_exhausted and new < wanted and self._is_enough()
         return new
+
+    def _is_enough(self) -> bool:
+        """Return whether the cycle has to end: for the reactions to ends, or because of people's wish."""
+        return self._pages >= MOST_PAGES or self._is_slow or self._manager.link.intent() is not Intent.RUN
+
+    @property
+    def _is_slow(self) -> bool:
+        return self._manager.link.now() - self._began_at >= MOST_TIME
 
     @property
     def progress(self) -> str:
@@ -74,8 +120,14 @@ class Generator:
     def is_reread(self) -> bool:
         return self._position < self._on_record
 
-    def _page(self, size: int) -> tuple[tuple[int | None, ...], bool]:
-        """Offer the next page. Author's code that raises keeps the sets that came before."""
+    def _go_back(self) -> None:
+        """Begin at the last cursor, or at the generator's beginning."""
+        self._sets: Iterator[Any] | None = None
+        self._position = 0 if self._place is None else self._place.position
+        self._digest = ""
+
+    def _page(self, size: int) -> int:
+        """Offer the next page, and return the number of its new items. A raise keeps the sets that came before."""
         missing = self._on_record - self._position
         is_reread = missing > 0
         self._manager.link.enter(PHASE)
@@ -83,53 +135,93 @@ class Generator:
         read: list[items.Item] = []
         ended = False
         try:
-            for _ in range(min(missing, LARGEST_PAGE) if is_reread else min(size, LARGEST_PAGE)):
-                read.append(self._item(next(self._opened())))  # noqa: PERF401 - a failure keeps the sets before
-        except StopIteration:
-            ended = True
-        except LifecycleError:
+            while len(read) < min(missing if is_reread else size, LARGEST_PAGE) and not (read and self._is_slow):
+                yielded = next(self._opened(), END)
+                if ended := yielded is END:
+                    break
+                place = self._place_behind(yielded, self._position + len(read) + 1)
+                read.append(self._item(yielded))
+                self._place = place  # behind the set: a cursor before the set would lose a set whose item fails
+        except (Fenced, TemporaryError):
             raise
         except Exception as error:  # noqa: BLE001 - author's code
             failure = AuthorsFailure(PHASE, None, error)
         self._position += len(read)
-        offered = self._offer(read, is_reread=is_reread, ended=ended)
+        self._check(read, missing, ended=ended)
+        new = self._offer(read, is_reread=is_reread, ended=ended)
         if failure is not None:
-            self._sets, self._position = None, 0 if self._cursor is None else self._on_record
+            self._go_back()
             raise failure
-        return offered, is_reread
+        return new
 
-    def _offer(self, read: list[items.Item], *, is_reread: bool, ended: bool) -> tuple[int | None, ...]:
-        link = self._manager.link
-        numbers: tuple[int | None, ...] = ()
+    def _check(self, read: list[items.Item], missing: int, *, ended: bool) -> None:
+        """Extend the digest; raise GeneratorChanged at the end of the former reading if the sets were others."""
+        if self._manager.dedup is not False or self._place is not None:
+            return
+        for item in read:
+            text = self._digest + (item.problem or canonical("parameters", item.override))
+            self._digest = hashlib.sha256(text.encode()).hexdigest()
+        if missing <= 0 or self._digest_on_record is None:
+            return
+        if (len(read) == missing and self._digest != self._digest_on_record) or (ended and len(read) < missing):
+            raise GeneratorChanged(self._on_record)
+
+    def _offer(self, read: list[items.Item], *, is_reread: bool, ended: bool) -> int:
+        """Put the page on record. Return the number of new items that may start."""
+        link, new = self._manager.link, 0
+        cursor = None if self._place is None else self._place.model_dump()
         if read or (ended and not is_reread):
             page = Page(
                 items=tuple(read),
                 read=self._position,
-                cursor=self._cursor,
+                cursor=cursor,
+                digest=self._digest or None,
                 is_exhausted=ended and not is_reread,
                 is_reread=is_reread,
             )
             numbers = link.offer(page).numbers
+            if filtered := sum(item.is_filtered and bool(number) for item, number in zip(read, numbers, strict=True)):
+                self._manager.stats.note(FILTERED, filtered)
+            if not is_reread:
+                new = sum(bool(number) and item.problem is None for item, number in zip(read, numbers, strict=True))
         if ended and is_reread:  # the generator is shorter than before
-            link.offer(Page(read=self._on_record, cursor=self._cursor, is_exhausted=True))
+            end = Page(read=self._on_record, cursor=cursor, digest=self._digest or None, is_exhausted=True)
+            link.offer(end)
         self._on_record = max(self._on_record, self._position)
         self.is_exhausted = ended
-        return numbers
+        return new
 
     def _opened(self) -> Iterator[Any]:
         if self._sets is None:
-            method = self._manager.set_parameters_gen
-            takes_cursor = "cursor" in inspect.signature(method).parameters
-            self._sets = iter(method(cursor=self._cursor) if takes_cursor else method())  # type: ignore[call-arg]
+            cursor = None if self._place is None else self._place.cursor
+            self._sets = parameter_sets(self._manager.set_parameters_gen, cursor)
         return self._sets
+
+    def _place_behind(self, yielded: Any, position: int) -> Place | None:
+        """Return the last cursor's place, behind a yielded set with this number."""
+        if not isinstance(yielded, Item) or yielded.cursor is None:
+            return self._place
+        if not takes_cursor(self._manager.set_parameters_gen):
+            raise BadInput("cursor", f"{PHASE} yields cursors, and has no parameter `cursor` to go on from a cursor")
+        return Place(cursor=yielded.cursor, position=position)
 
     def _item(self, yielded: Any) -> items.Item:
         """Return the item for a yielded dict. Author's own key decides about repeats, if the dict has one."""
-        manager, own = self._manager, None
-        if isinstance(yielded, Item):
-            self._cursor = yielded.cursor
-            yielded, own = yielded.params, yielded.key
-        own = yielded.get("key", own)
-        params = full_params(yielded, manager.spider)
-        key = dedup_key(manager.effective(params), manager.dedup, own)
-        return item_of(params, manager.get_tags(), items.Origin.GENERATOR, key)
+        manager, parts = self._manager, parameter_set(yielded, self._manager.spider)
+        if parts.problem is not None:
+            override = {"parameters": repr(parts.item.params)[:LONGEST_REPR]}
+            return items.Item(override=override, problem=parts.problem)
+        key = dedup_key(manager.effective(parts.params), manager.dedup, parts.key)
+        item = manager.item(parts.params, items.Origin.GENERATOR, key)
+        if self._is_filtered(item):
+            return item.model_copy(update={"problem": FILTERED_PROBLEM, "is_filtered": True})
+        return item
+
+    def _is_filtered(self, item: items.Item) -> bool:
+        """Return whether the author's own filter has the set. Sets that are read again only fill the filter."""
+        if self._filter is None or item.key is None or item.problem is not None:
+            return False
+        is_known = not self.is_reread and item.key in self._filter
+        if not is_known:
+            self._filter.add(item.key)
+        return is_known

@@ -1,18 +1,23 @@
 """GeneratorCrawlManager: jobs from the author's generator, up to a number at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from types import MappingProxyType
 from typing import Any, cast
 
-from crawler_lifecycle.contract.managers.items import Origin, Waiting
-from crawler_lifecycle.contract.managers.turns import Begun, Counts
+from crawler_lifecycle.contract.managers.items import Job, Waiting
+from crawler_lifecycle.contract.managers.turns import FILTERED, Begun, Counts
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers.breaking import Breakers
 from crawler_lifecycle.managers.calls import completed
+from crawler_lifecycle.managers.choosing import Choice, was_renewed
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator import Generator
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.mixins import AsyncSchedulerCrawlManagerMixin
 from crawler_lifecycle.managers.owned_jobs import params_of
-from crawler_lifecycle.managers.parameters import FullJobParams, JobKey, JobParams, StopRetry, merged
-from crawler_lifecycle.managers.requesting import KeyFunction, item_of
+from crawler_lifecycle.managers.parameters import FullJobParams, JobKey, JobParams, StopRetry, check_parts, merged
+from crawler_lifecycle.managers.policies import ANY_OUTCOME, Breaker, Caps, RetryPolicy, rule_for
+from crawler_lifecycle.managers.requesting import KeyFunction
 from crawler_lifecycle.managers.workflow_manager import FINISHED
 
 WITH_FAILURES = "finished_with_failures"
@@ -24,19 +29,28 @@ class GeneratorCrawlManager(CrawlManager):
     """Schedules jobs from `set_parameters_gen` until the generator ends and all jobs have ended."""
 
     MAX_RETRIES: int = 0
+    retry_policy: RetryPolicy = MappingProxyType({})  # rules by outcome; `*`: for all other failed outcomes
     pass_retry_num: bool = True  # whether a retry has the argument `retry_num`
     dedup: bool | KeyFunction = True
     max_delayed: int = 1000  # with so many delayed items, the generator waits
     max_failures: int | None = None  # failed items after which no further job starts
+    breakers: Sequence[Breaker] = ()
+    limits: Mapping[str, int] = MappingProxyType({})  # most jobs at once by key template, such as `site:{site}`
+    read_ahead: int = 0  # parameter sets that are read before there is room for their jobs
     on_refused: str = "fail"  # whether refused items count as failures; or `skip`
 
     def __init__(self) -> None:
         super().__init__()
         self._generator: Generator | None = None
-        self._choices: list[FullJobParams] = []  # of the present cycle
+        self._choice: Choice | None = None  # under way
+        self._breakers: Breakers | None = None
+        words = [word for word in self.retry_policy if word != ANY_OUTCOME]
+        self.failed_outcomes += [word for word in words if word not in self.failed_outcomes]
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         super().attach(link, begun)
+        if self.breakers:
+            self._breakers = Breakers(self.breakers, self._collected.memory.setdefault("breakers", {}))
         if not self.loop_mode and not self.is_resumed:
             self.log("loop_mode is 0: the manager starts jobs in a single cycle, then closes")
 
@@ -51,7 +65,10 @@ class GeneratorCrawlManager(CrawlManager):
         raise NotImplementedError(f"{type(self).__name__} has to define set_parameters_gen")
 
     def create_dupe_filter(self) -> Any:
-        """Kept for `super()`: the ledger knows repeats exactly, so no filter is used."""
+        """Return an object with `in` and `add` that holds off further sets; None: the ledger alone knows repeats.
+
+        A set that the filter holds off is on record as refused. The filter gets keys of parameter sets.
+        """
         return None
 
     def can_schedule_job_with_params(self, params: FullJobParams) -> Any:  # noqa: ARG002
@@ -72,20 +89,19 @@ class GeneratorCrawlManager(CrawlManager):
         """Return changed parameters for the next try; raise StopRetry for no further try."""
         return {}
 
-    def retry_delay(self, outcome: str, number: int) -> float:  # noqa: ARG002
-        """Return the pause in seconds before the try with this number, from 1."""
-        return 0.0
+    def retry_delay(self, outcome: str, number: int) -> float:
+        """Return the pause in seconds before the further try with this number, from 1."""
+        return rule_for(self.retry_policy, outcome).seconds_before(number)
 
     def add_job(self, spider: str, job_args_override: JobParams) -> None:
         """Add a job ahead of the generator, whether or not an equal job was there."""
         params: FullJobParams = {**job_args_override, "spider": spider or self.spider or ""}
-        self._collected.add.append(item_of(params, self.get_tags(), Origin.ADDED))
+        self._collected.add.append(self.item(params))
 
     # jobs of the present moment
 
     def get_running_spiders(self) -> list[str]:
-        running = [job.request.crawler for job in self.link.running()]
-        return running + [params["spider"] for params in self._choices]
+        return (self._choice or Choice(self.link)).spiders
 
     def spider_running_count(self, spider: str) -> int:
         return self.get_running_spiders().count(spider)
@@ -102,62 +118,78 @@ class GeneratorCrawlManager(CrawlManager):
 
     def add_delayed_jobs(self, jobs: Sequence[FullJobParams]) -> None:
         """Add jobs, which wait as delayed jobs do."""
-        new = [item_of(params, self.get_tags(), Origin.ADDED) for params in jobs]
+        new = [self.item(params) for params in jobs]
         self._collected.add.extend(new)
         self.link.delay(self.commit()[-len(new) :])
 
     # retries
 
     def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: JobKey) -> Any:
-        """Try the job again, as MAX_RETRIES allows."""
+        """Try the job again, as `retry_policy` or MAX_RETRIES allows."""
         work = self._try_again(spider, outcome, job_args_override, jobkey)
         return work if self.awaits else completed(work)
 
     async def _try_again(self, spider: str, outcome: str, override: JobParams, jobkey: JobKey) -> None:
-        job = self._ended_job
-        if job is None or outcome == CANCELLED or job.tries > self.MAX_RETRIES:
+        job, rule = self._ended_job, rule_for(self.retry_policy, outcome)
+        most = self.MAX_RETRIES if rule.tries is None else rule.tries
+        if job is None or job.tries > most or (outcome == CANCELLED and CANCELLED not in self.retry_policy):
             return
         try:
             extra: JobParams = await self._awaited(self.get_retry_override(spider, outcome, override, jobkey))
+            check_parts(extra or {})
         except StopRetry:
+            return
+        except BadInput as error:
+            self.give_up(job, f"get_retry_override: {error.message}")
             return
         former: JobParams = {**override}
         former["tags"] = [tag for tag in override.get("tags") or [] if not tag.startswith("RETRIED_FROM=")]
         retried: JobParams = {"tags": [f"RETRIED_FROM={jobkey}"]}
         if self.pass_retry_num:
             retried["spider_args"] = {"retry_num": str(job.tries)}
-        self.retry_with(job, merged(merged(former, retried), extra or {}), self.retry_delay(outcome, job.tries))
+        changed = merged(merged(former, retried), rule.changes(job.request.memory_factor))
+        self.retry_with(job, merged(changed, extra or {}), self.retry_delay(outcome, job.tries))
 
     def tags_of(self, waiting: Waiting) -> list[str]:
         suffix = f".r{waiting.tries}" if waiting.tries else ""
         return [*super().tags_of(waiting), f"JOBSEQ={waiting.number:010d}{suffix}"]
+
+    def note_end(self, job: Job, *, is_bad: bool) -> None:
+        super().note_end(job, is_bad=is_bad)
+        if self._breakers is not None:
+            params, now = self._effective_of(job), self.link.now().timestamp()
+            for line in self._breakers.note(params, is_failed=is_bad, now=now):
+                self.log(line)
 
     # the cycle
 
     async def _cycle(self) -> bool:
         await self.call(self.check_running_jobs)
         self.commit()
-        if self.may_start and not self._has_too_many_failures():
+        if self._generator is not None:
+            self._generator.begin_cycle()
+        if self.may_start:
             await self._start_jobs()
         counts = self.link.counts()
         goes_on = self._goes_on(counts)
-        if not goes_on and self.get_close_reason() is None:
-            refused = counts.refused if self.on_refused == "fail" else 0
-            self.set_close_reason(WITH_FAILURES if counts.failed + refused else FINISHED)
+        self._own_reason = None if goes_on else self._reason(counts)
         return goes_on
+
+    def _reason(self, counts: Counts) -> str:
+        if self._has_too_many_failures(counts):
+            return "max_failures"
+        refused = counts.refused - self.stats.get_value(FILTERED) if self.on_refused == "fail" else 0
+        return WITH_FAILURES if counts.failed + refused else FINISHED
 
     def _goes_on(self, counts: Counts) -> bool:
         if counts.running:
             return True
-        if self._has_too_many_failures():
-            return False
+        if self._has_too_many_failures(counts):
+            return any(was_renewed(item) for item in self._waiting())
         return bool(counts.waiting or counts.delayed or counts.retrying) or not self._opened().is_exhausted
 
-    def _has_too_many_failures(self) -> bool:
-        if self.max_failures is None or self.link.counts().failed <= self.max_failures:
-            return False
-        self.set_close_reason("max_failures")
-        return True
+    def _has_too_many_failures(self, counts: Counts) -> bool:
+        return self.max_failures is not None and counts.failed > self.max_failures
 
     def _opened(self) -> Generator:
         if self._generator is None:
@@ -167,64 +199,67 @@ class GeneratorCrawlManager(CrawlManager):
     @property
     def seconds_to_next(self) -> float | None:
         """Seconds until the next cycle; None for the usual pause. A cut reading goes on at once."""
-        return 0.0 if self._generator is not None and self._generator.is_cut else None
+        if self._generator is not None and self._generator.is_cut:
+            return 0.0
+        return None if self._breakers is None else self._breakers.seconds_to_next(self.link.now().timestamp())
 
     async def _start_jobs(self) -> None:
-        room: int = await self.call(self.get_max_next_params)
-        chosen: list[tuple[Waiting, FullJobParams]] = []
-        self._choices = []
+        choice = self._choice = Choice(self.link, await self.call(self.get_max_next_params))
+        choice.is_limited = self._has_too_many_failures(self.link.counts())
+        if self.limits:
+            choice.caps = Caps(self.limits, map(self._effective_of, choice.running))
         try:
-            while room > 0:
-                chosen += await self._choose(room - len(chosen), {waiting.number for waiting, _ in chosen})
-                missing = room - len(chosen)
-                if not missing or self.link.counts().delayed >= self.max_delayed:
+            while choice.missing > 0:
+                await self._choose(choice)
+                if choice.missing <= 0 or choice.is_limited or self.link.counts().delayed >= self.max_delayed:
                     break
-                if not await self._opened().pull(missing):
+                if not await self._opened().pull(choice.missing + self.read_ahead):
                     break
             if self._opened().is_cut and self._opened().is_reread:
                 self.log(self._opened().progress)
-            await self._start(chosen)
+            await self._start(choice.chosen)
         finally:
-            self._choices = []
+            self._choice = None
 
-    async def _choose(self, room: int, chosen: set[int]) -> list[tuple[Waiting, FullJobParams]]:
-        """Choose items one by one. An item that the author refuses is delayed."""
-        choice: list[tuple[Waiting, FullJobParams]] = []
+    async def _choose(self, choice: Choice) -> None:
+        """Choose further items one by one. An item that the author refuses is delayed."""
         delayed: list[int] = []
-        after: Waiting | None = None
-        while len(choice) < room and (page := self.link.waiting(ITEMS_IN_A_PAGE, after=after)):
+        while choice.missing > 0 and (page := self.link.waiting(ITEMS_IN_A_PAGE, after=choice.after)):
+            self.begin_time_anew()
             for waiting in page:
-                if len(choice) == room:
-                    break
-                if waiting.number in chosen:
+                if choice.is_limited and not was_renewed(waiting):
                     continue
                 params = self._params(waiting)
-                if await self.call(self.can_schedule_job_with_params, params):
-                    choice.append((waiting, params))
-                    self._choices.append(params)
+                if await self._may_start(params, choice.caps):
+                    choice.chosen.append((waiting, params))
+                    choice.caps.take(self.effective(params))
                 elif not waiting.is_delayed:
                     delayed.append(waiting.number)
-            after = page[-1]
+                if choice.missing <= 0:
+                    break
+            choice.after = page[-1]
         if delayed:
             self.link.delay(delayed)
-        return choice
+
+    async def _may_start(self, params: FullJobParams, caps: Caps) -> bool:
+        """Return whether limits, breakers and the author let the job start now."""
+        if self.limits or self._breakers is not None:
+            effective, now = self.effective(params), self.link.now().timestamp()
+            if not caps.admit(effective) or (self._breakers is not None and self._breakers.hold(effective, now)):
+                return False
+        asks_author = not self.has_only_ours("can_schedule_job_with_params")
+        return bool(await self.call(self.can_schedule_job_with_params, params, tells=asks_author))
 
     async def _start(self, chosen: Sequence[tuple[Waiting, FullJobParams]]) -> None:
         """Start the jobs at once; one by one through the author's own method for starts."""
         if not chosen:
             return
-        if self.starts_by_itself:
+        if self.has_only_ours("schedule_spider_with_jobargs"):
             self.start_all(chosen)
             return
         for waiting, params in chosen:
             self._chosen = waiting
             await self.call(self.schedule_spider_with_jobargs, params_of(waiting), params["spider"])
-
-    @property
-    def starts_by_itself(self) -> bool:
-        """Whether no author's method is around a start."""
-        definitions = [base for base in type(self).__mro__ if "schedule_spider_with_jobargs" in vars(base)]
-        return set(definitions) <= {CrawlManager, AsyncSchedulerCrawlManagerMixin}
 
     def _params(self, waiting: Waiting) -> FullJobParams:
         """Return the item's parameters as the author wrote them."""
@@ -232,10 +267,16 @@ class GeneratorCrawlManager(CrawlManager):
         params["spider"] = waiting.request.crawler
         return params
 
-    def _delayed(self) -> list[Waiting]:
-        delayed: list[Waiting] = []
+    def _effective_of(self, job: Job) -> FullJobParams:
+        """Return the parameters of a job with those of the command line."""
+        params = cast("FullJobParams", {**params_of(job), "spider": job.request.crawler})
+        return self.effective(params)
+
+    def _waiting(self) -> Iterator[Waiting]:
         after: Waiting | None = None
-        while page := [item for item in self.link.waiting(ITEMS_IN_A_PAGE, after=after) if item.is_delayed]:
-            delayed += page
+        while page := self.link.waiting(ITEMS_IN_A_PAGE, after=after):
+            yield from page
             after = page[-1]
-        return delayed
+
+    def _delayed(self) -> Iterator[Waiting]:
+        return takewhile(lambda item: item.is_delayed, self._waiting())

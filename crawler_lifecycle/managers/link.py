@@ -30,13 +30,15 @@ class ManagerLink(Protocol):
     def enter(self, phase: str, about: str | None = None) -> None:
         """Tell that author's code begins: a hook, or a page of the generator. The host watches its time.
 
-        `about`: key of the job in question. The next call of the link ends the phase.
+        `about`: key of the job in question. The phase goes on until the next phase or sleep. Calls of the link do not
+        count as its time.
         """
 
     def ended(self, limit: int) -> Sequence[Job]:
         """Return attempts whose end is on record and not reacted to, oldest end first."""
 
-    def react(self, reaction: Reaction) -> None: ...
+    def react(self, reactions: Sequence[Reaction]) -> None:
+        """Put the judgements about ends on record, all or none."""
 
     def running(self) -> Sequence[Job]:
         """Return attempts without an end on record, by number."""
@@ -65,9 +67,16 @@ class ManagerLink(Protocol):
     def start(self, starts: Sequence[Start]) -> Sequence[Job | str | None]:
         """Put attempts on record, then start their runs. Return jobs, or the problems of requests refused for good.
 
-        A refused item is on record as refused. None: people have cancelled the item, or hold starts back. A start that
-        waits for Temporal holds the call up.
+        A refused item is on record as refused. None: people have cancelled the item, or hold starts back. The stat
+        `crawlmanager/scheduled_jobs` counts the attempts in their transaction. While Temporal is away, the call returns
+        after some seconds, and the host makes the starts later.
         """
+
+    def refuse(self, number: int, attempt: int, problem: str) -> None:
+        """Put an item on record as refused: the parameters for its next attempt can never become a run."""
+
+    def stop(self) -> None:
+        """Ask the runs of all jobs under way to stop. The call does not wait for their ends."""
 
     def commit(self, effects: Effects) -> Sequence[int]:
         """Put effects on record. Return the numbers of the added items, in their order.
@@ -89,7 +98,11 @@ class ManagerLink(Protocol):
     def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
         """Wait until the jobs have ended, at most so long. Return the keys of jobs that still run."""
 
-    def close(self, reason: str, effects: Effects) -> None:
-        """Put the manager's end on record. Items that have not started are cancelled."""
+    def close(self, reason: str, effects: Effects) -> bool:
+        """Put the manager's end on record. Items that have not started are cancelled.
+
+        False: people have added items, retried items or ended a drain during the cycle. Nothing has changed, and the
+        manager goes on.
+        """
 
     def now(self) -> datetime: ...

@@ -1,10 +1,13 @@
 """Parameters for crawls as authors write them: types, and the separation of a flat dict into its parts."""
 
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
 from pydantic import JsonValue
+
+from crawler_lifecycle.errors import BadInput
 
 ScheduleArgs = dict[str, Any]  # a yielded dict: arguments for the spider, and some of the keys below
 JobKey = str
@@ -14,11 +17,13 @@ SPECIAL_KEYS = ("units", "tags", "job_settings", "project_id")
 class JobParams(TypedDict, total=False):
     """A job's parameters over the manager's defaults."""
 
-    units: int | None
+    units: float | None
     tags: list[str] | None
     job_settings: dict[str, Any] | None
     project_id: int | str | None
     spider_args: dict[str, Any] | None
+    labels: list[str] | None  # for limits and pauses of the installation, such as `site:example.com`
+    priority: int | None  # jobs with a higher priority are admitted first
 
 
 class FullJobParams(JobParams, total=False):
@@ -34,7 +39,7 @@ class JobDict(TypedDict, total=False):
     spider: str
     spider_args: dict[str, Any]
     job_settings: dict[str, Any]
-    units: int | None
+    units: float | None
     tags: list[str]
     state: str
     close_reason: str | None
@@ -51,11 +56,33 @@ class StopRetry(Exception):
 
 @dataclass(frozen=True)
 class Item:
-    """A parameter set with the generator's position behind the set, or with a key for repeats."""
+    """A parameter set with the generator's position behind the set, a key for repeats, or labels and a priority.
+
+    `cursor`: the value from which the generator yields the sets behind this set. Sets may come without a cursor: the
+    last cursor before them holds, and they are read again.
+    """
 
     params: ScheduleArgs
     cursor: JsonValue = None
     key: str | None = None
+    labels: Sequence[str] = ()
+    priority: int | None = None
+
+
+def check_parts(params: Mapping[str, Any]) -> None:
+    """Raise BadInput for a part that cannot be joined with the manager's: the job alone is refused."""
+    if not isinstance(params, Mapping):
+        raise BadInput("parameters", f"expected a dict, not {type(params).__name__}")
+    for name in ("spider_args", "job_settings"):
+        if not isinstance(params.get(name) or {}, Mapping):
+            raise BadInput(name, f"expected a dict, not {type(params[name]).__name__}")
+    for name in ("tags", "labels"):
+        texts = params.get(name) or []
+        is_list = isinstance(texts, Collection) and not isinstance(texts, str | bytes | Mapping)
+        if not is_list or not all(isinstance(text, str) for text in texts):
+            raise BadInput(name, "expected a list of texts")
+    if not isinstance(params.get("spider") or "", str):
+        raise BadInput("spider", f"expected a text, not {type(params['spider']).__name__}")
 
 
 def full_params(yielded: ScheduleArgs, default_spider: str | None) -> FullJobParams:
@@ -71,11 +98,41 @@ def full_params(yielded: ScheduleArgs, default_spider: str | None) -> FullJobPar
     return params
 
 
+@dataclass(frozen=True)
+class ParameterSet:
+    """A yielded value's parts. `problem`: why the value is no parameter set."""
+
+    params: FullJobParams
+    item: Item
+    key: object = None
+    problem: str | None = None
+
+
+def parameter_set(yielded: Any, default_spider: str | None) -> ParameterSet:
+    """Return the parts of a value from an author's generator: a dict, or an Item with a dict."""
+    item = yielded if isinstance(yielded, Item) else Item(yielded)
+    if not isinstance(item.params, dict):
+        problem = f"the generator yields a {type(item.params).__name__}, and not a dict"
+        return ParameterSet({"spider": default_spider or ""}, item, problem=problem)
+    try:
+        check_parts({**item.params, "labels": item.labels})
+    except BadInput as error:
+        return ParameterSet({"spider": default_spider or ""}, item, problem=error.message)
+    params = full_params(item.params, default_spider)
+    if item.labels:
+        params["labels"] = list(item.labels)
+    if item.priority is not None:
+        params["priority"] = item.priority
+    return ParameterSet(params, item, key=item.params.get("key", item.key))
+
+
 def merged(former: JobParams, changes: JobParams) -> JobParams:
     """Return the parameters with the changes: tags joined, arguments and settings merged, the rest replaced."""
     before, after = cast("dict[str, Any]", former), cast("dict[str, Any]", changes)
     joined = {**deepcopy(before), **deepcopy(after)}
     for name in ("spider_args", "job_settings"):
         joined[name] = {**(before.get(name) or {}), **(after.get(name) or {})}
-    joined["tags"] = sorted({*(before.get("tags") or []), *(after.get("tags") or [])})
+    for name in ("tags", "labels"):
+        if before.get(name) or after.get(name):
+            joined[name] = sorted({*(before.get(name) or []), *(after.get(name) or [])})
     return cast("JobParams", joined)

@@ -8,7 +8,7 @@ from typing import Any
 from crawler_lifecycle.contract.managers import items
 from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers.parameters import FullJobParams
+from crawler_lifecycle.managers.parameters import FullJobParams, check_parts
 
 KeyFunction = Callable[[FullJobParams], str]
 
@@ -26,7 +26,11 @@ def request_of(params: FullJobParams, tags: Iterable[str]) -> RunParameters:
         "tags": sorted({*tags, *(params.get("tags") or [])}),
     }
     if params.get("units") is not None:
-        fields["memory_factor"] = float(params["units"] or 1)
+        fields["memory_factor"] = _number("units", params["units"] or 1)
+    if params.get("labels"):
+        fields["labels"] = sorted(set(params["labels"] or []))
+    if params.get("priority") is not None:
+        fields["priority"] = params["priority"]
     with refusals_as_bad_input():
         request = RunRequest.model_validate(fields)
     return RunParameters.model_validate(request.model_dump(include=set(RunParameters.model_fields), exclude_none=True))
@@ -35,6 +39,13 @@ def request_of(params: FullJobParams, tags: Iterable[str]) -> RunParameters:
 def texts(field: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the values as texts: lists and dicts as JSON."""
     return {str(name): _text(f"{field}.{name}", value) for name, value in values.items()}
+
+
+def _number(field: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise BadInput(field, f"expected a number, not {str(value)[:100]!r}") from error
 
 
 def _text(field: str, value: Any) -> str:
@@ -50,19 +61,32 @@ def _text(field: str, value: Any) -> str:
 def canonical(field: str, value: Any) -> str:
     """Return the value as JSON with one form for equal values."""
     try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text.encode()  # half of a surrogate pair has no place in a database
     except (TypeError, ValueError) as error:
         raise BadInput(field, f"is no JSON: {error}") from error
+    return text
 
 
-def item_of(params: FullJobParams, tags: Iterable[str], origin: items.Origin, key: str | None = None) -> items.Item:
-    """Return the item for the ledger. Bad parameters make an item with a problem."""
+def item_of(
+    params: FullJobParams,
+    effective: Callable[[FullJobParams], FullJobParams],
+    tags: Iterable[str],
+    origin: items.Origin,
+    key: str | None = None,
+) -> items.Item:
+    """Return the item for the ledger. Bad parameters make an item with a problem.
+
+    `effective`: returns the parameters over those of the command line, for the request.
+    """
     try:
         override = json.loads(canonical("parameters", params))
     except BadInput as error:
         return items.Item(override={"parameters": repr(params)[:1000]}, key=key, origin=origin, problem=error.message)
     try:
-        return items.Item(override=override, request=request_of(params, tags), key=key, origin=origin)
+        check_parts(params)
+        request = request_of(effective(params), tags)
+        return items.Item(override=override, request=request, key=key, origin=origin)
     except BadInput as error:
         return items.Item(override=override, key=key, origin=origin, problem=error.message)
 

@@ -1,19 +1,11 @@
-"""Running: starts a manager from its own file. Hosts put their implementation in here."""
+"""Running: starts a manager from its author's file."""
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from crawler_lifecycle.errors import NotReady
-
-_runners: list[Callable[[Any], Any]] = []
-
-
-def run_with(runner: Callable[[Any], Any]) -> None:
-    """Let `run` call the runner with the manager."""
-    _runners[:] = [runner]
+RUNNER = "crawler_lifecycle.cli.manager_running"  # by name: authors' modules need no command line to be imported
 
 
 def run(manager: Any) -> Any:
-    if not _runners:
-        raise NotReady("no host for crawl managers is in this process")
-    return _runners[0](manager)
+    """Start the manager, follow the manager to its end, and exit by its close reason."""
+    return import_module(RUNNER).run(manager)

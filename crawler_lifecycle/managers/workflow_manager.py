@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from crawler_lifecycle.contract.managers.turns import Begun, Effects
+from crawler_lifecycle.contract.managers.turns import Begun
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import running
 from crawler_lifecycle.managers.arguments import given, with_program
 from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import OwnedJobs
-from crawler_lifecycle.managers.parameters import JobDict
+from crawler_lifecycle.managers.parameters import JobDict, JobKey
+from crawler_lifecycle.managers.requesting import request_of
 
 FINISHED = "finished"  # close reason of a manager without another reason
 
@@ -51,6 +52,8 @@ class WorkFlowManager(OwnedJobs):
         self._collected = Collected()
         self._flow_tags: list[str] = []
         self._close_reason: str | None = None
+        self._own_reason: str | None = None  # of the present cycle, without a wish by the author
+        self._is_closed = False
         self.argparser = argparse.ArgumentParser(description=self.description)
         self.add_argparser_options()
         self.args = self.parse_args()
@@ -94,7 +97,9 @@ class WorkFlowManager(OwnedJobs):
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         """Give the manager its place in its flow."""
-        self._link, self._begun, self.is_resumed = link, begun, begun.incarnation > 1
+        self._link, self._begun = link, begun
+        self.is_resumed = begun.incarnation > 1 or self.acquire_all_jobs
+        self.name = begun.name  # on record, also if the class has got another name since
         self._flow_tags = list(begun.tags)
         self._close_reason = begun.close_reason
         self._collected.load(begun.state, begun.stats)
@@ -124,8 +129,21 @@ class WorkFlowManager(OwnedJobs):
     def append_flow_tag(self, tag: str) -> None:
         """Add the tag to the manager, and to every job that starts from now on."""
         if tag not in self._flow_tags:
+            request_of({"spider": "any"}, [*self.get_tags(), tag])  # a tag that no run accepts would stop all starts
             self._flow_tags.append(tag)
-            self._collected.tags.append(tag)
+            self._collected.add_tag(tag)
+
+    def schedule_script(self, cmd: Sequence[str], **_more: Any) -> Any:
+        """Refuse a script: a manager starts crawls alone."""
+        raise BadInput("schedule_script", f"{' '.join(cmd)[:100]!r}: push a flow with a step for a script")
+
+    def remove_job_tags(self, tags: Sequence[str], jobkey: JobKey | None = None) -> None:
+        """Leave the flow tags out for all jobs that start from now on. FLOW_ID, NAME and PARENT_NAME always stay."""
+        if jobkey is not None:
+            raise BadInput("jobkey", "a job keeps the tags of its start")
+        gone = [tag for tag in tags if tag in self._flow_tags]
+        self._flow_tags = [tag for tag in self._flow_tags if tag not in gone]
+        self._collected.remove_tags(gone)
 
     def get_tags(self) -> list[str]:
         """Return the tags of all jobs."""
@@ -143,16 +161,25 @@ class WorkFlowManager(OwnedJobs):
         self._close_reason = self._collected.close_reason = reason
 
     def get_close_reason(self) -> str | None:
-        return self._close_reason
+        return self._close_reason or self._own_reason
 
     @property
     def max_running_jobs(self) -> int:
         most: int = self.args.max_running_jobs
         return most
 
-    def take_effects(self) -> Effects:
-        """Return the wishes that are not on record."""
-        return self._collected.take()
+    def is_closed(self) -> bool:
+        """Return whether the manager has come to its end."""
+        return self._is_closed
+
+    def close_on_record(self, reason: str) -> bool:
+        """Put the end on record with the wishes so far. False: people have added items, and the manager goes on."""
+        effects = self._collected.take()
+        self._is_closed = self.link.close(reason, effects)
+        if not self._is_closed:
+            self._own_reason = None  # the further items may end in another way
+            self.link.commit(effects)
+        return self._is_closed
 
     def commit(self) -> list[int]:
         """Put the wishes so far on record. Return the numbers of the added items."""
@@ -165,7 +192,10 @@ class WorkFlowManager(OwnedJobs):
         """Called once for each object of the manager, after the resume hooks."""
 
     def on_close(self) -> Any:
-        """Called before the manager's end is on record."""
+        """Called before the manager's end is on record.
+
+        Called again before the next end if people have added items meanwhile, or the process died: the manager goes on.
+        """
 
     def base_loop_tasks(self) -> Any:
         """Called before each cycle."""

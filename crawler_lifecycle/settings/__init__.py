@@ -50,6 +50,7 @@ class Settings(BaseSettings):
     database: processes.DatabaseSettings = processes.DatabaseSettings()
     scheduler: processes.SchedulerSettings = processes.SchedulerSettings()
     api: processes.ApiSettings = processes.ApiSettings()
+    remote: processes.RemoteSettings = processes.RemoteSettings()
     cluster: ClusterSettings = ClusterSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     dispatcher: processes.DispatcherSettings = processes.DispatcherSettings()

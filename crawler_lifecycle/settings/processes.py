@@ -45,6 +45,21 @@ class ApiSettings(BaseModel):
     largest_body: int = Field(default=256 * 1024, ge=1, description="largest body of a request, in bytes")
 
 
+class RemoteSettings(BaseModel):
+    url: str | None = Field(
+        default=None,
+        description="address of the HTTP API that `crawlctl` and programs use in place of database and Temporal; "
+        "default: none",
+    )
+    token: SecretStr = Field(default=SecretStr(""), description="token for this API")
+    token_file: Path | None = Field(default=None, description="file with the token, in place of the token itself")
+    seconds: float = Field(default=30, gt=0, description="time limit for a request to this API")
+    authorities: Path | None = Field(
+        default=None,
+        description="file with certificates of authorities, for an API whose certificate the system does not trust",
+    )
+
+
 class DispatcherSettings(BaseModel):
     interval_seconds: float = Field(default=0.5, gt=0, description="pause between two passes of the dispatcher")
     claim_seconds: float = Field(
@@ -74,6 +89,9 @@ class WorkerSettings(BaseModel):
 
 class FlowSettings(BaseModel):
     slots: int = Field(default=20, ge=1, description="number of steps that a host of steps runs at once")
+    manager_slots: int = Field(
+        default=50, ge=1, description="number of crawl managers that a host of steps brings on, beside its steps"
+    )
     claim_seconds: float = Field(
         default=20, ge=2, description="time without a sign of life until other hosts take over the steps of a host"
     )

@@ -1,7 +1,7 @@
 """Client on flows in memory: the service's own client, in front of a ledger in memory."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -10,6 +10,7 @@ from crawler_lifecycle.client.blocking import LoopThread
 from crawler_lifecycle.client.workflows import WorkflowClient
 from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR
 from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.managers.records import ItemSums
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.engine import Engine
@@ -60,13 +61,20 @@ class _MemoryControl:
 
 class _MemoryContext:
     def __init__(self, ledger: MemoryLedger) -> None:
-        self.store = SimpleNamespace(flow_doors=ledger, flow_records=ledger)
+        self.store = SimpleNamespace(flow_doors=ledger, flow_records=ledger, manager_doors=_NoManagers())
 
     async def database(self, call: Callable[[Any], T]) -> T:
         return call(self.store)
 
     def close(self) -> None:
         """Close no connection."""
+
+
+class _NoManagers:
+    """Readings of crawl managers. Flows in memory have none."""
+
+    def sums(self, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:  # noqa: ARG002
+        return {}
 
 
 class _NoEngine:

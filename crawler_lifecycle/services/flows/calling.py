@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.running import Context, RunningJob
+from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 from crawler_lifecycle.ports import ClaimedStep
 from crawler_lifecycle.services.flows.annotations import checked, result_check
 
@@ -35,6 +36,11 @@ def job_of(step: ClaimedStep) -> RunningJob:
         flow_uid=step.flow_uid,
         is_grafter=step.is_grafter,
     )
+
+
+def is_manager(function: Function) -> bool:
+    """Return whether the function is the class of a crawl manager."""
+    return isinstance(function, type) and issubclass(function, WorkFlowManager)
 
 
 def is_async(function: Function, form: CallForm) -> bool:

@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import IO
 
 from crawler_lifecycle.services.flows.channel import Channel
 
 KILL_SECONDS = 5.0  # between SIGTERM and SIGKILL
+LONGEST_LINE = 8192  # bytes; the rest of a longer line is a further line
 
 
 class Child:
@@ -21,26 +23,36 @@ class Child:
     the channel's descriptor as its argument.
     """
 
-    def __init__(self, main: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start the process. `environment`: default: the host's."""
+    def __init__(
+        self,
+        main: str,
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        """Start the process. `environment`: default: the host's. `on_line`: gets the lines that the process prints."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", main, str(descriptor)],
+                [sys.executable, "-P", *(["-u"] if on_line else []), "-m", main, str(descriptor)],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if on_line else None,
+                stderr=subprocess.STDOUT if on_line else None,
                 pass_fds=[descriptor],
                 start_new_session=True,
                 env=environment,
             )
         self.channel = Channel(ours)
+        if on_line is not None:
+            lines = (self._process.stdout, on_line)
+            threading.Thread(target=_read, args=lines, name=f"lines-{self._process.pid}", daemon=True).start()
         threading.Thread(target=self._wait, name=f"child-{self._process.pid}", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def send(self, message: dict[str, object]) -> None:
+    def send(self, message: Mapping[str, object]) -> None:
         with suppress(OSError):  # the receiver notices the end of a dead child
             self.channel.send(message)
 
@@ -53,8 +65,11 @@ class Child:
         if self.is_alive:
             self.kill()
 
-    def cause_of_end(self) -> str:
-        """Wait for the end, and return its cause in words."""
+    def cause_of_end(self, seconds: float = KILL_SECONDS) -> str:
+        """Wait for the end, and return its cause in words. A process that does not end in time is killed."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        self.kill_if_alive()
         status = self._process.wait()
         return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
@@ -62,4 +77,11 @@ class Child:
         """Wait for the end of the child, then kill its children: they may hold the connection open."""
         self._process.wait()
         self.kill()
-        self.channel.close()
+        self.channel.end()
+
+
+def _read(output: IO[bytes], on_line: Callable[[str], None]) -> None:
+    """Pass the lines on. A process that prints faster than its lines are taken waits."""
+    with output:
+        for line in iter(lambda: output.readline(LONGEST_LINE), b""):
+            on_line(line.decode(errors="replace").rstrip())

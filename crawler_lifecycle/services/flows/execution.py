@@ -85,9 +85,8 @@ class Execution:
             self.slots.give_back()
 
     async def managed(self, running: ManagerRunning) -> Ended | None:
-        """Wait for the manager's end, without a slot and without a limit; None: the host gives the manager up."""
+        """Wait for the manager's end, without a limit of time; None: the host gives the manager up."""
         self.running = running
-        self.give_slot_back()
         waits: set[asyncio.Future[Any]] = {running.end, self._gone}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if not running.end.done():

@@ -29,9 +29,9 @@ class _ClaimsWithFiles:
 
     def claim(
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
-        code_version: str | None = None,
+        code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
-        claimed = self._claims.claim(flow, door, starts, token, host, lasts, code_version)
+        claimed = self._claims.claim(flow, door, starts, token, host, lasts, code_version, after)
         mine = [replace(step, arguments=self._with_folder(step.arguments)) for step in claimed.mine]
         return replace(claimed, mine=mine)
 

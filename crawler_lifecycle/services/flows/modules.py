@@ -15,8 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crawler_lifecycle.errors import NotReady
+import crawler_lifecycle
+from crawler_lifecycle.errors import LifecycleError, NotReady
 
+PRODUCT = str(Path(crawler_lifecycle.__file__).parent)  # an author looks for the line in the own file
 MODULE_NAME = re.compile(r"\w+(\.\w+)*")
 
 
@@ -61,11 +63,10 @@ def name_of(target: str) -> str:
 
 def _load(target: str) -> ModuleType:
     name = name_of(target)
+    path = _usable(name, Path(target)) if is_file(target) else None
     try:
-        return _from_file(name, Path(target)) if is_file(target) else importlib.import_module(name)
-    except NotReady:
-        raise
-    except (Exception, SystemExit) as error:
+        return importlib.import_module(name) if path is None else _from_file(name, path)
+    except (Exception, SystemExit) as error:  # also an error of ours, such as from a push at the module's top level
         raise NotReady(f"{target} cannot be imported: {_cause(error)}") from error
 
 
@@ -73,16 +74,21 @@ def is_file(target: str) -> bool:
     return target.endswith(".py") or os.sep in target
 
 
-def _from_file(name: str, path: Path) -> ModuleType:
-    """Import the file as a module. Its folder is searched first, as for a script."""
+def _usable(name: str, path: Path) -> Path:
+    """Return the file's full path; raise NotReady without the file, or if another module has its name."""
     if not path.is_file():
         raise NotReady(f"{path}: no such file")
     path = path.resolve()
     known = sys.modules.get(name)
-    if known is not None:
-        if getattr(known, "__file__", None) == str(path):
-            return known
+    if known is not None and getattr(known, "__file__", None) != str(path):
         raise NotReady(f"{path}: another module has the name {name} already; rename the file")
+    return path
+
+
+def _from_file(name: str, path: Path) -> ModuleType:
+    """Import the file as a module, once. Its folder is searched first, as for a script."""
+    if name in sys.modules:
+        return sys.modules[name]
     _search_first(path.parent)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -105,8 +111,9 @@ def _search_first(folder: Path) -> None:
 
 def _cause(error: BaseException) -> str:
     """Return the error in a line, with its place in the author's code."""
-    ours = ("importlib", __file__)
+    ours = ("importlib", PRODUCT)
     frames = [part for part in traceback.extract_tb(error.__traceback__) if not any(o in part.filename for o in ours)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message}{place}"
+    name = "" if isinstance(error, LifecycleError) else f"{type(error).__name__}: "  # our messages need no name
+    return f"{name}{message}{place}"

@@ -1,4 +1,6 @@
-"""Slots: the number of functions that a host runs at once. All task queues of the host share its slots.
+"""Slots: the numbers of functions and of crawl managers in a host at once.
+
+All task queues of the host share its slots.
 
 A function without an end after its time limit keeps its slot. The slot is lost until the function ends after all.
 """
@@ -31,8 +33,9 @@ BUSY_PAUSE = timedelta(milliseconds=200)
 class Slots(Collector):
     """Slots for the host's event loop."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, kind: str = "step") -> None:
         self.number = number
+        self.kind = kind
         self.busy = 0
         self.lost = 0
         self.all_lost = asyncio.Event()  # the host cannot run further functions
@@ -50,6 +53,14 @@ class Slots(Collector):
                 await self.take()
         except TimeoutError as error:
             raise TryAgain("all slots of the host are busy", BUSY_PAUSE, cause="Busy") from error
+
+    @property
+    def free(self) -> int:
+        return max(0, self.number - self.busy)
+
+    @property
+    def is_full(self) -> bool:
+        return self._free.locked()
 
     def give_back(self) -> None:
         self.busy -= 1
@@ -73,7 +84,8 @@ class Slots(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metric for Prometheus."""
-        slots = GaugeMetricFamily("flow_step_slots", "Slots of the host of steps", labels=["state"])
+        name, text = f"flow_{self.kind}_slots", f"Slots for {self.kind}s of the host of steps"
+        slots = GaugeMetricFamily(name, text, labels=["state"])
         for state, number in (("all", self.number), ("busy", self.busy), ("lost", self.lost)):
             slots.add_metric([state], number)
         yield slots

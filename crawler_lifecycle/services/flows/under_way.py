@@ -22,11 +22,9 @@ class UnderWay:
         claims: StepClaims,
         token: str,
         lasts: timedelta,
-        slots: Slots,
         release: Callable[[Collection[AttemptKey]], None],
     ) -> None:
         """Make the table. `release`: called for claims without an attempt under way, which renewals would keep."""
-        self._slots = slots
         self._release = release
         self._outcomes: dict[AttemptKey, asyncio.Future[Outcome]] = {}
         self._executions: dict[AttemptKey, Execution] = {}
@@ -40,14 +38,19 @@ class UnderWay:
     def outcome(self, key: AttemptKey) -> "asyncio.Future[Outcome] | None":
         return self._outcomes.get(key)
 
+    def is_claimed(self, key: AttemptKey) -> bool:
+        """Return whether the process has a claim on the attempt, and not only asks for a claim."""
+        return key in self._executions
+
     def reserve(self, key: AttemptKey) -> "asyncio.Future[Outcome]":
         """Note the attempt before its claim: a second activity waits for the outcome, and claims nothing."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._outcomes[key] = future
         return future
 
-    def execute(self, step: ClaimedStep) -> Execution:
-        execution = Execution(step, self._slots, new_link(step))
+    def execute(self, step: ClaimedStep, slots: Slots) -> Execution:
+        """Note the claimed step. `slots`: the step's slot comes from here."""
+        execution = Execution(step, slots, new_link(step))
         self._executions[execution.key] = execution
         self.held.hold(execution.key)
         return execution

@@ -1,8 +1,9 @@
-"""Main for the process of a manager's object: imports the author's module, and brings the manager on for its host.
+"""Main for a manager's object: imports the author's module, and brings the manager on for its host.
 
 The process ends with its host: the process kills itself as soon as the connection to the host breaks.
 """
 
+import logging
 import signal
 import socket
 import sys
@@ -35,8 +36,6 @@ from crawler_lifecycle.services.flows.managers.calls import CALLS, PROBLEM
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.parent import end_with_children, end_with_parent
 
-START = "start"  # phase of the module's import and of the object's making
-
 
 class HostLink:
     """The link to the ledger through the host."""
@@ -64,14 +63,14 @@ class HostLink:
         return intent
 
     def enter(self, phase: str, about: str | None = None) -> None:
-        self._ask("enter", phase, about)
+        self.tell(_message("enter", phase, about))
 
     def ended(self, limit: int) -> Sequence[Job]:
         jobs: Sequence[Job] = self._ask("ended", limit)
         return jobs
 
-    def react(self, reaction: Reaction) -> None:
-        self._ask("react", reaction)
+    def react(self, reactions: Sequence[Reaction]) -> None:
+        self._ask("react", list(reactions))
 
     def running(self) -> Sequence[Job]:
         jobs: Sequence[Job] = self._ask("running")
@@ -98,6 +97,12 @@ class HostLink:
         answers: Sequence[Job | str | None] = self._ask("start", list(starts))
         return answers
 
+    def refuse(self, number: int, attempt: int, problem: str) -> None:
+        self._ask("refuse", number, attempt, problem)
+
+    def stop(self) -> None:
+        self._ask("stop")
+
     def commit(self, effects: Effects) -> Sequence[int]:
         numbers: Sequence[int] = self._ask("commit", effects)
         return numbers
@@ -118,8 +123,9 @@ class HostLink:
         running: Collection[str] = self._ask("wait_for", list(keys), seconds)
         return running
 
-    def close(self, reason: str, effects: Effects) -> None:
-        self._ask("close", reason, effects)
+    def close(self, reason: str, effects: Effects) -> bool:
+        is_closed: bool = self._ask("close", reason, effects)
+        return is_closed
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -143,6 +149,7 @@ def _message(name: str, *arguments: Any) -> dict[str, Any]:
 
 def main() -> NoReturn:
     end_with_parent(signal.SIGKILL)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")  # the host takes the lines
     link = HostLink(Channel(socket.socket(fileno=int(sys.argv[1]))))
     first = link.next_message()
     link.tell(_brought_on(link, first))
@@ -158,7 +165,7 @@ def _brought_on(link: HostLink, first: dict[str, Any]) -> dict[str, Any]:
     except AuthorsFailure as failure:
         return _failure(failure.phase, failure.job, failure.error)
     except (Exception, SystemExit):  # noqa: BLE001 - author's code may raise any error while the object is made
-        return _failure(START, None, traceback.format_exc())
+        return _failure("", None, traceback.format_exc())
 
 
 def _class(modules: Modules, name: str) -> Any:
@@ -169,6 +176,7 @@ def _class(modules: Modules, name: str) -> Any:
 
 
 def _failure(phase: str, job: str | None, error: str) -> dict[str, Any]:
+    """Return the message about a failure. Without a phase, the host knows the phase."""
     return {"failure": PROBLEM.dump_python(Problem(phase=phase, job=job, error=error), mode="json")}
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
@@ -19,15 +19,19 @@ from crawler_lifecycle.contract.managers.turns import (
     Start,
     Wake,
 )
+from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import ManagerLedger, ManagerRef
-from crawler_lifecycle.services.flows.managers.inbox import Box
-from crawler_lifecycle.services.flows.managers.starts import Starts
+from crawler_lifecycle.services.flows.managers.box import Box
+from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
+from crawler_lifecycle.services.flows.managers.crawls import Crawls
+from crawler_lifecycle.services.flows.managers.phases import PAGE_PHASE, Phases
+from crawler_lifecycle.services.flows.managers.setbacks import Setbacks
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)  # seconds while the database is away
-PAGE_PHASE = "set_parameters_gen"
+LOOK_SECONDS = 1.0  # between looks for the ends in a wait for jobs
 
 
 @dataclass
@@ -38,13 +42,16 @@ class Desk:
     ref: ManagerRef
     begun: Begun
     box: Box
-    starts: Starts
-    hook_seconds: float
-    page_seconds: float
-    phase: tuple[str, str | None] = ("start", None)  # of author's code
-    has_progress: bool = False
+    crawls: Crawls
+    catalogue: Catalogue
+    setbacks: Setbacks
+    phases: Phases
     is_closed: bool = False
-    items_door: int = field(default=-1)
+    items_door: int = field(init=False)  # the last door in the object's knowledge
+    offered_ends: dict[tuple[int, int], str] = field(default_factory=dict)  # keys by number and attempt
+
+    def __post_init__(self) -> None:
+        self.items_door = self.begun.items_door
 
     def begin(self) -> Begun:
         return self.begun
@@ -53,15 +60,25 @@ class Desk:
         return self._patiently(lambda: self.ledger.intent(self.ref))
 
     def enter(self, phase: str, about: str | None) -> None:
-        self.phase = phase, about
-        self.box.deadline = monotonic() + (self.page_seconds if phase == PAGE_PHASE else self.hook_seconds)
+        self.phases.enter(phase, about)
 
     def ended(self, limit: int) -> list[Job]:
-        return self._patiently(lambda: self.ledger.ended(self.ref, limit))
+        """Return ends without a reaction. Failing jobs come last, and after their pauses."""
+        failing = self.setbacks.failing_jobs
+        jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=failing))
+        if failing and not jobs:
+            held = self.setbacks.held_jobs
+            jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=held))
+            for gone in set(failing) - set(held) - {job.key for job in jobs}:
+                self.setbacks.end_of_job(gone)  # the run was reopened, or people have cancelled the item
+        self.offered_ends = {(job.number, job.attempt): job.key for job in jobs}
+        return jobs
 
-    def react(self, reaction: Reaction) -> None:
-        self._patiently(lambda: self.ledger.react(self.ref, reaction))
-        self.has_progress = True
+    def react(self, reactions: list[Reaction]) -> None:
+        self._patiently(lambda: self.ledger.react(self.ref, reactions))
+        for reaction in reactions:
+            if (key := self.offered_ends.get((reaction.number, reaction.attempt))) is not None:
+                self.setbacks.end_of_job(key)
 
     def running(self) -> list[Job]:
         return self._patiently(lambda: self.ledger.running(self.ref))
@@ -73,7 +90,8 @@ class Desk:
 
     def offer(self, page: Page) -> Offered:
         offered = self._patiently(lambda: self.ledger.offer(self.ref, page))
-        self.has_progress = self.has_progress or bool(page.items)
+        if (page.items and not page.is_reread) or page.is_exhausted:
+            self.setbacks.end_of_phase(PAGE_PHASE)
         return offered
 
     def waiting(self, limit: int, after: Waiting | None) -> list[Waiting]:
@@ -83,9 +101,23 @@ class Desk:
         self._patiently(lambda: self.ledger.delay(self.ref, numbers))
 
     def start(self, starts: list[Start]) -> list[Job | str | None]:
-        answers = self._patiently(lambda: self.starts.start(self.ref, starts))
-        self.has_progress = True
-        return answers
+        """Refuse requests against the catalogue, put attempts on record, then start their workflows."""
+        problems = self.catalogue.refusals(starts)
+        for start in starts:
+            if (problem := problems.get(start.number)) is not None:
+                self.refuse(start.number, start.attempt, problem)
+        accepted = [start for start in starts if start.number not in problems]
+        answer = self._patiently(lambda: self.ledger.start(self.ref, accepted))
+        refused: dict[int, str] = self.box.result(self.crawls.start(answer.started), {})
+        problems |= refused
+        jobs = {start.job.number: start.job for start in answer.started}
+        return [problems.get(start.number, jobs.get(start.number)) for start in starts]
+
+    def refuse(self, number: int, attempt: int, problem: str) -> None:
+        self._patiently(lambda: self.ledger.refuse(self.ref, number, attempt, Refusal(problem)))
+
+    def stop(self) -> None:
+        self.crawls.stop()
 
     def commit(self, effects: Effects) -> list[int]:
         call = str(uuid4())
@@ -97,23 +129,28 @@ class Desk:
     def counts(self) -> Counts:
         return self._patiently(lambda: self.ledger.counts(self.ref))
 
-    def close(self, reason: str, effects: Effects) -> None:
-        self._patiently(lambda: self.ledger.close(self.ref, reason, effects))
-        self.is_closed = True
+    def close(self, reason: str, effects: Effects) -> bool:
+        newer_door = self._patiently(lambda: self.ledger.close(self.ref, reason, effects, self.items_door))
+        if newer_door is not None:
+            self.items_door = newer_door
+        self.is_closed = newer_door is None
+        return self.is_closed
 
     def sleep(self, seconds: float | None, for_news: bool) -> Wake:
-        """Wait for news of the manager, or for the time."""
-        box, end = self.box, None if seconds is None else monotonic() + seconds
+        """Wait for the manager's news, for a failing job's next try, or for the time."""
+        self._end_cycle()
+        end = None if seconds is None else monotonic() + seconds
         first = self.intent()
-        with box.changed:
-            while True:
-                wake = self._wake(first, for_news)
-                if wake is not None:
-                    return wake
-                remaining = None if end is None else end - monotonic()
-                if remaining is not None and remaining <= 0:
-                    return Wake(intent=first, is_due=True)
-                box.changed.wait(remaining)
+        while (wake := self._wake(first, for_news)) is None:
+            remaining = None if end is None else end - monotonic()
+            if remaining is not None and remaining <= 0:
+                return Wake(intent=first, is_due=True)
+            next_try = self.setbacks.seconds_to_next() if for_news else None
+            if next_try is not None and next_try <= 0:
+                return Wake(intent=first, has_ends=True)
+            waits = [wait for wait in (remaining, next_try) if wait is not None]
+            self.box.wait(lambda: self.box.is_interrupted or self.box.has_something, min(waits, default=None))
+        return wake
 
     def wait_for(self, keys: list[str], seconds: float) -> list[str]:
         """Wait until the jobs have ended. Return the keys of jobs that still run."""
@@ -121,24 +158,36 @@ class Desk:
         while True:
             running = [job.key for job in self.find(keys) if job.state is JobState.RUNNING]
             remaining = end - monotonic()
-            if not running or remaining <= 0 or self.box.must_leave:
+            if not running or remaining <= 0 or self.box.is_interrupted:
                 return running
-            with self.box.changed:
-                self.box.changed.wait(min(remaining, 1.0))
+            self.box.wait(lambda: self.box.is_interrupted, min(remaining, LOOK_SECONDS))
+
+    def _end_cycle(self) -> None:
+        """Note the progress by the phases in the cycle."""
+        for phase in self.phases.take_passed():
+            self.setbacks.end_of_phase(phase)
 
     def _wake(self, first: Intent, for_news: bool) -> Wake | None:
         """Return why the object goes on; None: the object waits."""
-        box = self.box
-        if box.must_leave:
+        if self.box.must_leave:
             return Wake(must_leave=True)
-        if box.news is None:
+        if self.box.object_ended:
+            return Wake(intent=first)
+        news, has_due = self.box.take()
+        intent, has_ends = first, False
+        has_items = has_due
+        if news is not None:
+            intent, has_items = news.intent, has_due or news.items_door > self.items_door
+            has_ends = for_news and news.has_ends and self._has_further_ends()
+            self.items_door = news.items_door
+        if intent is first and not (for_news and (has_ends or has_items)):
             return None
-        news, has_items = box.news, box.has_due or box.news.items_door > self.items_door >= 0
-        if news.intent is not first or (for_news and (news.has_ends or has_items)):
-            self.items_door, box.has_due, box.news = news.items_door, False, None
-            return Wake(intent=news.intent, has_ends=news.has_ends, has_items=has_items)
-        self.items_door = news.items_door
-        return None
+        return Wake(intent=intent, has_ends=has_ends, has_items=has_items)
+
+    def _has_further_ends(self) -> bool:
+        """Return whether a job without a failure has ended."""
+        failing = self.setbacks.failing_jobs
+        return not failing or bool(self._patiently(lambda: self.ledger.ended(self.ref, 1, without=failing)))
 
     def _patiently(self, call: Callable[[], T]) -> T:
         return patiently(call, self.box)
@@ -151,15 +200,9 @@ def patiently(call: Callable[[], T], box: Box) -> T:
         try:
             return call()
         except TemporaryError as error:
-            if box.must_leave:
+            if box.is_interrupted:
                 raise
             logger.warning("a crawl manager waits: %s", error.message)
-            with box.changed:  # no event tells that the database is back, but the host may leave the manager
-                box.changed.wait_for(lambda: box.must_leave, PAUSES[min(failures, len(PAUSES) - 1)])
+            # no event tells about the database's return, but the host may leave the manager
+            box.wait(lambda: box.is_interrupted, PAUSES[min(failures, len(PAUSES) - 1)])
             failures += 1
-
-
-def answer(desk: Desk, name: str, arguments: tuple[Any, ...]) -> Any:
-    """Call the desk's method, and end the phase of author's code: its time does not count during calls."""
-    desk.box.deadline = None
-    return getattr(desk, name)(*arguments)

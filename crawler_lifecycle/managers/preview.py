@@ -1,0 +1,120 @@
+"""Preview: the jobs that a crawl manager would start, before any job is on record."""
+
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from itertools import islice
+from typing import Any
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.managers.items import Origin
+from crawler_lifecycle.contract.requests import RunParameters
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers.crawl_manager import CrawlManager
+from crawler_lifecycle.managers.generator import parameter_sets
+from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
+from crawler_lifecycle.managers.parameters import ScheduleArgs, check_parts, full_params, parameter_set
+from crawler_lifecycle.managers.requesting import dedup_key, item_of, request_of
+from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+
+
+class PreviewedJob(Message):
+    """A parameter set as a job."""
+
+    number: int = Field(description="place among the parameter sets, from 1")
+    request: RunParameters | None = Field(default=None, description="none: the job is a repeat or is refused")
+    repeats: int | None = Field(default=None, description="number for the equal parameter set before")
+    problem: str | None = Field(default=None, description="why the job would be refused")
+
+
+class Preview(Message):
+    """A manager's parameter sets, without any write."""
+
+    name: str
+    most_at_once: int
+    read: int = 0
+    is_exhausted: bool = Field(default=True, description="whether the generator has ended within the limit")
+    jobs: list[PreviewedJob] = Field(default=[], description="first jobs")
+    repeated: list[PreviewedJob] = []
+    refused: list[PreviewedJob] = []
+    new: int = Field(default=0, description="jobs that would start")
+    crawlers: list[str] = []
+
+    def hours(self, seconds_a_job: float) -> float:
+        """Return the duration for all jobs, with the most jobs at once."""
+        return self.new * seconds_a_job / max(1, min(self.most_at_once, self.new)) / 3600
+
+
+def preview(manager: WorkFlowManager, *, first: int, most: int) -> Preview:
+    """Read at most so many parameter sets. Return the first jobs, and all repeats and refusals."""
+    jobs: list[PreviewedJob] = []
+    repeated: list[PreviewedJob] = []
+    refused: list[PreviewedJob] = []
+    crawlers: set[str] = set()
+    known: dict[str, int] = {}
+    read = new = 0
+    sets = iter(_parameter_sets(manager))
+    for number, yielded in enumerate(islice(sets, most), 1):
+        read = number
+        job, key = _previewed(manager, number, yielded)
+        if key is not None and key in known:
+            repeated.append(job.model_copy(update={"request": None, "repeats": known[key]}))
+            continue
+        if key is not None:
+            known[key] = number
+        if job.request is None:
+            refused.append(job)
+            continue
+        new += 1
+        crawlers.add(job.request.crawler)
+        if new <= first:
+            jobs.append(job)
+    return Preview(
+        name=manager.name,
+        most_at_once=manager.max_running_jobs,
+        read=read,
+        is_exhausted=read < most or next(sets, None) is None,
+        jobs=jobs,
+        repeated=repeated,
+        refused=refused,
+        new=new,
+        crawlers=sorted(crawlers),
+    )
+
+
+def _parameter_sets(manager: WorkFlowManager) -> Iterable[Any]:
+    if isinstance(manager, GeneratorCrawlManager):
+        return parameter_sets(manager.set_parameters_gen, None)
+    return [{}] if isinstance(manager, CrawlManager) else []
+
+
+def _previewed(manager: WorkFlowManager, number: int, yielded: Any) -> tuple[PreviewedJob, str | None]:
+    """Return the job for a yielded value, and its key for repeats."""
+    if not isinstance(manager, CrawlManager):
+        raise BadInput("manager", f"{type(manager).__name__} is no crawl manager, and has no jobs to preview")
+    parts = parameter_set(yielded, manager.spider)
+    if parts.problem is not None:
+        return PreviewedJob(number=number, problem=parts.problem), None
+    effective = manager.effective(parts.params)
+    key = dedup_key(effective, getattr(manager, "dedup", False), parts.key)
+    try:
+        return PreviewedJob(number=number, request=request_of(effective, manager.get_tags())), key
+    except BadInput as error:
+        return PreviewedJob(number=number, problem=error.message), key
+
+
+def added_items(yielded: Iterable[ScheduleArgs], default_crawler: str | None) -> Iterator[Any]:
+    """Yield the items that a person adds, from dicts as a generator yields them. BadInput for a refused item."""
+    for number, parameters in enumerate(yielded, 1):
+        if not isinstance(parameters, dict):
+            raise BadInput("items", f"item {number}: expected a JSON object")
+        try:
+            check_parts(parameters)
+        except BadInput as error:
+            raise BadInput("items", f"item {number}: {error.message}") from error
+        params = full_params(parameters, default_crawler)
+        item = item_of(params, deepcopy, (), Origin.ADDED)
+        if item.request is None:
+            raise BadInput("items", f"item {number}: {item.problem}")
+        yield item

@@ -1,0 +1,56 @@
+"""Catalogue: refuses requests against the crawler catalogue before their starts are on record."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.managers.turns import Start
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.plan import RunLimits, planned
+from crawler_lifecycle.errors import PermanentError, TemporaryError
+from crawler_lifecycle.ports import Deployer
+
+logger = logging.getLogger(__name__)
+KNOWN_SECONDS = 5.0  # an entry may change: later starts read the catalogue again
+
+
+@dataclass
+class Catalogue:
+    """The catalogue for a host's managers. `deployer`: None if the host knows no scheduler service."""
+
+    deployer: Deployer | None
+    limits: RunLimits
+    _entries: dict[str, tuple[float, Crawler | PermanentError]] = field(default_factory=dict)
+
+    def refusals(self, starts: Sequence[Start]) -> dict[int, str]:
+        """Return messages for impossible requests, by number. An absent catalogue refuses no request."""
+        refused: dict[int, str] = {}
+        if self.deployer is None:
+            return refused
+        for start in starts:
+            try:
+                entry = self._entry(self.deployer, start.request.crawler)
+                planned(RunRequest.model_validate(start.request.model_dump(exclude_none=True)), entry, self.limits)
+            except TemporaryError as error:
+                logger.info("requests are not checked before their starts: %s", error.message)
+                break  # the runs' own workflows wait for the catalogue
+            except PermanentError as error:
+                refused[start.number] = error.message
+        return refused
+
+    def _entry(self, deployer: Deployer, name: str) -> Crawler:
+        known = self._entries.get(name)
+        if known is None or monotonic() > known[0]:
+            known = self._entries[name] = monotonic() + KNOWN_SECONDS, _read(deployer, name)
+        if isinstance(known[1], PermanentError):
+            raise known[1]
+        return known[1]
+
+
+def _read(deployer: Deployer, name: str) -> Crawler | PermanentError:
+    try:
+        return deployer.crawler(name)
+    except PermanentError as error:
+        return error

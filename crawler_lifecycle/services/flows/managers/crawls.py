@@ -1,0 +1,206 @@
+"""Crawls: a manager's crawls in Temporal. Tasks on the host's event loop send starts and stops, and look after starts.
+
+While Temporal is away, starts wait here: the manager's thread goes on with the reactions to ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from crawler_lifecycle.contract.managers.items import Job
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.domain.flows.unstarted import Refusal, is_missing, refusal
+from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.ports import FlowSupervisors, ManagerLedger, ManagerRef, ManagerStart
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+AT_ONCE = 16
+START_SECONDS = 2.0  # the object waits for so long for starts
+CHECK_SECONDS = 60.0  # between looks for attempts without a run
+PAUSES = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))  # between tries while Temporal is away
+STOP_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # between requests to crawls to stop
+
+
+class Crawls:
+    """A manager's crawls. A start is repeated with the same workflow id, so an ambiguous answer does no harm."""
+
+    def __init__(
+        self,
+        ledger: ManagerLedger,
+        supervisors: FlowSupervisors,
+        ref: ManagerRef,
+        flow_id: str,
+        on_change: Callable[[], None],
+    ) -> None:
+        """Make the crawls, on the host's event loop. `on_change`: called after an attempt's refusal."""
+        self._ledger = ledger
+        self._supervisors = supervisors
+        self._ref = ref
+        self._flow_id = flow_id
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._stop_limit = asyncio.Semaphore(AT_ONCE)
+        self._asked: set[str] = set()  # jobs whose workflows know of the stop
+        self._starting: dict[str, asyncio.Task[str | None]] = {}  # by workflow id
+        self._stopping: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+
+    # for the manager's thread
+
+    def begin(self) -> None:
+        """Make a former host's starts, and look after all starts from now on."""
+        self._soon(self._begin_to_check)
+
+    def start(self, starts: Sequence[ManagerStart]) -> "Future[dict[int, str]]":
+        """Start workflows for attempts on record. The answer has the refused attempts' problems by number.
+
+        The answer comes after some seconds at the latest. The remaining starts go on.
+        """
+        return asyncio.run_coroutine_threadsafe(self._start_all(starts), self._loop)
+
+    def stop(self) -> None:
+        """Ask all crawls under way to stop, again and again until their ends are on record."""
+        self._soon(self._begin_to_stop)
+
+    def close(self) -> None:
+        """Leave the crawls. Another host makes the starts that Temporal has not taken."""
+        self._soon(self._cancel)
+
+    def _soon(self, act: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(act)
+
+    # on the event loop
+
+    def _cancel(self) -> None:
+        for task in (self._checking, self._stopping, *self._starting.values()):
+            if task is not None:
+                task.cancel()
+
+    async def _start_all(self, starts: Sequence[ManagerStart]) -> dict[int, str]:
+        tasks = {start.job.number: self._begin(start) for start in starts}
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=START_SECONDS)
+        done = {number: task.result() for number, task in tasks.items() if task.done() and not task.cancelled()}
+        return {number: problem for number, problem in done.items() if problem is not None}
+
+    def _begin(self, start: ManagerStart) -> asyncio.Task[str | None]:
+        key = start.job.key
+        if key not in self._starting:
+            self._starting[key] = task = asyncio.create_task(self._start(start))
+            task.add_done_callback(lambda _: self._starting.pop(key, None))
+        return self._starting[key]
+
+    async def _start(self, start: ManagerStart) -> str | None:
+        """Start the workflow. Return why the request is refused for good."""
+        failures = 0
+        async with self._limit:
+            while True:
+                try:
+                    await self._supervisors.start_crawl(start.job.key, start.request)
+                except PermanentError as error:
+                    await self._refuse(start.job, Refusal(error.message))
+                    return error.message
+                except LifecycleError as error:
+                    logger.warning("%s waits for its start: %s", start.job.key, error.message)
+                except Exception:  # our own fault loses no start: the start is tried again
+                    logger.exception("%s waits for its start", start.job.key)
+                else:
+                    return None
+                failures += 1
+                await asyncio.sleep(PAUSES.seconds(failures))
+
+    async def _refuse(self, job: Job, refusal: Refusal) -> None:
+        await self._written(lambda: self._ledger.refuse(self._ref, job.number, job.attempt, refusal))
+        self._on_change()
+
+    async def _written(self, write: Callable[[], T]) -> T | None:
+        """Write, again and again while the database is away. None: another host has the manager."""
+        failures = 0
+        while True:
+            try:
+                return await asyncio.to_thread(write)
+            except Fenced:
+                return None
+            except TemporaryError as error:
+                failures += 1
+                logger.warning("a crawl manager waits: %s", error.message)
+                await asyncio.sleep(PAUSES.seconds(failures))
+
+    # attempts without a run
+
+    def _begin_to_check(self) -> None:
+        if self._checking is None:
+            self._checking = asyncio.create_task(self._check_for_ever())
+
+    async def _check_for_ever(self) -> None:
+        await self._goes_on(self._start_again())
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            await self._goes_on(self._check())
+
+    async def _goes_on(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except LifecycleError as error:
+            logger.warning("crawls of a manager of flow %s are not looked after: %s", self._flow_id, error.message)
+        except Exception:  # our own fault must not end the checks
+            logger.exception("crawls of a manager of flow %s are not looked after", self._flow_id)
+
+    async def _start_again(self) -> None:
+        for start in await self._written(lambda: self._ledger.unstarted(self._ref)) or ():
+            self._begin(start)
+
+    async def _check(self) -> None:
+        """Start attempts without a workflow. Refuse attempts whose workflow has closed without a run."""
+        before = datetime.now(UTC) - timedelta(seconds=CHECK_SECONDS)
+        closed: dict[str, Refusal] = {}
+        for start in await asyncio.to_thread(self._ledger.unstarted, self._ref, before):
+            workflow = await self._supervisors.describe(start.job.key)
+            if workflow.is_open:
+                continue
+            if is_missing(workflow):
+                self._begin(start)
+            elif (why := refusal(workflow, await self._supervisors.failure(start.job.key))) is not None:
+                closed[start.job.key] = why
+        if not closed:
+            return
+        # the workflow may have made its run after the first reading
+        for start in await asyncio.to_thread(self._ledger.unstarted, self._ref, before):
+            if start.job.key in closed:
+                await self._refuse(start.job, closed[start.job.key])
+
+    # stops
+
+    def _begin_to_stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop_all())
+
+    async def _stop_all(self) -> None:
+        request = StopRequest(actor=f"flow {self._flow_id}"[:256], door="flow", asked_at=datetime.now(UTC))
+        rounds = 0
+        while True:
+            rounds += 1
+            await self._goes_on(self._ask_all(request))
+            await asyncio.sleep(STOP_PAUSES.seconds(rounds))
+
+    async def _ask_all(self, request: StopRequest) -> None:
+        """Ask the workflows to stop. A workflow without a start gets the request later."""
+        running = await self._written(lambda: self._ledger.running(self._ref)) or []
+        await asyncio.gather(*(self._ask(job.key, request) for job in running if job.key not in self._asked))
+
+    async def _ask(self, key: str, request: StopRequest) -> None:
+        async with self._stop_limit:
+            try:
+                await self._supervisors.stop(key, request)
+            except LifecycleError as error:
+                logger.info("%s cannot be asked to stop yet: %s", key, error.message)
+            else:
+                self._asked.add(key)

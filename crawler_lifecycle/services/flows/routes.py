@@ -1,0 +1,47 @@
+"""Routes: finds the functions for an activity's steps in the host's modules."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from crawler_lifecycle.activities.steps import TryAgain
+from crawler_lifecycle.domain.flows.messages import RunSteps
+from crawler_lifecycle.domain.flows.words import UNKNOWN_STEP
+from crawler_lifecycle.services.flows.calling import Function, is_manager
+from crawler_lifecycle.services.flows.claiming import Claiming
+from crawler_lifecycle.services.flows.modules import Modules
+
+logger = logging.getLogger(__name__)
+UNKNOWN_PAUSE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Routes:
+    modules: Modules
+    claiming: Claiming
+
+    async def functions(self, step: RunSteps) -> Mapping[int, Function]:
+        """Return the functions by member: for all starts, and for the followers with a function in the host."""
+        function = await self._function(step)
+        functions = {start.number: function for start in step.starts}
+        for follower in step.followers:
+            following = self._known(follower.route)
+            if following is not None and not is_manager(following):  # a manager needs a slot of its own kind
+                functions[follower.start.number] = following
+        return functions
+
+    async def _function(self, step: RunSteps) -> Function:
+        """Return the function of the starts. TryAgain, with the cause on record, if the modules do not have it."""
+        function = self._known(step.route)
+        if function is None:
+            _, module, name = step.route.split("|")
+            await self.claiming.note_cause(step, UNKNOWN_STEP)
+            problem = f"{module} has no function {name} at its top level"
+            logger.error("a step of flow %s waits: %s", step.flow_id, problem)
+            raise TryAgain(problem, UNKNOWN_PAUSE, cause="UnknownStep")
+        return function
+
+    def _known(self, route: str) -> Function | None:
+        _, module, name = route.split("|")
+        return self.modules.function(f"{module}:{name}")

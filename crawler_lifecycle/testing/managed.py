@@ -1,0 +1,145 @@
+"""A crawl manager's flow in its own database, in virtual time: runs are faked, and people's requests are real."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from pydantic import JsonValue
+from sqlalchemy import Row, select
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.manager_runs import tell_end, tell_run
+from crawler_lifecycle.adapters.sql.manager_schema import managers
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.contract.managers.items import Job
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
+from crawler_lifecycle.ports import Execution, ManagerRef, ManagerStart
+
+MANAGER = "manager"  # path for the flow's only member
+HOST = "play"  # token for the claim on the manager's attempt
+FOR_EVER = timedelta(days=10_000)
+A_STEP = timedelta(microseconds=1)  # between two readings of the clock: ends keep their order
+
+
+class Clock:
+    """Virtual time. Only the play's acts let time pass."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        self.now += A_STEP
+        return self.now
+
+
+class RunEnd(NamedTuple):
+    """A faked run's end."""
+
+    outcome: str
+    is_failed: bool
+    stats: Mapping[str, float]
+    result: JsonValue
+
+
+class _Run(NamedTuple):
+    flow_uid: str
+    flow_member: int
+    flow_attempt: int
+
+
+class ManagedFlow:
+    """The flow after its host's claim on the manager."""
+
+    def __init__(self, name: str, arguments: Sequence[str], family: str, now: datetime) -> None:
+        folder = tempfile.mkdtemp(prefix="manager-play-")
+        shutil.copyfile(_template(), f"{folder}/ledger.db")
+        self.clock = Clock(now)
+        self.database = Database(f"sqlite:///{folder}/ledger.db", pool_size=5, clock=self.clock)
+        self.store = SqlStore(self.database)
+        self.close = weakref.finalize(self, _remove, self.database, folder)
+        work = StepWork(function="authors:Manager", form=CallForm.MANAGER, arguments=list(arguments))
+        definition = FlowDefinition(
+            id=f"{family}/{name}", name=name, family=family, members=(MemberDefinition(path=MANAGER, work=work),)
+        )
+        answer = self.store.flow_doors.push(PushFlow(definition=definition))
+        self.id, self.uid = answer.flow_id, answer.flow_uid
+        self._runs = 0
+        self.ref = self._claimed()
+
+    def link_run(self, start: ManagerStart) -> Job:
+        """Write a faked run into its attempt."""
+        self._runs += 1
+        run = RunRef(run_id=self._runs, run_uid=f"run-{self._runs}", epoch=1)
+        values = _run_of(start)._asdict()
+        self.database.transact(lambda tx: tell_run(tx, values, run))
+        return start.job.model_copy(update={"run_id": run.run_id, "run_uid": run.run_uid})
+
+    def end_run(self, start: ManagerStart, end: RunEnd) -> None:
+        """Write a faked run's end into its attempt."""
+        values = {
+            "finished_at": self.clock(),
+            "status": RunStatus.FAILED if end.is_failed else RunStatus.COMPLETED,
+            "outcome": end.outcome,
+            "stats": dict(end.stats),
+            "result": end.result,
+        }
+        row = cast("Row[Any]", _run_of(start))
+        self.database.transact(lambda tx: tell_end(tx, row, values))
+
+    def on_record(self) -> tuple[dict[str, float], dict[str, JsonValue]]:
+        """Return the manager's stats and state."""
+        with self.database.read() as connection:
+            row = connection.execute(select(managers.c.stats, managers.c.state)).one_or_none()
+        return ({}, {}) if row is None else (row.stats, row.state or {})
+
+    @property
+    def items_door(self) -> int:
+        """Return the number of the last door that added or renewed items."""
+        with self.database.read() as connection:
+            return connection.scalar(select(managers.c.items_door)) or 0
+
+    def lines(self) -> list[str]:
+        """Return the messages in the flow's timeline."""
+        return [line.message for line in self.store.flow_records.lines(self.id, after=0, limit=10_000)]
+
+    def _claimed(self) -> ManagerRef:
+        """Claim the manager's next attempt as a host does."""
+        flow = self.store.flow_ledger.begin(self.uid, Execution(f"flow-{self.uid}", "play", None))
+        page = self.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
+        (member,), _ = page.rows.unpacked()
+        start = AttemptRef(number=member.number, generation=member.generation, attempt=member.attempt + 1)
+        claimed = self.store.step_claims.claim(flow, page.door, [start], HOST, HOST, FOR_EVER)
+        assert not claimed.stale, "the manager's attempt is not free"
+        return ManagerRef(self.uid, member.number, start.attempt, HOST)
+
+
+def _run_of(start: ManagerStart) -> _Run:
+    link = start.request.flow
+    assert link is not None
+    return _Run(link.flow_uid, link.member, link.attempt)
+
+
+@cache
+def _template() -> Path:
+    """Return a database with the schema and no rows, made once in a process."""
+    folder = tempfile.mkdtemp(prefix="manager-play-")
+    path = Path(folder) / "template.db"
+    upgrade(f"sqlite:///{path}")
+    weakref.finalize(Clock, shutil.rmtree, folder, ignore_errors=True)  # at the process's end
+    return path
+
+
+def _remove(database: Database, folder: str) -> None:
+    database.close()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,271 @@
+"""ManagerPlay: an author's crawl manager on the real ledger, with faked runs, in virtual time."""
+
+import weakref
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.contract.flows.requests import CancelMembers, HoldFlow
+from crawler_lifecycle.contract.managers.items import Job
+from crawler_lifecycle.contract.managers.records import ItemRecord
+from crawler_lifecycle.contract.managers.turns import Counts, Wake
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.outcome_words import FINISHED, RESERVED
+from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.testing.managed import MANAGER, ManagedFlow, RunEnd
+from crawler_lifecycle.testing.manager_link import Death, Stage, StartedJob
+from crawler_lifecycle.testing.manager_object import Asleep, Closed, PlayedObject
+from crawler_lifecycle.testing.memory import NOW
+from crawler_lifecycle.testing.outcomes import CrawlOutcome
+
+FAMILY = "play"
+MOST_ITEMS = 100_000  # in a list
+READINGS = timedelta(milliseconds=1)  # of the clock, each of which takes a microsecond: a wait ends behind them
+MOST_IDLE_CYCLES = 500  # without a job, until a manager stands still
+Outcome = str | CrawlOutcome
+Choice = Outcome | Callable[[StartedJob], Outcome]
+
+
+class ManagerPlay:
+    """A manager under way. Acts by the test come between the manager's cycles."""
+
+    def __init__(
+        self,
+        manager: Callable[[], WorkFlowManager],
+        *arguments: str,
+        family: str = FAMILY,
+        refuses: Mapping[str, str] | None = None,
+        now: datetime = NOW,
+    ) -> None:
+        """Prepare the play. `arguments`: command line. `refuses`: starts' problems by spider."""
+        self.make = manager
+        with command_line(arguments):
+            name = manager().name
+        self.managed = ManagedFlow(name, arguments, family, now)
+        self.stage = Stage(self.managed, refuses or {})
+        self.close_reason: str | None = None
+        self.slept: list[float | None] = []  # the waits' seconds
+        self.deaths = 0
+        self._object: PlayedObject | None = None
+        self._wakes_at: datetime | None = now
+
+    # the manager goes on
+
+    def cycle(self, times: int = 1) -> str | None:
+        """Let the manager go on to its next wait. Return its close reason; None while the manager is open.
+
+        An error in author's code is raised. The next cycle begins another object, as a host does.
+        """
+        for _ in range(times):
+            if self.close_reason is None:
+                self._go_on()
+        return self.close_reason
+
+    def skip(self, **time: float) -> str | None:
+        """Let time pass, with a timedelta's arguments. The manager goes on whenever a wait ends.
+
+        An end of a job ends a wait at once, as in the service.
+        """
+        until = self.now + timedelta(**time)
+        while self.close_reason is None and (due := self._due()) is not None and due <= until + READINGS:
+            self.managed.clock.now = max(due, self.now)
+            self._go_on()
+        self.managed.clock.now = max(until, self.now)
+        return self.close_reason
+
+    def until_closed(self, outcome: Choice = FINISHED, *, most_jobs: int = 1000) -> str:
+        """Let all jobs end and all pauses pass until the manager closes. Return its close reason.
+
+        `outcome`: the word for all ends, or a function from a started job to its word. AssertionError after `most_jobs`
+        jobs, or if the manager stands still.
+        """
+        idle = 0
+        self.cycle()
+        while self.close_reason is None:
+            assert len(self.started) <= most_jobs, f"the manager has started more than {most_jobs} jobs"
+            running, due = self.running, self._due_without_runs()
+            for job in running:
+                self.end(job.number, outcome(job) if callable(outcome) else outcome)
+            idle = 0 if running else idle + 1
+            assert idle <= MOST_IDLE_CYCLES and (running or due), f"the manager stands still: {self.counts}"  # noqa: PT018
+            if not running and due is not None:
+                self.managed.clock.now = max(due, self.now)
+            self.cycle()
+        return self.close_reason
+
+    def crash(self, at: str) -> None:
+        """Let the manager go on to the point, and let its process die there. The next cycle begins another object.
+
+        `at`: a hook's or method's name, for its beginning; or `before` or `after` with `react`, `offer`, `delay`,
+        `start`, `refuse`, `commit` or `close`; or `start on record`, before the runs. AssertionError if the manager
+        waits before.
+        """
+        deaths = self.deaths
+        self.stage.is_fatal = lambda point: point == at
+        try:
+            self._go_on(survives=False)
+        finally:
+            self.stage.is_fatal = lambda _: False
+        assert self.deaths > deaths, f"the manager did not reach {at!r}, but {self.stage.calls[-20:]}"
+
+    def replace(self, manager: Callable[[], WorkFlowManager] | None = None) -> None:
+        """Hand the manager over to another object, also with a changed class. The object begins with the next cycle."""
+        self.make = manager or self.make
+        if self._object is not None:
+            self._object.leave()
+            self._object = None
+
+    def close(self) -> None:
+        """End the play: the object leaves, and the database is removed. An unused play closes by itself."""
+        self.replace()
+        self.managed.close()
+
+    # acts by people and by the cluster
+
+    def end(
+        self,
+        number: int | None = None,
+        outcome: Outcome = FINISHED,
+        *,
+        stats: Mapping[str, float] | None = None,
+        result: JsonValue = None,
+    ) -> int:
+        """End a running job, or all. Return the jobs' number. The manager reacts in its next cycle.
+
+        `outcome`: an outcome word, or an end such as `failed("banned")`. A failed run's
+        word, such as `killed by oom`, ends the run as failed.
+        """
+        end = _end_of(outcome, stats or {}, result)
+        jobs = [job for job in self.running if number in (None, job.number)]
+        assert jobs or number is None, f"job {number} is not running, but {[job.number for job in self.running]} are"
+        for job in jobs:
+            self.managed.end_run(self.stage.starts[job.key], end)
+        return len(jobs)
+
+    def pause(self) -> None:
+        self._hold("pause")
+
+    def resume(self) -> None:
+        self._hold("run")
+
+    def drain(self) -> None:
+        self._hold("drain")
+
+    def stop(self) -> None:
+        """Ask the manager and its jobs to stop. The test decides when the jobs end."""
+        self.managed.store.flow_doors.cancel(self.managed.id, CancelMembers(paths=(MANAGER,)))
+
+    def leave(self) -> None:
+        """Ask the manager to close at once. Its jobs go on."""
+        self.managed.store.flow_doors.cancel(self.managed.id, CancelMembers(paths=(MANAGER,), terminate=False))
+
+    # the state
+
+    @property
+    def manager(self) -> WorkFlowManager:
+        """The present object, or the last."""
+        assert self.stage.manager is not None, "the manager has not begun"
+        return self.stage.manager
+
+    @property
+    def now(self) -> datetime:
+        return self.managed.clock.now
+
+    @property
+    def started(self) -> list[StartedJob]:
+        """All starts so far."""
+        return list(self.stage.started)
+
+    @property
+    def stops(self) -> list[str]:
+        """Keys of jobs with a request to stop by the manager."""
+        return list(self.stage.stops)
+
+    @property
+    def running(self) -> list[StartedJob]:
+        """Jobs without an end, by number."""
+        by_key = {job.key: job for job in self.stage.started}
+        return [by_key[job.key] for job in self.jobs_under_way() if job.key in by_key]
+
+    @property
+    def counts(self) -> Counts:
+        return self.managed.store.managers.counts(self.managed.ref)
+
+    @property
+    def items(self) -> list[ItemRecord]:
+        """The ledger's items, by number."""
+        return self.managed.store.manager_doors.items(self.managed.id, limit=MOST_ITEMS)
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """The manager's stats on record."""
+        return self.managed.on_record()[0]
+
+    @property
+    def state(self) -> Mapping[str, JsonValue]:
+        """The manager's state on record."""
+        return self.managed.on_record()[1]
+
+    @property
+    def lines(self) -> list[str]:
+        """The messages in the flow's timeline."""
+        return self.managed.lines()
+
+    def jobs_under_way(self) -> list[Job]:
+        return list(self.managed.store.managers.running(self.managed.ref))
+
+    # inside
+
+    def _go_on(self, *, survives: bool = True) -> None:
+        """Give the object the turn. After a death, begin another object if the manager survives."""
+        while True:
+            if self._object is None:
+                self._object = PlayedObject(self.make, self.stage)
+                weakref.finalize(self, self._object.leave)
+            turn = self._object.go_on(Wake())
+            if isinstance(turn, Asleep):
+                self.slept.append(turn.seconds)
+                self._wakes_at = None if turn.seconds is None else self.now + timedelta(seconds=turn.seconds)
+                return
+            self._object = None
+            if isinstance(turn, Closed):
+                self.close_reason = turn.reason
+                return
+            if not isinstance(turn.error, Death):
+                raise turn.error
+            self.deaths += 1
+            if not survives:
+                return
+
+    def _due(self) -> datetime | None:
+        """Return when the manager's wait ends, or an item's next pause. An end without a reaction is due now."""
+        if self._wakes_by_an_end():
+            return self.now
+        ends = [end for end in (self._wakes_at, self._pause_ends_at()) if end is not None]
+        return min(ends, default=None)
+
+    def _wakes_by_an_end(self) -> bool:
+        return self._object is not None and self.manager.wake_on_end and self._has_ends()
+
+    def _has_ends(self) -> bool:
+        return bool(self.managed.store.managers.ended(self.managed.ref, 1))
+
+    def _due_without_runs(self) -> datetime | None:
+        """Return when a job may start. The manager's waits are passed over while all items are in pauses."""
+        counts, pause = self.counts, self._pause_ends_at()
+        return self._due() if pause is None or counts.waiting or counts.delayed else pause
+
+    def _pause_ends_at(self) -> datetime | None:
+        return min((item.due for item in self.items if item.due is not None and item.due > self.now), default=None)
+
+    def _hold(self, hold: str) -> None:
+        self.managed.store.flow_doors.hold(self.managed.id, HoldFlow.model_validate({"hold": hold}))
+
+
+def _end_of(outcome: Outcome, stats: Mapping[str, float], result: JsonValue) -> RunEnd:
+    if isinstance(outcome, CrawlOutcome):
+        own = outcome.result if result is None else result
+        return RunEnd(outcome.outcome, outcome.status is RunStatus.FAILED, {**outcome.stats, **stats}, own)
+    return RunEnd(outcome, outcome in RESERVED, stats, result)
