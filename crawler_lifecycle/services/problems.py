@@ -95,9 +95,12 @@ async def _answer_invalid_request(_: Request, error: Exception) -> Response:
 def _field_name(location: tuple[object, ...]) -> str:
     """Return the field's name at pydantic's location: `body.crawler.processes` becomes `crawler.processes`.
 
-    Headers and parameters keep their names. A location of one part, such as `body`, is the name itself.
+    Headers and parameters keep their names, also for a wrong value in a list. A location with one part, such as
+    `body`, is the name itself.
     """
-    _, *parts = location
+    place, *parts = location
+    if place == "query":
+        return str(parts[0])[:LONGEST_FIELD]
     names = [str(part) for part in parts if part != "[key]"]  # pydantic marks a bad key of a mapping by `[key]`
     return ".".join(names)[:LONGEST_FIELD] or str(location[0])
 

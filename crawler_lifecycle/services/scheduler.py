@@ -15,7 +15,14 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.contract.deployment import Crawler, CrawlerNames, Deployment, DeploymentRequest, checked_token
+from crawler_lifecycle.contract.deployment import (
+    Crawler,
+    CrawlerNames,
+    Deployment,
+    DeploymentRequest,
+    ManagerEntry,
+    checked_token,
+)
 from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.domain.reasons import CLUSTER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
@@ -28,7 +35,7 @@ from crawler_lifecycle.services.gate import Gate, require_token
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
 from crawler_lifecycle.services.problems import problem, problems, status_of
 from crawler_lifecycle.services.public_problems import PublicProblems, without_paths
-from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
+from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, MANAGER, REQUEST
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +141,8 @@ def deploy(
 def crawlers(service: CurrentService) -> CrawlerNames:
     """Return the catalogue's names, and the error in its file if the file's older state is in use."""
     names, file_problem = service.catalogue.names(), service.catalogue.problem()
-    return CrawlerNames(crawlers=names, problem=file_problem, installation=service.installation)
+    managers = service.catalogue.manager_names()
+    return CrawlerNames(crawlers=names, managers=managers, problem=file_problem, installation=service.installation)
 
 
 @v1.get(
@@ -146,6 +154,20 @@ def crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler 
     """Return one entry of the catalogue. The name is a parameter: a name may hold slashes, percent signs and dots."""
     try:
         return service.catalogue.entry(name)
+    except NotFound as error:
+        return problem(404, error.message, "name")
+
+
+@v1.get(
+    "/manager",
+    response_model=ManagerEntry,
+    responses=MANAGER
+    | problems(_404="There is no such crawl manager; `field` is `name`.", _422="The name is not acceptable."),
+)
+def manager(service: CurrentService, name: Annotated[Name, Query()]) -> ManagerEntry | Response:
+    """Return the catalogue's entry of a crawl manager. A service without managers answers 404."""
+    try:
+        return service.catalogue.manager(name)
     except NotFound as error:
         return problem(404, error.message, "name")
 

@@ -62,4 +62,7 @@ DEPLOYED: Responses = {
     200: _deployment("An earlier request with this key made the job.", False),
 }
 ENTRY: Responses = {200: _example(CRAWLER)}
+MANAGER: Responses = {
+    200: _example({"name": "shops", "class": "my_project.managers:Shops", "arguments": [], "queue": "default"})
+}
 COMMON = problems(_401="No valid bearer token.", _503="The result is not known; try again later (see Retry-After).")

@@ -7,7 +7,8 @@ A nudge is claimed in the database, then sent. A run is not nudged again before 
 watcher dies between claim and send, or the answer to the claim is lost, the claimed nudge would block its run. So the
 watcher sends an unanswered nudge once more: at its start, and later if the run has changed and still does not answer. A
 watcher repeats a nudge only once, so that signals do not pile up while no worker runs. The dispatcher claims a nudge,
-too, if the cluster will report no change; the watcher finds the nudge unanswered, and sends it.
+too, if the cluster will report no change, and so does the write of a stop, whose own signal may get lost; the watcher
+finds the nudge unanswered, and sends it.
 """
 
 import asyncio

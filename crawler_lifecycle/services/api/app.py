@@ -16,8 +16,10 @@ from crawler_lifecycle.services.api import (
     archives,
     audits,
     commands,
+    details,
     flow_commands,
     flows,
+    managers,
     runs,
     schedules,
     streams,
@@ -112,7 +114,19 @@ def openapi_document() -> dict[str, object]:
 def _app_with_endpoints() -> FastAPI:
     app = new_app("Crawler lifecycle", DESCRIPTION, _lifespan)
     app.add_exception_handler(405, answer_wrong_method)
-    for module in (runs, archives, commands, flow_commands, flows, schedules, admission, audits, streams):
+    for module in (
+        runs,
+        details,
+        archives,
+        commands,
+        flow_commands,
+        managers,
+        flows,
+        schedules,
+        admission,
+        audits,
+        streams,
+    ):
         app.include_router(module.router, dependencies=[Depends(refuse_unknown_parameters)], responses=COMMON)
     app.include_router(health_router)
     return app

@@ -3,9 +3,9 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.datastructures import Headers
-from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from crawler_lifecycle.control.reading import RunArchive
@@ -34,21 +34,25 @@ router = APIRouter(prefix="/v1", tags=["reading"])
 async def archive(
     api: CurrentApi,
     run: Run,
+    request: Request,
     end: Annotated[
         int | None, Query(ge=1, le=10**9, description="number of the end, for a reopened run; default: the last end")
     ] = None,
 ) -> Response:
     """Send the zip of a run's files, also in ranges. For an archive in a bucket the answer is a redirect to an address
-    that is signed for some minutes and needs no token.
+    that is signed for some minutes and needs no token, or with `Accept: application/json` the address itself.
     """
     run_archive = await api.archive_readers.run(api.control.runs.archive, run, end)
-    return _redirect_to_bucket(run_archive) if run_archive.stored.url is not None else _file_response(run_archive)
+    if run_archive.stored.url is None:
+        return _file_response(run_archive)
+    # a page may fetch from its own server only: it asks for the address and lets the browser go there
+    return _in_bucket(run_archive, as_json="application/json" in request.headers.get("accept", ""))
 
 
-def _redirect_to_bucket(run_archive: RunArchive) -> Response:
-    return RedirectResponse(
-        str(run_archive.stored.url), 307, headers=_checksum_header(run_archive) | {"Cache-Control": "no-store"}
-    )
+def _in_bucket(run_archive: RunArchive, *, as_json: bool) -> Response:
+    url = str(run_archive.stored.url)
+    headers = _checksum_header(run_archive) | {"Cache-Control": "no-store", "Vary": "Accept"}
+    return JSONResponse({"url": url}, headers=headers) if as_json else RedirectResponse(url, 307, headers=headers)
 
 
 def _file_response(run_archive: RunArchive) -> Response:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from crawler_lifecycle.contract.answers import AuditStarted
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.control.audits import AuditStarted
 from crawler_lifecycle.services.api.document import AUDIT_BODY, NOT_ACCEPTABLE, TOO_LARGE
 from crawler_lifecycle.services.api.messages import RequestBody
 from crawler_lifecycle.services.api.state import OPERATING, READING, CurrentApi

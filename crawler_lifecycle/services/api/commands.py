@@ -4,9 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
+from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refusals_as_bad_input
-from crawler_lifecycle.control.runs import Resumed, Started
-from crawler_lifecycle.control.stops import Stopping
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages

@@ -15,7 +15,8 @@ Start, watch and stop runs of crawlers, and start runs by the clock.
 - **Live.** `/v1/changes` sends the present state of every changed run, and every notice. Its events have ids: a client
   that reconnects with `Last-Event-ID` gets all events since that id, from any process of the API.
 - **Times** are in UTC.
-- **Parameters** that an endpoint does not have, and repeated parameters, are refused with 422.
+- **Parameters** that an endpoint does not have are refused with 422, and so are repeated ones, unless the
+  parameter is a list of values.
 """
 
 # descriptions of error responses
@@ -30,7 +31,7 @@ AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:07.250000Z"
 WORKFLOW = "crawl-key-0f3c1d5a9b7e4c2d8a6f5e4d3c2b1a09"
 EXECUTION = "019a9f5e-1f0a-7c3e-9b1d-2f4c6a8e0b12"
 RUN_SUMMARY = {
-    "run_id": 42, "run_uid": UID, "crawler": "bookshop", "trigger": "api", "cluster": "default",
+    "run_id": 42, "run_uid": UID, "crawler": "bookshop", "trigger": "api", "requested_by": None, "cluster": "default",
     "status": "PROCESSING", "reason": None, "intent": "RUN", "tasks": {"RUNNING": 3, "SUCCEEDED": 1},
     "created_at": AT, "begun_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None,
     "waiting_since": None, "waiting_message": None, "priority": 0, "admitted_at": AT, "held_by": None,
@@ -75,13 +76,17 @@ def stream_example(example: str) -> Responses:
 # responses of the endpoints, by status
 TOKEN = example({"name": "shop-backend", "scopes": ["operate", "read"]})
 CRAWLERS = example({"crawlers": ["bookshop", "sleeper"]})
+CRAWLER = example({"name": "bookshop", "command": ["python", "/opt/crawlers/bookshop_spider.py"], "processes": 4})
+RUN_COUNTS = example({"counts": {"PROCESSING": 3, "COMPLETED": 120, "FAILED": 2, "STOPPED": 1}})
 RUN_PAGE = example({"runs": [RUN_SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
 RUN_VIEW = example(
     {"run": RUN_RECORD, "place": None, "log": [CREATION], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]}
 )
 TASKS = example({"tasks": [TASK_LINE], "total": 4, "next": 3})
 _JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
-TASK = example(TASK_LINE | _JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
+TASK_RECORD = TASK_LINE | _JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]}
+TASK = example(TASK_RECORD)
+RUN_DETAILS = example({"run": RUN_RECORD, "place": None, "log": [CREATION], "exports": [], "tasks": [TASK_RECORD]})
 RUN = {"run_id": 42, "run_uid": UID}
 STARTED = {"workflow_id": WORKFLOW, "first_execution_run_id": EXECUTION, **RUN}
 RUN_STARTED = example(STARTED | {"created": True}, 201, "The run is on record.") | example(
@@ -98,15 +103,29 @@ _CHECKSUM = {
     }
 }
 _ZIP = {"application/zip": {"schema": {"type": "string", "format": "binary"}, "example": "PK..."}}
+_ADDRESS = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
 ARCHIVE: Responses = {
-    200: {"description": "The zip.", "headers": _CHECKSUM, "content": _ZIP},
+    200: {
+        "description": "The zip; for an archive in a bucket, with `Accept: application/json`, its signed address.",
+        "headers": _CHECKSUM,
+        "content": _ZIP | {"application/json": {"schema": _ADDRESS, "example": {"url": "https://archives.example/42"}}},
+    },
     206: {"description": "The requested range.", "headers": _CHECKSUM, "content": _ZIP},
     307: {
         "description": "In a bucket: `Location` is an address signed for 15 minutes.",
         "headers": _CHECKSUM,
     },
 }
-LOG = example({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
+_LOG_PART = {"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False}
+LOG: Responses = {
+    200: {
+        "description": "A part as JSON; with `Accept: text/plain`, the text from the offset to the present end.",
+        "content": {
+            "application/json": {"example": _LOG_PART},
+            "text/plain": {"schema": {"type": "string"}, "example": "page 1 of 20\n"},
+        },
+    }
+}
 LOG_STREAM = stream_example(
     'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
 )

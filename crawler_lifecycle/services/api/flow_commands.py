@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/flows", tags=["flows"], dependencies=OPERATING)
 ALL_JOBS, ALL_FAILED_JOBS, TERMINATE = messages.CancelBody(), messages.RetryBody(), messages.StopFlowBody()
 
 
-def _effect(conflict: str, missing: str = docs.NO_FLOW_OR_JOB) -> Responses:
+def effect(conflict: str, missing: str = docs.NO_FLOW_OR_JOB) -> Responses:
     """Return the responses of a command to a flow."""
     return docs.EFFECT | problems(_404=missing, _409=conflict, _413=TOO_LARGE, _422=NOT_ACCEPTABLE)
 
@@ -61,13 +61,13 @@ async def push_flow(
     """
     del body  # checked and described by the framework; the definition is read strictly from the request itself
     definition = read_definition(await request.body())
-    answer = await api.control.flows.push(PushFlow(definition=definition, **_on_record(caller, None)))
+    answer = await api.control.flows.push(PushFlow(definition=definition, **on_record(caller, None)))
     response.status_code = 201 if answer.created else 200
     response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
     return answer
 
 
-@router.post("/{flow:path}/append", status_code=202, responses=_effect("The flow has ended, or a name is taken."))
+@router.post("/{flow:path}/append", status_code=202, responses=effect("The flow has ended, or a name is taken."))
 async def append_to_flow(
     api: CurrentApi,
     caller: Caller,
@@ -78,24 +78,24 @@ async def append_to_flow(
     """Add jobs to an open flow, once for the key."""
     content: Any = json.loads(await request.body())
     fragment = read_fragment(json.dumps(content["fragment"]))
-    record = _on_record(caller, body.actor)
+    record = on_record(caller, body.actor)
     return await api.control.flows.append(
         flow, AppendMembers(key=body.key, group=body.group, fragment=fragment, **record)
     )
 
 
-@router.post("/{flow:path}/cancel", status_code=202, responses=_effect("The flow does not allow the cancel."))
+@router.post("/{flow:path}/cancel", status_code=202, responses=effect("The flow does not allow the cancel."))
 async def cancel_flow(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.CancelBody, docs.CANCEL_BODY] = ALL_JOBS
 ) -> FlowAnswer:
     """Cancel open jobs. Jobs that depend on them are cancelled, too, and not counted."""
     request = CancelMembers(
-        paths=_paths(body.jobs), terminate=body.terminate, reason=body.reason, **_on_record(caller, body.actor)
+        paths=_paths(body.jobs), terminate=body.terminate, reason=body.reason, **on_record(caller, body.actor)
     )
     return await api.control.flows.cancel(flow, request)
 
 
-@router.post("/{flow:path}/retry", status_code=202, responses=_effect("The flow does not allow the retry."))
+@router.post("/{flow:path}/retry", status_code=202, responses=effect("The flow does not allow the retry."))
 async def retry_flow(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.RetryBody, docs.RETRY_BODY] = ALL_FAILED_JOBS
 ) -> FlowAnswer:
@@ -105,34 +105,34 @@ async def retry_flow(
         completed=body.completed,
         downstream=body.downstream,
         arguments=body.arguments,
-        **_on_record(caller, body.actor),
+        **on_record(caller, body.actor),
     )
     return await api.control.flows.retry(flow, request)
 
 
-@router.post("/{flow:path}/approve", status_code=202, responses=_effect("The approval has ended already."))
+@router.post("/{flow:path}/approve", status_code=202, responses=effect("The approval has ended already."))
 async def approve_in_flow(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.ApproveBody, docs.APPROVE_BODY]
 ) -> FlowAnswer:
     """Approve or reject an approval, also before the flow reaches the approval."""
-    request = ApproveMember(path=body.job, approved=body.approved, note=body.note, **_on_record(caller, body.actor))
+    request = ApproveMember(path=body.job, approved=body.approved, note=body.note, **on_record(caller, body.actor))
     return await api.control.flows.approve(flow, request)
 
 
-@router.post("/{flow:path}/hold", status_code=202, responses=_effect("The flow has ended.", docs.NO_FLOW))
+@router.post("/{flow:path}/hold", status_code=202, responses=effect("The flow has ended.", docs.NO_FLOW))
 async def hold_flow(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.HoldBody, docs.HOLD_BODY]
 ) -> FlowAnswer:
     """Pause a flow, drain a flow, or let a flow go on."""
-    return await api.control.flows.hold(flow, HoldFlow(hold=body.hold, **_on_record(caller, body.actor)))
+    return await api.control.flows.hold(flow, HoldFlow(hold=body.hold, **on_record(caller, body.actor)))
 
 
-@router.post("/{flow:path}/stop", status_code=202, responses=_effect("The flow has ended.", docs.NO_FLOW))
+@router.post("/{flow:path}/stop", status_code=202, responses=effect("The flow has ended.", docs.NO_FLOW))
 async def stop_flow(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.StopFlowBody, docs.STOP_FLOW_BODY] = TERMINATE
 ) -> FlowAnswer:
-    """Stop a flow. The flow's end is the proof that nothing of the flow runs any more."""
-    request = StopFlow(way=body.way, force=body.force, reason=body.reason, **_on_record(caller, body.actor))
+    """Stop a flow. The end of the flow and of all its runs is the proof that nothing of the flow runs any more."""
+    request = StopFlow(way=body.way, force=body.force, reason=body.reason, **on_record(caller, body.actor))
     return await api.control.flows.stop(flow, request)
 
 
@@ -140,6 +140,6 @@ def _paths(jobs: list[str] | None) -> tuple[str, ...] | None:
     return None if jobs is None else tuple(jobs)
 
 
-def _on_record(caller: Token, actor: str | None) -> dict[str, Any]:
+def on_record(caller: Token, actor: str | None) -> dict[str, Any]:
     """Return the fields of a request for the record; the token's name is the default for the actor."""
     return {"actor": actor or caller.name, "door": DOOR}

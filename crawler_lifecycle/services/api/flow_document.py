@@ -54,6 +54,24 @@ EFFECT = example(_EFFECT, 202, "The request is on record.")
 PUSHED = example(_EFFECT | {"created": True, "count": 6}, 201, "The flow is made.") | example(
     _EFFECT, 200, "The flow with this id is updated, or was pushed before."
 )
+_ITEM = {
+    "number": 17, "state": "failed", "origin": "generator", "is_delayed": False, "due": None, "crawler": "shop",
+    "override": {"spider": "shop", "spider_args": {"shop": "shop-17"}}, "tags": ["JOBSEQ=0000000017"], "labels": [],
+    "generation": 1, "attempt": 2, "tries": 2, "problem": None, "outcome": "banned", "run_id": 59, "started_at": AT,
+    "ended_at": LATER,
+}  # fmt: skip
+_MANAGER = {
+    "path": "manager", "function": "my_project.managers:Shops", "arguments": ["--max-running-jobs", "8"],
+    "counts": {"waiting": 960, "delayed": 0, "retrying": 0, "running": 8, "completed": 25, "failed": 7, "cancelled": 0,
+               "refused": 0, "repeated": 3},
+    "stats": {"items/total": 3120}, "tags": [], "incarnation": 1, "read": 1003, "is_exhausted": True,
+    "close_reason": None, "problem": None, "first_began_at": AT, "closed_at": None,
+}  # fmt: skip
+ITEMS = example({"items": [_ITEM], "next": 17})
+MANAGERS = example({"managers": [_MANAGER]})
+STARTED_MANAGER = example(
+    _EFFECT | {"flow_id": "november/shops", "created": True}, 201, "The manager is on record."
+) | example(_EFFECT | {"flow_id": "november/shops"}, 200, "The manager was started before under this flow id.")
 CHANGES = stream_example(
     'event: flow\ndata: {"status":{"id":"nightly-2026-11-22","state":"executing"},"is_over":false,"jobs":[]}\n\n'
 )
@@ -85,6 +103,29 @@ PUSH_BODY = Body(
         },
     }
 )
+START_MANAGER_BODY = Body(
+    openapi_examples={
+        "once a month": {
+            "summary": "A manager of the catalogue, once for November",
+            "value": {"manager": "shops", "flow_id": "november", "arguments": ["--max-running-jobs", "8"]},
+        }
+    }
+)
+ADD_ITEMS_BODY = Body(
+    openapi_examples={
+        "a shop": {
+            "summary": "One shop more, as the generator would yield it",
+            "value": {"key": "shop-41", "items": [{"spider": "shop", "shop": "shop-41", "tags": ["late"]}]},
+        }
+    }
+)
+RETRY_ITEMS_BODY = Body(
+    openapi_examples={
+        "failed": {"summary": "All failed items", "value": {}},
+        "changed": {"summary": "Two items", "value": {"numbers": [17, 30], "arguments": {"depth": "3"}}},
+    }
+)
+CANCEL_ITEMS_BODY = Body(openapi_examples={"named": {"summary": "Two items that wait", "value": {"numbers": [17, 30]}}})
 APPEND_BODY = Body(
     openapi_examples={
         "a crawl": {

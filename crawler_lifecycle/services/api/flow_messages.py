@@ -7,15 +7,18 @@ from pydantic import ConfigDict, Field, JsonValue
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
+from crawler_lifecycle.contract.flows.item_requests import LONGEST_ARGUMENT, MOST_IN_REQUEST
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME, MOST_MEMBERS
 from crawler_lifecycle.contract.flows.names import Label, Path
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import Downstream, StopWay
+from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.control.flows.pictures import PictureFormat
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 from crawler_lifecycle.services.api.messages import RequestBody
 
 Jobs = Annotated[list[Path], Field(max_length=MOST_MEMBERS)]
+ItemNumber = Annotated[int, Field(ge=1, le=1 << 31)]
 Reason = Annotated[str, Field(max_length=1024)]
 
 
@@ -82,6 +85,53 @@ class StopFlowBody(ActorBody):
     reason: Reason | None = None
 
 
+class StartManagerBody(ActorBody):
+    """A crawl manager of the catalogue. Paths and classes are not accepted here."""
+
+    manager: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(description="name in the catalogue")
+    flow_id: Label | None = Field(
+        default=None,
+        description="flow id, the manager's family: a second start under the same id joins the first; default: a new "
+        "id, and then a repeated request starts a second manager",
+    )
+    arguments: Annotated[list[Annotated[str, Field(max_length=LONGEST_ARGUMENT)]], Field(max_length=1000)] = Field(
+        default_factory=list, description="command line behind the catalogue's arguments"
+    )
+
+
+class ItemsBody(ActorBody):
+    manager: Path | None = Field(default=None, description="path of the manager; default: the flow's only manager")
+
+
+class AddItemsBody(ItemsBody):
+    key: Label = Field(description="chosen by the client: a second request with the same key adds nothing")
+    items: Annotated[list[dict[str, JsonValue]], Field(min_length=1, max_length=MOST_IN_REQUEST)] = Field(
+        description="parameters as a generator yields them: `spider`, `tags`, `job_settings`, `units`, and arguments"
+    )
+
+
+class RetryItemsBody(ItemsBody):
+    numbers: Annotated[list[ItemNumber], Field(max_length=MOST_IN_REQUEST)] | None = Field(
+        default=None, description="default: all failed items"
+    )
+    arguments: dict[str, JsonValue] | None = Field(default=None, description="arguments over the former arguments")
+
+
+class CancelItemsBody(ItemsBody):
+    numbers: Annotated[list[ItemNumber], Field(max_length=MOST_IN_REQUEST)] | None = Field(
+        default=None, description="default: all items that wait"
+    )
+
+
+class ItemPage(Message):
+    items: list[ItemRecord]
+    next: int | None = Field(description="`after` of the next page; none: this is the last page")
+
+
+class ManagerList(Message):
+    managers: list[ManagerStatus] = Field(description="the flow's crawl managers, with their numbers")
+
+
 class FlowPage(Message):
     flows: list[FlowSummary]
     next: str | None = Field(description="cursor of the next page; none: this is the last page")
@@ -93,6 +143,7 @@ class FlowView(Message):
     flow: FlowSummary
     status: FlowStatus
     timeline: list[FlowLine]
+    managers: list[ManagerStatus] = Field(default=[], description="the flow's crawl managers, with their numbers")
 
 
 class MemberPage(Message):

@@ -143,7 +143,10 @@ def flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
     if not page:
         raise NotFound(f"there is no flow {flow!r}")
     return messages.FlowView(
-        flow=page[0], status=api.control.flows.status(flow), timeline=list(api.control.flows.lines(flow))
+        flow=page[0],
+        status=api.control.flows.status(flow),
+        timeline=list(api.control.flows.lines(flow)),
+        managers=list(api.control.flows.managers(flow)) if page[0].items or page[0].total == 1 else [],
     )
 
 

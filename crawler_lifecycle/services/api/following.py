@@ -7,10 +7,10 @@ from datetime import timedelta
 from http import HTTPStatus
 
 from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.domain.pacing import Backoff, log_pause
 from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.services.api.events import COMMENT, PAUSE, PAUSES_PER_COMMENT, event, wait_for_closing
-from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.runs import find_task
 from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.problems import status_of

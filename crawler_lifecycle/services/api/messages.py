@@ -12,8 +12,8 @@ from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskLine
 from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RETRIES, Moment, RunParameters
 from crawler_lifecycle.contract.retries import RequestedRetries
-from crawler_lifecycle.contract.schedules import Overlap, ScheduleRules, ScheduleSummary
-from crawler_lifecycle.contract.states import TaskStatus, Trigger
+from crawler_lifecycle.contract.schedules import Overlap, ScheduledManager, ScheduleRules, ScheduleSummary
+from crawler_lifecycle.contract.states import ListedStatus, TaskStatus, Trigger
 from crawler_lifecycle.services.api.tokens import Scope
 
 
@@ -95,6 +95,10 @@ class ScheduleBody(RequestBody, ScheduleRules):
         default=None,
         description="in place of a run: definition for the flow of each occurrence, as for `POST /v1/flows`",
     )
+    manager: ScheduledManager | None = Field(
+        default=None,
+        description="in place of a run: crawl manager of each occurrence; its flow id is the schedule's name",
+    )
     overlap: Overlap = Field(
         default=Overlap.SKIP, strict=False, description="rule while an earlier run of the schedule is open"
     )
@@ -153,6 +157,10 @@ class RunPage(Message):
     next: str | None = Field(description="cursor of the next page; none: this is the last page")
 
 
+class RunCounts(Message):
+    counts: dict[ListedStatus, int] = Field(description="runs by status; a status without runs is left out")
+
+
 class RunView(RunOverview):
     """A run with timeline, exports and notices, without tasks."""
 
@@ -164,13 +172,6 @@ class TaskPage(Message):
     tasks: list[TaskLine]
     total: int = Field(description="number of the run's tasks, or of its tasks with the requested status")
     next: int | None = Field(description="number of the first task of the next page; none: this is the last page")
-
-
-class LogPart(Message):
-    attempt: int
-    text: str
-    offset: int = Field(description="byte from which to go on reading")
-    ended: bool = Field(description="whether the log is complete")
 
 
 class Exported(Message):

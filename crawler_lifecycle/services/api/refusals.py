@@ -1,9 +1,14 @@
 """Refuses requests that no endpoint accepts: with unknown or repeated query parameters, or with a wrong method.
 
-A misspelt filter would otherwise return everything, and a repeated filter would lose its first value.
+A misspelt filter would otherwise return everything, and a repeated filter would lose its first value. A parameter with
+a list of values may be repeated.
 """
 
+from collections.abc import Iterator
+from typing import get_origin
+
 from fastapi import FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -16,15 +21,24 @@ LONGEST_NAME = 100  # characters of an unknown parameter's name in the answer
 
 def refuse_unknown_parameters(request: Request) -> None:
     """Raise BadInput for a query parameter that the endpoint does not have, or that comes more than once."""
-    known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
+    may_be_repeated = dict(_query_parameters(request.scope["route"].dependant))
+    known = may_be_repeated.keys()
     for name in request.query_params:
         if name not in known:
             known_parameters = (
                 f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
             )
             raise BadInput(name[:LONGEST_NAME] or "query", f"unknown parameter: {known_parameters}")
-        if len(request.query_params.getlist(name)) > 1:
+        if not may_be_repeated[name] and len(request.query_params.getlist(name)) > 1:
             raise BadInput(name, "expected once")
+
+
+def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """Yield the names for an endpoint's query parameters, each with whether it may be repeated."""
+    for parameter in dependant.query_params:
+        yield parameter.alias, get_origin(parameter.field_info.annotation) is list
+    for part in dependant.dependencies:
+        yield from _query_parameters(part)
 
 
 async def answer_wrong_method(request: Request, error: Exception) -> Response:

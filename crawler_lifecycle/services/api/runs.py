@@ -2,28 +2,32 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
-from crawler_lifecycle.contract.records import TaskRecord
-from crawler_lifecycle.contract.requests import Name
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import TaskRecord, without_values
+from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
 from crawler_lifecycle.services.api.document import (
+    CRAWLER,
     CRAWLERS,
     NO_RUN,
     NOT_ACCEPTABLE,
+    RUN_COUNTS,
     RUN_PAGE,
     RUN_VIEW,
     TASK,
     TASKS,
     TOKEN,
 )
+from crawler_lifecycle.services.api.run_filters import Chosen
 from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.problems import problems
 
 LARGEST_TASK_NUMBER = 10**9  # above every task number, and within the database's integers
+CrawlerName = Annotated[str, Path(max_length=128, description="name in the catalogue")]
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 
@@ -41,39 +45,35 @@ async def crawlers(api: CurrentApi) -> messages.CrawlerList:
     return messages.CrawlerList(crawlers=names)
 
 
+@router.get(
+    "/crawlers/{crawler:path}", dependencies=READING, responses=CRAWLER | problems(_404="There is no such crawler.")
+)
+async def crawler(api: CurrentApi, crawler: CrawlerName) -> Crawler:
+    """Return a crawler's entry in the catalogue, with hidden values for environment variables."""
+    return without_values(await api.control.context.scheduler(lambda scheduler: scheduler.crawler(crawler)))
+
+
 @router.get("/runs", dependencies=READING, responses=RUN_PAGE | problems(_422=NOT_ACCEPTABLE))
 def runs(
     api: CurrentApi,
-    status: Annotated[RunStatus | None, Query(description="only runs with this status")] = None,
-    crawler: Annotated[Name | None, Query(description="only runs of this crawler")] = None,
-    search: Annotated[
-        str | None,
-        Query(min_length=1, max_length=128, description="only crawlers with this text in their names, in any case"),
-    ] = None,
-    flows: Annotated[bool, Query(description="runs of flows, too; default: only runs of their own")] = False,
-    flow: Annotated[str | None, Query(max_length=128, description="only runs of the flow with this id or uid")] = None,
-    tag: Annotated[Name | None, Query(description="only runs with this tag")] = None,
+    chosen: Chosen,
     limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
     cursor: Annotated[str | None, Query(max_length=128, description="`next` of the previous page")] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
     # a cursor is valid only for the installation and the filters that made it
-    list_name = f"{api.control.context.store.records.installation()}:{status}:{crawler}:{search}"
-    list_name += f":{flows}:{flow}:{tag}" if flows or flow or tag else ""
+    list_name = f"{api.control.context.store.records.installation()}:{chosen.model_dump_json(exclude_defaults=True)}"
     before = read_cursor(cursor, list_name) if cursor is not None else None
-    summaries = api.control.runs.list(
-        limit=limit + 1,
-        before=before,
-        status=status,
-        crawler=crawler,
-        search=search,
-        flows=flows,
-        flow=flow,
-        tag=tag,
-    )
+    summaries = api.control.runs.select(chosen, limit=limit + 1, before=before)
     has_next_page = len(summaries) > limit
     next_cursor = make_cursor(summaries[limit - 1].run_id, list_name) if has_next_page else None
     return messages.RunPage(runs=list(summaries[:limit]), next=next_cursor)
+
+
+@router.get("/run-counts", dependencies=READING, responses=RUN_COUNTS | problems(_422=NOT_ACCEPTABLE))
+def run_counts(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
+    """Count the runs by status. The count for FAILED leaves out stopped runs, and STOPPED counts them."""
+    return messages.RunCounts(counts=dict(api.control.runs.counts(chosen)))
 
 
 @router.get("/runs/{run}", dependencies=READING, responses=RUN_VIEW | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE))

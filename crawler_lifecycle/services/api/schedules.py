@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from crawler_lifecycle.contract.requests import Moment, refusals_as_bad_input
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
+    ManagerSchedule,
     Outcome,
     ScheduleDetails,
     ScheduleId,
@@ -16,7 +17,7 @@ from crawler_lifecycle.contract.schedules import (
     Triggered,
 )
 from crawler_lifecycle.control.flows.definitions import read_definition
-from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotFound, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
@@ -87,16 +88,22 @@ async def put_schedule(
         return await schedules.create(request, actor=caller.name)
 
 
-def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest:
+def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest | ManagerSchedule:
     """Return the request for the schedule; the token's name is the default for `requested_by`."""
-    given = body.model_dump(exclude_unset=True, exclude={"run", "flow"})
+    given = body.model_dump(exclude_unset=True, exclude={"run", "flow", "manager"})
+    given |= {"overlap": body.overlap, "schedule_id": schedule}
+    if body.manager is not None:
+        if body.flow is not None or body.run is not None:
+            raise BadInput("manager", "either a run, a flow or a manager, and a single one")
+        with refusals_as_bad_input():
+            return ManagerSchedule(**given, manager=body.manager, requested_by=caller)
     if body.run is not None:
         run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
         given["run"] = run | {"requested_by": body.run.requested_by or caller}
     if body.flow is not None:
         given |= {"flow": read_definition(json.dumps(body.flow)), "requested_by": caller}
     with refusals_as_bad_input():
-        return ScheduleRequest(**given | {"overlap": body.overlap, "schedule_id": schedule})
+        return ScheduleRequest(**given)
 
 
 @router.post(

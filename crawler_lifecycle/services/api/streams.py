@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
-from starlette.responses import StreamingResponse
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from crawler_lifecycle.errors import BadInput, NotReady
+from crawler_lifecycle.contract.records import LogPart
+from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, NOT_ACCEPTABLE
-from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.state import READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.services.problems import problems
@@ -32,10 +32,34 @@ LastId = Annotated[
 ]
 
 
-@router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE))
-async def log(api: CurrentApi, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
-    """Return the log of the task's last attempt."""
-    return await api.log_part_readers.run(following.log_part, api, run, task, None, offset)
+@router.get(
+    "/runs/{run}/logs",
+    response_model=LogPart,
+    responses=LOG | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE),
+)
+async def log(
+    api: CurrentApi, run: Run, request: Request, task: TaskNumber = 0, offset: Offset = 0
+) -> LogPart | Response:
+    """Return a part from the last attempt's log; with `Accept: text/plain`, return the text up to the present end."""
+    part = await api.log_part_readers.run(following.log_part, api, run, task, None, offset)
+    if not _wants_text(request.headers.get("accept", "")):
+        return part
+    headers = {"Cache-Control": "no-store", "Vary": "Accept", "X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(_text_after(api, run, task, part), media_type="text/plain", headers=headers)
+
+
+def _wants_text(accept: str) -> bool:
+    """Return whether the client names text/plain, and does not name JSON before."""
+    types = [choice.partition(";")[0].strip().lower() for choice in accept.split(",")]
+    return next((name == "text/plain" for name in types if name in ("text/plain", "application/json")), False)
+
+
+async def _text_after(api: ApiState, run: str, task: int, part: LogPart) -> AsyncIterator[str]:
+    """Yield the text in the part and in the attempt's later parts, up to the present end."""
+    attempt = part.attempt
+    while part.text and part.attempt == attempt:
+        yield part.text
+        part = await api.log_part_readers.run(following.log_part, api, run, task, attempt, part.offset)
 
 
 @router.get(
@@ -55,12 +79,18 @@ async def follow(
 @router.get(
     "/changes",
     response_class=StreamingResponse,
-    responses=CHANGES | problems(_422="The Last-Event-ID is not an id of this stream."),
+    responses=CHANGES
+    | problems(
+        _404="There is no such run.",
+        _422="The Last-Event-ID is not an id of this stream, or a parameter is not acceptable.",
+    ),
 )
 def follow_changes(
     api: CurrentApi,
     caller: Caller,
-    run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only the run with this RunID")] = None,
+    run: Annotated[
+        str | None, Query(max_length=64, description="only the run with this RunID (a number) or run_uid (a UUID)")
+    ] = None,
     flows: Annotated[bool, Query(description="also runs of flows, which are left out as in lists of runs")] = False,
     last_id: LastId = None,
 ) -> StreamingResponse:
@@ -68,11 +98,13 @@ def follow_changes(
     state: several changes of a run may come as one event, and an unchanged state may come again; no change is left out.
     Notices (started, progress, stopped, finished) come before the state of their run. A repeated notice keeps its id.
     """
-    return stream(api, caller, changes.follow(api, _read_change_id(last_id), run, flows=flows))
+    last = _read_change_id(last_id)
+    run_id = None if run is None else _known_run(api, run)
+    return stream(api, caller, changes.follow(api, last, run_id, flows=flows))
 
 
 def stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
-    """Return the events as a stream, which ends when the caller's token is revoked."""
+    """Return the events as a stream. The stream ends when the caller's token is revoked."""
     return Stream(api, caller, _until_revoked(api, caller, events))
 
 
@@ -121,6 +153,14 @@ def _is_still_valid(api: ApiState, caller: Token) -> bool:
         return api.tokens.is_valid(caller, Scope.READ)
     except NotReady:  # the next request of the client gets the problem
         return False
+
+
+def _known_run(api: ApiState, run: str) -> int:
+    """Return the RunID. NotFound without such a run: its stream would stay silent for ever."""
+    run_id = api.control.runs.run_id(run)
+    if not api.records.summaries([run_id]):
+        raise NotFound(f"there is no run {run_id}")
+    return run_id
 
 
 def _read_change_id(last_id: str | None) -> datetime | None:

@@ -34,6 +34,17 @@ export const get = (path, signal) => call("GET", path, undefined, {}, signal);
 export const post = (path, body = {}, headers = {}) => call("POST", path, body, headers);
 export const put = (path, body) => call("PUT", path, body);
 
+// A file of the API, into the folder of downloads: a link could not carry the token.
+export async function save(path, name, headers = {}) {
+  const link = document.createElement("a");
+  const answer = await ask(path, { headers });
+  const isInBucket = answer.headers.get("Content-Type") === "application/json"; // our policy lets only a link lead there
+  link.href = isInBucket ? (await answer.json()).url : URL.createObjectURL(await answer.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
 const PATIENCE = 30_000; // also with a browser that waits for a connection to become free
 
 // Whether the same may be asked again. Only an answer of 4xx says that nothing was done, but for these.
@@ -71,11 +82,8 @@ const SHORTEST = 500;
 const LONGEST = 10_000;
 
 // Follows a stream of events for ever, going on where it broke off. `told` hears "live", or why it is not and whether
-// that is the end of it.
-// `begun` is called whenever the stream is there (again).
-// `silent`: milliseconds without anything after which the API is away.
-// `final`: the answers after which nobody needs to ask again.
-// A tab that nobody sees has none: a browser opens six connections to one address, for all of its tabs together.
+// that is final; `begun` that the stream is there (again). After `silent` milliseconds without anything the API is away.
+// A tab that nobody sees follows nothing: a browser opens six connections to one address, for all of its tabs together.
 export async function follow(path, { event, told = () => {}, begun = () => {}, signal, last = null, final = [401, 403], silent = SILENCE }) {
   let pause = SHORTEST;
   while (!signal?.aborted) {
@@ -128,17 +136,20 @@ const shown = () => new Promise((resume) => {
 async function* events(body, heard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
+  let searched = 0; // an event of many jobs comes in many parts
   while (true) {
     const { value, done } = await reader.read();
     if (done) return;
     heard();
     text += value;
     let end;
-    while ((end = text.indexOf("\n\n")) >= 0) {
+    while ((end = text.indexOf("\n\n", searched)) >= 0) {
+      searched = 0;
       const parsed = parse(text.slice(0, end));
       text = text.slice(end + 2);
       if (parsed) yield parsed;
     }
+    searched = Math.max(0, text.length - 1);
   }
 }
 

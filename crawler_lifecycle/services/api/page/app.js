@@ -6,44 +6,60 @@ import { showLimits } from "/limits.js";
 import { goLive, listen, stopLive } from "/live.js";
 import { showRun } from "/run.js";
 import { showRuns } from "/runs.js";
+import { showFlow } from "/flow.js";
+import { showFlows } from "/flows.js";
+import { showAudits, showCrawler, showCrawlers, showSchedules } from "/tables.js";
 import { goOnStarting, openStart } from "/start.js";
 
 const main = document.getElementById("main");
 const startButton = document.getElementById("start");
 const banner = document.getElementById("banner");
 const live = document.getElementById("live");
-const limitsLink = document.getElementById("limits");
-const LIMITS = "/limits";
+const places = document.getElementById("places");
 let shown = new AbortController();
 let wasRefused = false; // the token before
 let list = "#/"; // as it was left, with its filters
+
+// The pages by their addresses; what is in brackets is a name.
+const PAGES = [
+  [/^\/?$/, "Runs", (_, query) => {
+    list = `#/${query.size ? `?${query}` : ""}`;
+    showRuns(main, query, (address) => { list = address; }, shown.signal);
+  }],
+  [/^\/runs\/([^/]+)$/, "Runs", (run, query) => showRun(main, run, query, list, shown.signal)],
+  [/^\/flows$/, "Flows", (_, query) => showFlows(main, query, shown.signal)],
+  [/^\/flows\/(.+)$/, "Flows", (flow, query) => showFlow(main, flow, query, shown.signal)],
+  [/^\/crawlers$/, "Crawlers", () => showCrawlers(main, shown.signal)],
+  [/^\/crawlers\/(.+)$/, "Crawlers", (crawler) => showCrawler(main, crawler, shown.signal)],
+  [/^\/schedules$/, "Schedules", () => showSchedules(main, shown.signal)],
+  [/^\/audits$/, "Audits", () => showAudits(main, shown.signal)],
+  [/^\/limits$/, "Limits", () => showLimits(main, shown.signal)],
+];
 
 function route() {
   shown.abort();
   shown = new AbortController();
   const [path, query] = location.hash.slice(1).split("?");
-  const run = /^\/runs\/([^/]+)$/.exec(path);
   main.replaceChildren();
   if (!hasToken()) return askForToken();
-  document.title = run ? `Run ${run[1]}` : path === LIMITS ? "Limits" : "Runs";
-  if (path === LIMITS) limitsLink.setAttribute("aria-current", "page");
-  else limitsLink.removeAttribute("aria-current");
-  if (path === LIMITS) showLimits(main, shown.signal);
-  else if (run) showRun(main, run[1], new URLSearchParams(query), list, shown.signal);
-  else if (path && path !== "/") showNothing(path);
-  else {
-    list = `#/${query ? `?${query}` : ""}`;
-    showRuns(main, new URLSearchParams(query), shown.signal);
+  const [pattern, title, show] = PAGES.find(([each]) => each.test(path)) ?? [null, "", null];
+  for (const link of places.children) {
+    if (link.textContent === title) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
   }
+  if (!show) return showNothing(path);
+  const name = pattern.exec(path)[1];
+  document.title = name ? `${title.replace(/s$/, "")} ${decodeURIComponent(name)}` : title;
+  show(name && decodeURIComponent(name), new URLSearchParams(query));
 }
 
 function showNothing(path) {
   document.title = "Not found";
-  main.replaceChildren(h("p", { class: "empty" }, `There is no page ${path}. `, h("a", { href: "#/" }, "The runs")));
+  main.replaceChildren(h("p.empty", `There is no page ${path}. `, h("a", { href: "#/" }, "The runs")));
 }
 
 function askForToken() {
-  startButton.hidden = live.hidden = banner.hidden = limitsLink.hidden = true;
+  startButton.hidden = live.hidden = banner.hidden = places.hidden = true;
   const field = h("input", { type: "password", id: "token", autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
@@ -52,14 +68,14 @@ function askForToken() {
     begin();
   };
   main.replaceChildren(
-    h("form", { class: "card narrow", onsubmit: enter },
-      h("h1", {}, "A token is needed"),
-      wasRefused && h("p", { class: "problem", role: "alert" }, "The token is not valid: it is mistyped, or was revoked."),
-      h("p", { class: "quiet" }, h("code", {}, "crawlctl up"), " prints a link with one. Elsewhere, ",
-        h("code", {}, "crawlctl token create NAME"), " makes one that may read; with ",
-        h("code", {}, "--scope read --scope operate"), " it may start and stop runs as well."),
+    h("form.card.narrow", { onsubmit: enter },
+      h("h1", "A token is needed"),
+      wasRefused && h("p.problem", { role: "alert" }, "The token is not valid: it is mistyped, or was revoked."),
+      h("p.quiet", h("code", "crawlctl up"), " prints a link with one. Elsewhere, ",
+        h("code", "crawlctl token create NAME"), " makes one that may read; with ",
+        h("code", "--scope read --scope operate"), " it may start and stop runs as well."),
       h("label", { for: "token" }, "Token"), field,
-      h("div", { class: "actions" }, h("button", { class: "primary", type: "submit" }, "Go on"))),
+      h("div.actions", h("button.primary", { type: "submit" }, "Go on"))),
   );
   field.focus();
 }
@@ -67,7 +83,7 @@ function askForToken() {
 function begin() {
   route();
   if (!hasToken()) return;
-  live.hidden = limitsLink.hidden = false;
+  live.hidden = places.hidden = false;
   goLive();
   learnScopes();
 }
@@ -112,6 +128,35 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     document.querySelector("input[type=search]")?.focus();
   }
+  if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
+  if (event.key === "?") showKeys();
+});
+
+// To the next line of the list, or the one before.
+function step(by) {
+  const lines = [...main.querySelectorAll("tbody tr")].map((row) => row.querySelector("a, button.open")).filter(Boolean);
+  const here = lines.findIndex((each) => each.closest("tr").contains(document.activeElement));
+  lines[here < 0 ? 0 : Math.min(lines.length - 1, Math.max(0, here + by))]?.focus();
+}
+
+function showKeys() {
+  if (document.querySelector("dialog[open]")) return;
+  const keys = { "/": "Search", "j, k": "Next and previous line", "Enter": "Open", "n": "Start a run", "?": "These keys", "Esc": "Close" };
+  const dialog = h("dialog.card", { "aria-label": "Keys", onclose: () => dialog.remove() }, h("h2", "Keys"),
+    h("dl.facts", Object.entries(keys).map(([key, what]) => h("div", h("dt", h("kbd", key)), h("dd", what)))),
+    h("div.actions", h("button", () => dialog.close(), "Close")));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// A line that moves between press and release gets no click: what lies under both places does.
+let pressed = null;
+document.addEventListener("pointerdown", ({ target, clientX, clientY }) => { pressed = { link: target.closest("a, button"), clientX, clientY }; });
+document.addEventListener("click", ({ target, clientX, clientY }) => {
+  const before = pressed;
+  pressed = null;
+  if (!before?.link?.isConnected || before.link === target || !target.contains(before.link)) return;
+  if (Math.hypot(clientX - before.clientX, clientY - before.clientY) < 9) before.link.click();
 });
 
 // Not by its address: what is behind the # says which view is shown.

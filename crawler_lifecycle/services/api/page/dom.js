@@ -1,15 +1,52 @@
 // How are elements made, and lists kept up to date without losing focus? Text is only ever set as text.
 
-export function h(tag, properties = {}, ...children) {
+// `name`: tag.class.class. The first child may be an object with properties, or what a click does.
+export function h(name, ...children) {
+  const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
+  if (tag === "button") element.type = "button";
+  if (typeof children[0] === "function") element.addEventListener("click", children.shift());
+  if (classes.length) element.className = classes.join(" ");
+  for (const [name, value] of Object.entries(children[0]?.constructor === Object ? children.shift() : {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "dataset") Object.assign(element.dataset, value);
+    else if (["dataset", "style"].includes(name)) Object.assign(element[name], value);
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false)
     .map((child) => (child instanceof Node ? child : visible(String(child)))));
+  return element;
+}
+
+export const heading = (names) => h("thead", h("tr", names.map((name) => (name ? h("th", { scope: "col" }, name) : h("td")))));
+export const alertLine = () => h("p.problem", { role: "alert", hidden: true });
+export const emptyLine = () => h("p.empty", { hidden: true });
+
+// A line that is there only while there is something to say.
+export function say(line, text) {
+  line.hidden = !text;
+  setText(line, text ?? "");
+}
+
+export const press = (button, isPressed) => button.setAttribute("aria-pressed", String(isPressed));
+export const options = (texts, chosen = null) => Object.entries(texts).map(([value, text]) => h("option", { value, selected: value === chosen }, text));
+export const chipGroup = (label, ...children) => h("div.chips", { role: "group", "aria-label": label }, ...children);
+
+// What a button is for: its failure is told, and then it can be pressed again.
+export async function attempt(button, act) {
+  button.disabled = true;
+  try {
+    await act();
+  } catch (error) {
+    toast(error.message);
+  }
+  button.disabled = false;
+}
+
+export function svg(tag, properties = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(properties)) element.setAttribute(name, value);
+  element.append(...children);
   return element;
 }
 
@@ -27,30 +64,43 @@ export const visible = (text) => String(text)
     (sign) => `[U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 
 // One child of `parent` for each item: made once, moved only if its place is wrong, brought up to date each time.
-export function patch(parent, items, key, make, update) {
+export function patch(parent, items, key, make, update = () => {}) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const names = new Map(items.map((item) => [String(key(item)), item]));
+  for (const [name, child] of known) if (!names.has(name)) child.remove(); // first: then nothing else moves, and keeps focus and clicks
   let next = parent.firstElementChild;
-  for (const item of items) {
-    const name = String(key(item));
-    let child = known.get(name);
-    known.delete(name);
-    if (!child) {
-      child = make(item);
-      child.dataset.key = name;
-    }
+  for (const [name, item] of names) {
+    const child = known.get(name) ?? make(item);
+    child.dataset.key = name;
     update(child, item);
     if (child === next) next = next.nextElementSibling;
     else parent.insertBefore(child, next);
   }
-  for (const left of known.values()) left.remove();
+}
+
+// Makes an element look like another and keeps its nodes: with them the focus, and a click that is under way.
+export function morph(old, made) {
+  if (old.isEqualNode(made)) return;
+  if (old.nodeName !== made.nodeName || made.nodeName === "BUTTON" && old.firstChild?.textContent !== made.firstChild?.textContent) return old.replaceWith(made); // it does something else
+  if (!made.attributes) return void (old.data = made.data);
+  for (const { name } of [...old.attributes]) if (!made.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of made.attributes) name === "style" ? old.style.cssText = value : old.setAttribute(name, value);
+  if ("checked" in made) old.checked = made.checked;
+  fill(old, [...made.childNodes]);
+}
+
+// Gives an element these children, in place of those that it has.
+export function fill(element, children) {
+  while (element.childNodes.length > children.length) element.lastChild.remove();
+  children.forEach((child, place) => (element.childNodes[place] ? morph(element.childNodes[place], child) : element.append(child)));
 }
 
 // In the place of what is not there yet.
 export const skeleton = () =>
-  h("div", { class: "skeleton", role: "status", "aria-label": "Waits for the API" }, h("i"), h("i"), h("i"), h("i"));
+  h("div.skeleton", { role: "status", "aria-label": "Waits for the API" }, h("i"), h("i"), h("i"), h("i"));
 
 export function toast(text) {
-  const shown = h("p", { class: "toast" }, text);
+  const shown = h("p.toast", text);
   document.getElementById("toasts").append(shown);
   setTimeout(() => shown.remove(), 6000);
 }

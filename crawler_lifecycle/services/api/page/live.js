@@ -14,8 +14,6 @@ export function listen(listener, signal) {
   signal.addEventListener("abort", () => listeners.delete(listener));
 }
 
-export const liveState = () => state;
-
 export function goLive() {
   stopped.abort();
   stopped = new AbortController();

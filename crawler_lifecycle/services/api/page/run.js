@@ -1,15 +1,14 @@
 // One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
 
-import { get, isOpen, post } from "/api.js";
-import { h, patch, setText, skeleton, toast, visible } from "/dom.js";
+import { get, isOpen, post, save } from "/api.js";
+import { attempt, emptyLine, fill, h, setText, skeleton } from "/dom.js";
 import { listen } from "/live.js";
 import { phasesOf } from "/phases.js";
+import { commandButton } from "/table.js";
+import { openStart } from "/start.js";
 import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
-import {
-  counts, crawled, endedBecause, isInLine, isOver, inWords, lasting, number, pill, scopeInWords, setLasting, setPill, shownStatus, time,
-  utc, waitsFor,
-} from "/words.js";
+import { counts, crawled, endedBecause, isInLine, isOver, inWords, lasting, makeLine, mayOperate, number, pill, scopeInWords, shownStatus, time, utc, waitsFor, when } from "/words.js";
 
 const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
 const SETTLE = 250;
@@ -23,30 +22,29 @@ export function showRun(main, id, place, list, signal) {
   let lineTimer = null;
   let asked = 0;
   let answered = 0; // the latest of those asked for
-  const title = h("h1", {}, `Run ${id}`);
-  const status = pill("initializing");
-  const took = lasting(null);
-  const waits = h("p", { class: "waits" });
-  const held = h("p", { class: "quiet", hidden: true });
-  const problem = h("p", { class: "problem", hidden: true });
-  const missing = h("p", { class: "empty", hidden: true });
+  const names = h("div.names");
+  const waits = h("p.waits");
+  const held = h("p.quiet", { hidden: true });
+  const problem = h("p.problem", { hidden: true });
+  const missing = emptyLine();
   const waiting = skeleton();
-  const stages = h("ol", { class: "stages", "aria-label": "Stages" }, STAGES.map((name) => h("li", {}, name)));
-  const phases = h("ol", { class: "phases", id: "phases" });
-  const stop = h("section", { class: "card stopping", hidden: true, "aria-label": "Stop" }, h("h2", {}, "Stop"), phases);
-  const facts = h("dl", { class: "facts" });
-  const log = h("ol", { class: "timeline" });
-  const exports = h("ul", { class: "exports" });
-  const none = h("p", { class: "quiet" });
+  const stages = h("ol.stages", { "aria-label": "Stages" });
+  const phases = h("ol.phases", { id: "phases" });
+  const stop = h("section.card.stopping", { hidden: true, "aria-label": "Stop" }, h("h2", "Stop"), phases);
+  const facts = h("dl.facts");
+  const log = h("ol.timeline");
+  const exports = h("ul.exports");
+  const none = h("p.quiet");
   const tasks = makeTasks(id, place, signal, again);
   const buttons = makeButtons();
-  const content = h("div", { class: "run", hidden: true },
-    h("div", { class: "head" }, h("div", { class: "names" }, title, status, took), buttons.element),
+  const content = h("div.run", { hidden: true },
+    h("div.head", names, buttons.element),
     waits, held, problem, stages, stop, tasks.element,
-    h("div", { class: "columns" },
-      h("section", { class: "card" }, h("h2", {}, "Timeline"), log),
-      h("section", { class: "card" }, h("h2", {}, "Details"), facts, h("h2", {}, "Exports"), exports, none)));
-  main.append(h("p", { class: "back" }, h("a", { href: list }, "\u2190 Runs")), waiting, missing, content);
+    h("div.columns",
+      h("section.card", h("h2", "Timeline"), log),
+      h("section.card", h("h2", "Details"), facts, h("h2", "Exports"), exports, none)));
+  const history = h("a");
+  main.append(h("p.back", h("a", { href: list }, "\u2190 Runs"), " \u00b7 ", history), waiting, missing, content);
 
   async function load() {
     const mine = ++asked;
@@ -83,18 +81,19 @@ export function showRun(main, id, place, list, signal) {
 
   function draw() {
     const { run } = view;
-    setText(title, `${run.crawler} \u00b7 run ${run.run_id}`);
+    fill(names, [h("h1", `${run.crawler} \u00b7 run ${run.run_id}`), pill(shownStatus(run)), lasting(run.begun_at, run.finished_at)]);
+    history.href = `#/crawlers/${encodeURIComponent(run.crawler)}`;
+    setText(history, run.crawler);
     document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
-    setPill(status, shownStatus(run));
-    setLasting(took, run.begun_at, run.finished_at);
     drawWaits(run);
     drawStages(run, view.main_task);
     const told = phasesOf(view);
     stop.hidden = !told.length;
-    patch(phases, told, (phase) => phase.name, () => h("li", {}, h("b"), h("span"), h("small")), updatePhase);
-    patch(log, view.log.map((line, place) => ({ ...line, place })).reverse(), (line) => line.place, makeLine, () => {});
+    fill(phases, told.map(({ state, title, text, at, due }) => h("li", { dataset: { state } }, h("b", title),
+      h("span", text, due && ["; made to end ", when(due)]), h("small", time(at)))));
+    fill(log, view.log.map(makeLine).reverse());
     drawFacts(run);
-    patch(exports, view.exports, (each) => each.event_id, () => h("li", {}, h("b"), pill("pending"), h("span")), updateExport);
+    fill(exports, view.exports.map((each) => h("li", h("b", inWords(each.kind)), pill(each.state), h("span", each.problem ?? each.location))));
     none.hidden = view.exports.length > 0;
     setText(none, isOver(run) ? "None." : "When the run is over.");
     tasks.know(run.tasks);
@@ -107,12 +106,8 @@ export function showRun(main, id, place, list, signal) {
       ? `${sentence(run)}. ${counts(run.tasks)}.`
       : `Waits for ${waitsFor(run)}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
     const since = !isOver(run) && run.waiting_since;
-    if (waits.dataset.text !== text + since + decided) {
-      waits.dataset.text = text + since + decided;
-      const log = h("button", { type: "button", class: "link", onclick: () => tasks.show(decided) }, `Log of task ${decided}`);
-      waits.replaceChildren(visible(text), ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []),
-        ...(Number.isInteger(decided) ? [" ", log] : []));
-    }
+    fill(waits, [...h("p", text, since && [", since ", time(since), " (", lasting(since), ")"],
+      Number.isInteger(decided) && [" ", h("button.link", () => tasks.show(decided), `Log of task ${decided}`)]).childNodes]);
     held.hidden = run.status !== "PROCESSING" || !run.held_by || !run.admitted_at;
     setText(held, run.held_by ? `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.` : "");
     problem.hidden = !run.look_problem || isOver(run);
@@ -121,72 +116,66 @@ export function showRun(main, id, place, list, signal) {
 
   function drawStages(run, main) {
     const reached = isOver(run) ? 3 : run.started_at ? 2 : main && main !== "QUEUED" ? 1 : 0;
-    [...stages.children].forEach((stage, place) => {
+    fill(stages, STAGES.map((name, place) => {
       const failed = run.status === "FAILED" && place === 3 && shownStatus(run).toLowerCase();
-      stage.dataset.state = place < reached || (isOver(run) && !failed) ? "done" : place > reached ? "later"
-        : failed ? failed : run.status === "STOPPING" ? "stopping" : "now";
-      if (place === reached && !isOver(run)) stage.setAttribute("aria-current", "step");
-      else stage.removeAttribute("aria-current");
-    });
+      const state = place < reached || (isOver(run) && !failed) ? "done" : place > reached ? "later"
+        : failed || (run.status === "STOPPING" ? "stopping" : "now");
+      return h("li", { dataset: { status: state }, "aria-current": place === reached && !isOver(run) ? "step" : null }, name);
+    }));
   }
 
   function drawFacts(run) {
     const { request } = run;
     const named = (values) => Object.entries(values).map(([name, value]) => `${name}=${value}`).join("\n");
     const told = {
-      "Outcome": run.outcome, "Reason": inWords(run.reason), "Crawled": crawled(run.stats),
-      "Stats": run.stats && Object.entries(run.stats).map(([name, value]) => `${name}: ${number(value)}`).join("\n"),
-      "Result": run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, "Trigger": run.trigger,
-      "Arguments": named(request.arguments), "Settings": named(request.settings),
-      "Labels": request.labels.join("\n"), "Priority": run.priority ? String(run.priority) : null,
-      "Limits": [
+      Outcome: run.outcome, Reason: inWords(run.reason), Crawled: crawled(run.stats),
+      Stats: run.stats && Object.entries(run.stats).map(([name, value]) => `${name}: ${number(value)}`).join("\n"),
+      Result: run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, Trigger: run.trigger,
+      Arguments: named(request.arguments), Settings: named(request.settings),
+      Labels: request.labels.join("\n"), Priority: run.priority ? String(run.priority) : null,
+      Limits: [
         request.max_parallel && `${request.max_parallel} at once`,
         request.max_duration_seconds && `${request.max_duration_seconds} s in all`,
         request.start_limit_seconds && `${request.start_limit_seconds} s to start`,
         request.grace_seconds && `${request.grace_seconds} s of grace`,
         request.allowed_failures && `${request.allowed_failures * 100} % may fail`,
       ].filter(Boolean).join(", "),
-      "Cluster": run.cluster, "Created": utc(run.created_at),
-      "Reopened": run.begun_at === run.created_at ? null : utc(run.begun_at), "Main job started": utc(run.started_at),
-      "Finished": utc(run.finished_at), "Last look": utc(run.last_look_at),
+      Created: utc(run.created_at),
+      Reopened: run.begun_at === run.created_at ? null : utc(run.begun_at), "Main job started": utc(run.started_at),
+      Finished: utc(run.finished_at), "Last look": utc(run.last_look_at),
       "Next look": isOver(run) ? null : utc(run.next_look_at),
-      "Run UID": run.run_uid, "Workflow": run.workflow_id, "Epoch": String(run.epoch),
+      "Run UID": run.run_uid, Workflow: run.workflow_id,
     };
-    const shown = Object.entries(told).filter(([, value]) => value);
-    patch(facts, shown, ([name]) => name, ([name]) => h("div", {}, h("dt", {}, name), h("dd")),
-      (fact, [, value]) => setText(fact.lastChild, value));
+    fill(facts, Object.entries(told).filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
   }
 
   function makeButtons() {
-    const button = (name, kind, title, act) =>
-      h("button", { type: "button", class: kind, title, hidden: true, onclick: act }, name);
-    const command = (path, body, said) => async (event) => {
-      event.target.disabled = true;
-      try {
-        await post(`/v1/runs/${id}/${path}`, body);
-        toast(said);
-      } catch (error) {
-        toast(error.message);
-      }
-      event.target.disabled = false;
-      soon();
-    };
+    const button = (name, onclick, title) => h("button", { title, hidden: true, onclick }, name);
+    const command = (name, path, body, title, said) => commandButton(name, async () => {
+      await post(`/v1/runs/${id}/${path}`, body);
+      return said;
+    }, soon, { title, hidden: true });
     const all = {
-      stop: button("Stop", "", "Its jobs are asked to end", () => askToStop(view.run, false, soon)),
-      force: button("Force stop", "danger", "Its jobs are told to end and made to at once, without the grace period", () => askToStop(view.run, true, soon)),
-      resume: button("Resume", "", "For a run whose workflow was terminated; harmless for others", command("resume", {}, "Its workflow goes on.")),
-      reopen: button("Reopen", "", "Its tasks that did not succeed get another attempt", command("resume", { reopen: true }, "Its unfinished tasks get another attempt.")),
-      export: button("Export again", "", "Its end is announced and its files are archived again", command("export", {}, "Exported.")),
+      stop: button("Stop", () => askToStop([view.run], false, soon)),
+      force: button("Force stop", () => askToStop([view.run], true, soon)),
+      resume: command("Resume", "resume", {}, "Its workflow was terminated", "Its workflow goes on."),
+      reopen: command("Reopen", "resume", { reopen: true }, "Its tasks that did not succeed get another attempt", "Reopened."),
+      again: button("Run again", () => openStart(view.run.request), "The same request once more; it can be changed first"),
+      archive: button("Download", ({ target }) => attempt(target, () => save(`/v1/runs/${id}/archive`, `run-${id}.zip`, { Accept: "application/json" }))),
+      export: command("Export again", "export", {}, null, "Exported."),
     };
+    all.force.className = "danger";
     const update = (run) => {
-      const may = document.body.dataset.scopes?.includes("operate");
+      const may = mayOperate();
       all.stop.hidden = !may || run.intent !== "RUN" || isOver(run);
       all.force.hidden = !may || run.intent === "FORCE" || isOver(run);
-      all.resume.hidden = !may || isOver(run);
+      all.resume.hidden = !may || isOver(run) || !view.findings.some((each) => each.kind === "unsupervised" && !each.closed_at);
       all.reopen.hidden = !may || run.status !== "FAILED";
+      all.again.hidden = !may || !isOver(run) || Boolean(run.flow);
+      all.archive.hidden = !isOver(run) || !view.exports.some((each) => each.kind === "files_ready" && each.location);
       all.export.hidden = !may || !isOver(run);
     };
-    return { element: h("div", { class: "actions" }, Object.values(all)), update };
+    return { element: h("div.actions", Object.values(all)), update };
   }
 
   listen(({ kind, run }) => {
@@ -201,28 +190,4 @@ function sentence(run) {
   const why = endedBecause(run);
   if (shownStatus(run) === "STOPPED") return why[0].toUpperCase() + why.slice(1);
   return `${run.status === "COMPLETED" ? "Completed" : "Failed"}: ${why}`;
-}
-
-function makeLine(line) {
-  const who = [line.actor, line.door].filter(Boolean).join(", ");
-  return h("li", {}, time(line.at), h("b", {}, inWords(line.event)),
-    h("span", {}, line.message, who && h("small", {}, ` \u2014 ${who}`)));
-}
-
-function updatePhase(item, phase) {
-  item.dataset.state = phase.state;
-  const [name, text, when] = item.children;
-  setText(name, phase.title);
-  setText(text, phase.text);
-  if (when.dataset.at !== phase.at) {
-    when.dataset.at = phase.at;
-    when.replaceChildren(phase.at ? time(phase.at) : "");
-  }
-}
-
-function updateExport(item, each) {
-  const [kind, state, where] = item.children;
-  setText(kind, inWords(each.kind));
-  setPill(state, each.state);
-  setText(where, each.problem ?? each.location ?? "");
 }

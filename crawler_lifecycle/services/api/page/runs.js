@@ -1,18 +1,22 @@
-// The list of runs: filters, pages, and every line as it is now.
+// The list of runs: filters with counts, pages, several runs chosen at once, and every line as it is now.
 
 import { get, isOpen } from "/api.js";
-import { h, patch, setText, skeleton } from "/dom.js";
+import { emptyLine, h, setText, skeleton } from "/dom.js";
+import { fits, makeFilters, queryOf } from "/filters.js";
 import { listen } from "/live.js";
-import {
-  RUN_STATES, endedWith, isOver, lasting, pill, setBar, setLasting, setPill, shownStatus, taskCount, time, waitsFor,
-} from "/words.js";
+import { makeNow } from "/now.js";
+import { askToStop } from "/stop.js";
+import { makeGrid } from "/table.js";
+import { bar, crawled, endedBecause, errorRate, isOver, lasting, mayOperate, pill, shownStatus, taskCount, waitsFor, when } from "/words.js";
 
 const PAGE = 50;
 const AGAIN = 2000;
 const SETTLE = 250;
 
-export function showRuns(main, filter, signal) {
-  const pages = [null]; // the cursors of the pages up to this one
+// `keep(address)`: the list as it is now, for links that lead back.
+export function showRuns(main, filter, keep, signal) {
+  let pages = [null]; // the cursors of the pages up to this one
+  let query = queryOf(filter);
   let runs = new Map();
   let next = null;
   let pushed = false; // off this page by newer runs, so that the next page begins earlier by now
@@ -20,49 +24,61 @@ export function showRuns(main, filter, signal) {
   let asked = 0;
   let answered = 0; // the latest of those asked for
   let failure = ""; // of the latest answer
+  const chosen = new Set();
 
-  const status = h("div", { class: "chips", role: "group", "aria-label": "Status" },
-    [null, ...RUN_STATES].map((state) => h("a", {
-      class: "chip", href: address({ status: state }), "aria-current": filter.get("status") === state ? "true" : null,
-    }, state ? state.toLowerCase() : "all")));
-  const crawler = h("input", {
-    type: "search", placeholder: matchMedia("(hover: hover)").matches ? "Crawler  ( / )" : "Crawler", "aria-label": "Crawler",
-    value: filter.get("search") ?? filter.get("crawler") ?? "",
-    onchange: (event) => { location.hash = address({ search: event.target.value.trim() || null, crawler: null }); },
+  const filters = makeFilters(filter, choose, signal);
+  const { element: table, show } = makeGrid("runs", {
+    "|pick": (run) => mayOperate() && !isOver(run) && h("input.choice", {
+      type: "checkbox", checked: chosen.has(run.run_id), "aria-label": `Choose run ${run.run_id}`,
+      onchange: ({ target }) => { chosen[target.checked ? "add" : "delete"](run.run_id); draw(); },
+    }),
+    "Run|id": (run) => h("a", { href: `#/runs/${run.run_id}` }, run.run_id),
+    "Status|state": (run) => pill(shownStatus(run)),
+    "Crawler|name": (run) => [h("span", run.crawler), h("small", [run.requested_by, run.trigger].filter(Boolean).join(", "))],
+    "Tasks|tasks": (run) => [h("span.num", taskCount(run.tasks)), bar(run.tasks)],
+    "Crawled, waits or failed|why": (run) => {
+      const why = isOver(run) ? (run.reason === "all_succeeded" ? "" : endedBecause(run)) : `waits for ${waitsFor(run)}`;
+      return [h("p", { title: why }, why), h("p.crawled.num", h("span", crawled(run.stats)), h("b", errorRate(run.stats)))];
+    },
+    "Created|at": (run) => when(run.created_at),
+    "Took|took": (run) => lasting(run.begun_at, run.finished_at),
   });
-  const body = h("tbody");
-  const table = h("table", { class: "list runs", hidden: true },
-    h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Why", "Created", "Took"]
-      .map((name) => h("th", { scope: "col" }, name)))),
-    body);
+  table.hidden = true;
   const waiting = skeleton();
-  const empty = h("p", { class: "empty", hidden: true });
-  const older = h("button", { type: "button", onclick: goOlder }, "Older");
-  const newer = h("button", { type: "button", onclick: () => { pages.pop(); load(); } }, "Newer");
-  const place = h("span", { class: "quiet num" });
+  const empty = emptyLine();
+  const older = h("button", goOlder, "Older");
+  const newer = h("button", () => { pages.pop(); load(); }, "Newer");
+  const place = h("span.quiet.num");
+  const count = h("span.num");
+  const bulk = h("div.bulk", { hidden: true, role: "region", "aria-label": "Chosen runs" }, count,
+    h("button.danger", stopChosen, "Stop them \u2026"),
+    h("button", () => { chosen.clear(); draw(); }, "Choose none"));
   main.append(
-    h("div", { class: "tools" }, h("h1", {}, "Runs"), status, crawler),
-    waiting,
-    table,
-    empty,
-    h("nav", { class: "pager", "aria-label": "Pages" }, newer, place, older),
+    h("div.title", h("h1", "Runs"), makeNow(signal)),
+    filters.element, bulk, waiting, table, empty,
+    h("nav.pager", { "aria-label": "Pages" }, newer, place, older),
   );
 
-  function address(change) {
-    const wanted = new URLSearchParams(filter);
-    for (const [name, value] of Object.entries(change)) value ? wanted.set(name, value) : wanted.delete(name);
-    return `#/${wanted.size ? `?${wanted}` : ""}`;
+  function choose(address) {
+    keep(address);
+    history.pushState(null, "", address);
+    query = queryOf(filter);
+    [pages, runs, next, failure] = [[null], new Map(), null, ""];
+    chosen.clear();
+    load();
   }
 
   async function load() {
-    const query = new URLSearchParams(filter);
-    query.set("limit", PAGE);
+    const wanted = new URLSearchParams(query);
+    wanted.set("limit", PAGE);
     const cursor = pages.at(-1);
-    if (cursor) query.set("cursor", cursor);
+    if (cursor) wanted.set("cursor", cursor);
     const mine = ++asked;
+    const mineFor = query;
+    const isLate = () => mineFor !== query || cursor !== pages.at(-1);
     try {
-      const page = await get(`/v1/runs?${query}`, signal);
-      if (mine < answered || cursor !== pages.at(-1)) return; // it comes too late
+      const page = await get(`/v1/runs?${wanted}`, signal);
+      if (mine < answered || isLate()) return;
       answered = mine;
       const known = runs;
       runs = new Map(page.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
@@ -71,7 +87,7 @@ export function showRuns(main, filter, signal) {
       failure = "";
       draw();
     } catch (error) {
-      if (signal.aborted || cursor !== pages.at(-1)) return;
+      if (signal.aborted || isLate()) return;
       failure = error.message;
       draw();
       if (isOpen(error)) setTimeout(() => mine === asked && !signal.aborted && load(), Math.max(AGAIN, (error.pause ?? 0) * 1000));
@@ -87,32 +103,39 @@ export function showRuns(main, filter, signal) {
 
   function draw() {
     const shown = [...runs.values()].sort((one, other) => other.run_id - one.run_id).slice(0, PAGE);
-    patch(body, shown, (run) => run.run_id, makeRow, updateRow);
+    for (const run of chosen) if (!runs.has(run) || isOver(runs.get(run))) chosen.delete(run);
+    show(shown.map((run) => ({ key: run.run_id, look: shownStatus(run), ...run })));
     newer.hidden = pages.length === 1;
     older.hidden = !next;
     setText(place, pages.length > 1 || next ? `page ${pages.length}` : "");
     table.hidden = !shown.length;
     waiting.hidden = Boolean(answered || failure);
+    bulk.hidden = !chosen.size;
+    setText(count, `${chosen.size} chosen`);
     if (failure || !answered) say(failure);
-    else say(shown.length || next ? "" : filter.size ? "No such runs." : "No runs yet. The first one that starts appears here.");
+    else if (shown.length || next) say("");
+    else if (filter.size) say("No such runs.", h("a.button", { href: "#/" }, "Show all runs"));
+    else say("No runs yet. The first one that starts appears here.", mayOperate()
+      && h("button.primary", () => document.getElementById("start").click(), "Start a run"));
   }
 
-  function say(text) {
+  function say(text, action) {
     empty.hidden = !text;
-    setText(empty, text);
+    if (empty.dataset.text === text) return;
+    empty.dataset.text = text;
+    empty.replaceChildren(text, ...(action ? [h("br"), action] : []));
   }
 
-  const fits = (run) => (!run.flow || filter.get("flows") === "true" || run.flow.id === filter.get("flow"))
-    && (!filter.get("status") || run.status === filter.get("status"))
-    && (!filter.get("crawler") || run.crawler === filter.get("crawler"))
-    && (!filter.get("search") || run.crawler.toLowerCase().includes(filter.get("search").toLowerCase()));
+  function stopChosen() {
+    askToStop([...chosen].map((run) => runs.get(run)), false, () => { chosen.clear(); draw(); });
+  }
 
   listen(({ kind, run }) => {
     if (kind === "ready") load();
     if (kind !== "run") return;
     const known = runs.get(run.run_id);
     const latest = newest(known, run);
-    if (!fits(latest)) leave(run.run_id);
+    if (!fits(filter, query, latest)) leave(run.run_id);
     else if (known || pages.length === 1) runs.set(run.run_id, latest);
     if (!known && pages.length === 1 && runs.size > PAGE) trim();
     draw();
@@ -130,30 +153,10 @@ export function showRuns(main, filter, signal) {
     refilling ??= setTimeout(() => { refilling = null; load(); }, SETTLE); // from the next page
   }
 
+  document.addEventListener("scopes-known", draw, { signal });
   signal.addEventListener("abort", () => clearTimeout(refilling));
   load();
 }
 
 // An answer may be older than an event that overtook it.
 const newest = (known, run) => (known && known.changed_at > run.changed_at ? known : run);
-
-function makeRow(run) {
-  return h("tr", {},
-    h("td", { class: "id" }, h("a", { href: `#/runs/${run.run_id}` }, run.run_id)),
-    h("td", { class: "name" }, run.crawler),
-    h("td", { class: "state" }, pill(shownStatus(run))),
-    h("td", { class: "tasks" }, h("span", { class: "num" }), h("span", { class: "meter" })),
-    h("td", { class: "why" }),
-    h("td", { class: "at quiet" }, time(run.created_at)),
-    h("td", { class: "took quiet" }, lasting(run.begun_at, run.finished_at)));
-}
-
-function updateRow(row, run) {
-  const [, , state, tasks, why, , took] = row.children;
-  setPill(state.firstChild, shownStatus(run));
-  setText(tasks.firstChild, taskCount(run.tasks));
-  setBar(tasks.lastChild, run.tasks);
-  setText(why, isOver(run) ? endedWith(run) : `waits for ${waitsFor(run)}`);
-  why.title = why.textContent;
-  setLasting(took.firstChild, run.begun_at, run.finished_at);
-}

@@ -1,8 +1,8 @@
-// Starting a run: asked once however often it has to be asked again, watched until the notice comes that it has started,
-// or never will.
+// Starting a run: asked once however often it has to be asked again, watched until it has started or never will.
 
 import { Problem, get, isOpen, post } from "/api.js";
-import { h, setText, toast } from "/dom.js";
+import { alertLine, h, say, setText, toast } from "/dom.js";
+import { field } from "/dialog.js";
 import { listen } from "/live.js";
 import { inWords, isOver, lasting, waitsFor } from "/words.js";
 
@@ -13,7 +13,8 @@ const AT_FAULT = [400, 409, 413, 422]; // the request itself, whoever asks. Else
 // A page that came without TLS from another machine has no crypto.randomUUID.
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-export const openStart = () => open(null);
+// `like`: the request of another run, to begin with.
+export const openStart = (like = null) => open(null, like);
 
 // The lines of a field, each a name and its value.
 function pairs({ name: field, value: text }) {
@@ -31,47 +32,45 @@ export function goOnStarting() {
   if (kept && !document.querySelector("dialog.start")) open(JSON.parse(kept));
 }
 
-function open(starting) {
+const lines = (values) => Object.entries(values).map(([name, value]) => `${name}=${value}`).join("\n");
+
+function open(starting, like = null) {
   if (document.querySelector("dialog.start")) return;
   const closed = new AbortController();
   let told = ""; // as of when
-  const field = (name, label, properties = {}) => {
-    const input = h("input", { id: `start-${name}`, name, autocomplete: "off", ...properties });
-    return { input, element: h("div", { class: "field" }, h("label", { for: `start-${name}` }, label), input) };
-  };
-  const crawler = field("crawler", "Crawler", { list: "crawlers", required: true, maxlength: 128 });
-  const tasks = field("tasks", "Tasks", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
-  const parallel = field("max_parallel", "At once", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
-  const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
-  const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the installation\u2019s" });
-  const lines = (name, label, placeholder) => {
-    const input = h("textarea", { id: `start-${name}`, name, rows: 3, spellcheck: "false", placeholder });
-    return { input, element: h("div", { class: "field" }, h("label", { for: `start-${name}` }, label), input) };
-  };
-  const args = lines("arguments", "Arguments, one name=value a line", "site=https://books.example");
-  const settings = lines("settings", "Settings of the crawl framework, one name=value a line", "DOWNLOAD_DELAY=2");
-  const labels = field("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
-  const priority = field("priority", "Priority, -100 to 100", { pattern: "-?[0-9]*", placeholder: "the crawler\u2019s own" });
+  const own = "the crawler\u2019s own";
+  const named = (name, ...rest) => field(`start-${name}`, ...rest);
+  const whole = (name, label, placeholder = own) => named(name, label, { inputmode: "numeric", pattern: "[0-9]*", placeholder });
+  const area = (name, label, placeholder) => named(name, label, { rows: 3, spellcheck: "false", placeholder }, "textarea");
+  const crawler = named("crawler", "Crawler", { list: "crawlers", required: true, maxlength: 128 });
+  const tasks = whole("tasks", "Tasks");
+  const parallel = whole("max_parallel", "At once");
+  const longest = whole("max_duration_seconds", "Seconds in all");
+  const limit = whole("start_limit_seconds", "Seconds to start", "the installation\u2019s");
+  const args = area("arguments", "Arguments, one name=value a line", "site=https://books.example");
+  const settings = area("settings", "Settings of the crawl framework, one name=value a line", "DOWNLOAD_DELAY=2");
+  const labels = named("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
+  const priority = named("priority", "Priority, -100 to 100", { pattern: "-?[0-9]*", placeholder: own });
   const names = h("datalist", { id: "crawlers" });
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const send = h("button", { class: "primary", type: "submit" }, "Start");
+  const problem = alertLine();
+  const send = h("button.primary", { type: "submit" }, "Start");
   const form = h("form", { onsubmit: submit },
     h("h2", { id: "start-title" }, "Start a run"),
     crawler.element, names,
     args.element, settings.element,
-    h("div", { class: "fields" }, tasks.element, parallel.element, longest.element, limit.element, labels.element, priority.element),
+    h("div.fields", tasks.element, parallel.element, longest.element, limit.element, labels.element, priority.element),
     problem,
-    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), send));
+    h("div.actions", h("button", () => dialog.close(), "Cancel"), send));
   const what = h("h2", { id: "starting-title" });
-  const waits = h("p", { class: "waits", "aria-live": "polite" });
-  const since = h("p", { class: "quiet num" });
-  const never = h("p", { class: "problem", role: "alert", hidden: true });
-  const toRun = h("a", { class: "button", href: "#/", hidden: true, onclick: () => dialog.close() }, "Go to the run");
-  const leave = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const waits = h("p.waits", { "aria-live": "polite" });
+  const since = h("p.quiet.num");
+  const never = alertLine();
+  const toRun = h("a.button", { href: "#/", hidden: true, onclick: () => dialog.close() }, "Go to the run");
+  const leave = h("button", () => dialog.close(), "Close");
   const waiting = h("div", { hidden: true },
-    what, h("div", { class: "progress" }), waits, since, never, h("div", { class: "actions" }, leave, toRun));
-  const dialog = h("dialog", {
-    class: "card start", "aria-label": "Start a run",
+    what, h("div.progress"), waits, since, never, h("div.actions", leave, toRun));
+  const dialog = h("dialog.card.start", {
+    "aria-label": "Start a run",
     onclose: () => { closed.abort(); sessionStorage.removeItem(KEPT); dialog.remove(); },
   }, form, waiting);
 
@@ -98,8 +97,7 @@ function open(starting) {
   function refuse({ message, field }) {
     waiting.hidden = true;
     form.hidden = false;
-    problem.hidden = false;
-    setText(problem, message);
+    say(problem, message);
     (form.elements.namedItem(field?.split(".")[0] ?? "") ?? crawler.input).focus();
   }
 
@@ -193,11 +191,17 @@ function open(starting) {
     sessionStorage.removeItem(KEPT);
     waiting.querySelector(".progress").hidden = true;
     waits.hidden = since.hidden = true;
-    never.hidden = false;
-    setText(never, text);
+    say(never, text);
     (toRun.hidden ? leave : toRun).focus();
   }
 
+  if (like) {
+    crawler.input.value = like.crawler;
+    args.input.value = lines(like.arguments);
+    settings.input.value = lines(like.settings);
+    labels.input.value = like.labels.join(" ");
+    for (const { input } of [tasks, parallel, longest, limit, priority]) input.value = like[input.name] ?? "";
+  }
   document.body.append(dialog);
   dialog.showModal();
   get("/v1/crawlers", closed.signal)

@@ -1,9 +1,11 @@
 // The tasks of a run: ten thousand of them by the page, with filters; one opened shows its evidence and its log.
 
 import { get } from "/api.js";
-import { h, patch, setText } from "/dom.js";
+import { drawChart } from "/chart.js";
+import { chipGroup, emptyLine, fill, h, patch, press, say, setText } from "/dom.js";
 import { makeLog } from "/log.js";
-import { TASK_STATES, cause, crawled, inWords, lasting, number, pill, setBar, setLasting, setPill } from "/words.js";
+import { makeGrid } from "/table.js";
+import { TASK_STATES, cause, crawled, inWords, lasting, number, pill, setBar, sum } from "/words.js";
 
 const PAGE = 100;
 const MOST_OPEN = 3; // each follows a log, and browsers allow few connections
@@ -11,6 +13,7 @@ const MOST_OPEN = 3; // each follows a log, and browsers allow few connections
 // `again(error)`: what could not be read is to be read once more.
 // `place`: what the address says of them, so that a reload shows the same.
 export function makeTasks(id, place, signal, again) {
+  const path = `/v1/runs/${encodeURIComponent(id)}`;
   let status = TASK_STATES.includes(place.get("status")) ? place.get("status") : null;
   const begun = Number.parseInt(place.get("first"), 10);
   let firsts = begun > 0 ? [0, begun] : [0]; // where the pages up to this one begin
@@ -20,13 +23,20 @@ export function makeTasks(id, place, signal, again) {
   let answered = 0; // the latest of those asked for
   const opened = new Map(); // task number: what is shown below its line
 
-  const chips = h("div", { class: "chips", role: "group", "aria-label": "Task status" });
-  const meter = h("div", { class: "meter wide" });
-  const body = h("tbody");
+  const chips = chipGroup("Task status");
+  const meter = h("div.meter.wide");
+  const grid = makeGrid("tasks", {
+    "Task|id": ({ key }) => h("button.open", { "aria-expanded": String(opened.has(key)), onclick: () => open(key) }, key ? String(key) : "0 (main)"),
+    "Status|state": ({ status: now }) => pill(now),
+    "Why|why": (task) => [task.finished_at ? inWords(task.reason) : task.cause && `waits for ${cause(task.cause)}`, task.attempt > 1 && ` (attempt ${task.attempt})`],
+    "Exit|exit num": (task) => task.exit_code,
+    "Node|node": (task) => task.node,
+    "Took|took": (task) => lasting(task.started_at, task.finished_at),
+  }, ({ key }) => opened.get(key)?.element);
   const go = (change) => { change(); drawChips(); keepPlace(); return load(); };
   const turn = async (change) => { await go(change); element.scrollIntoView({ block: "start" }); };
-  const next = h("button", { type: "button", onclick: () => page.next && turn(() => firsts.push(page.next)) }, "Next");
-  const previous = h("button", { type: "button", onclick: () => turn(() => firsts.pop()) }, "Previous");
+  const next = h("button", () => page.next && turn(() => firsts.push(page.next)), "Next");
+  const previous = h("button", () => turn(() => firsts.pop()), "Previous");
   const jump = h("input", {
     type: "text", inputmode: "numeric", class: "jump", "aria-label": "Go to task", placeholder: "task no.",
     onchange: (event) => {
@@ -35,15 +45,14 @@ export function makeTasks(id, place, signal, again) {
       if (wanted >= 0) go(() => { firsts = wanted ? [0, wanted] : [0]; });
     },
   });
-  const range = h("span", { class: "quiet num" });
-  const pager = h("nav", { class: "pager", "aria-label": "Pages of tasks" }, previous, range, jump, next);
-  const empty = h("p", { class: "empty", hidden: true });
-  const element = h("section", { class: "card", "aria-label": "Tasks" },
-    h("div", { class: "tools" }, h("h2", {}, "Tasks"), chips), meter,
-    h("table", { class: "list tasks" },
-      h("thead", {}, h("tr", {}, ["Task", "Status", "Why", "Exit", "Node", "Took"].map((name) => h("th", { scope: "col" }, name)))),
-      body),
-    empty, pager);
+  const chart = h("div.chart", { hidden: true });
+  const inTime = h("button.chip", () => { chart.hidden = !chart.hidden; draw(); }, "In time");
+  const range = h("span.quiet.num");
+  const pager = h("nav.pager", { "aria-label": "Pages of tasks" }, previous, range, jump, next);
+  const empty = emptyLine();
+  const element = h("section.card", { "aria-label": "Tasks" },
+    h("div.tools", h("h2", "Tasks"), chips, inTime), meter, chart,
+    grid.element, empty, pager);
 
   const chosen = () => String(new URLSearchParams({ first: firsts.at(-1), limit: PAGE, ...(status ? { status } : {}) }));
 
@@ -59,66 +68,40 @@ export function makeTasks(id, place, signal, again) {
     const query = chosen();
     const mine = ++asked;
     try {
-      const found = await get(`/v1/runs/${encodeURIComponent(id)}/tasks?${query}`, signal);
+      const found = await get(`${path}/tasks?${query}`, signal);
       if (mine < answered || query !== chosen()) return; // it comes too late
       answered = mine;
       page = found;
       draw();
     } catch (error) {
       if (signal.aborted || query !== chosen()) return;
-      if (error.status !== 404) say(error.message);
+      if (error.status !== 404) say(empty, error.message);
       again(error);
     }
   }
 
   function draw() {
-    const lines = page.tasks.flatMap((task) => (opened.has(task.task) ? [{ task }, { task, below: true }] : [{ task }]));
-    patch(body, lines, (line) => `${line.task.task}${line.below ? "-below" : ""}`, make, update);
+    for (const task of page.tasks) opened.get(task.task)?.update(task);
+    grid.show(page.tasks.map((task) => ({ key: task.task, ...task })));
+    grid.element.hidden = !chart.hidden;
+    press(inTime, !chart.hidden);
+    if (!chart.hidden) drawChart(chart, page.tasks.map(inParts));
     const [begin, end] = [page.tasks[0]?.task ?? 0, page.tasks.at(-1)?.task ?? 0];
     setText(range, page.tasks.length ? `${number(begin)}\u2013${number(end)} of ${number(page.total)}` : "");
     previous.hidden = firsts.length === 1;
     next.hidden = page.next === null;
     pager.hidden = previous.hidden && next.hidden;
-    say(page.tasks.length ? "" : "No such tasks.");
+    say(empty, page.tasks.length ? "" : "No such tasks.");
   }
 
   function drawChips() {
     const states = [null, ...TASK_STATES.filter((state) => all[state] || state === status)];
     patch(chips, states, (state) => state ?? "all",
-      (state) => h("button", { type: "button", class: "chip", onclick: () => go(() => { status = state; firsts = [0]; }) }),
+      (state) => h("button.chip", { onclick: () => go(() => { status = state; firsts = [0]; }) }),
       (chip, state) => {
-        const count = state ? all[state] ?? 0 : Object.values(all).reduce((sum, each) => sum + each, 0);
-        setText(chip, `${state ? state.toLowerCase() : "all"} ${number(count)}`);
-        chip.setAttribute("aria-pressed", String(state === status));
+        setText(chip, `${state ? state.toLowerCase() : "all"} ${number(sum(all, state))}`);
+        press(chip, state === status);
       });
-  }
-
-  function say(text) {
-    empty.hidden = !text;
-    setText(empty, text);
-  }
-
-  function make({ task, below }) {
-    if (below) return h("tr", { class: "below" }, h("td", { colspan: 6 }, opened.get(task.task).element));
-    const toggle = h("button", {
-      type: "button", class: "open", "aria-expanded": "false", onclick: () => open(task.task),
-    }, task.task === 0 ? "0 (main)" : String(task.task));
-    return h("tr", {},
-      h("td", { class: "id" }, toggle), h("td", { class: "state" }, pill(task.status)), h("td", { class: "why" }),
-      h("td", { class: "exit num" }), h("td", { class: "node quiet" }), h("td", { class: "took quiet" }, lasting(null)));
-  }
-
-  function update(row, { task, below }) {
-    if (below) return opened.get(task.task).update(task);
-    const [name, state, why, exit, node, took] = row.children;
-    name.firstChild.setAttribute("aria-expanded", String(opened.has(task.task)));
-    setPill(state.firstChild, task.status);
-    const attempt = task.attempt > 1 ? ` (attempt ${task.attempt})` : "";
-    const words = task.finished_at ? inWords(task.reason) : task.cause ? `waits for ${cause(task.cause)}` : "";
-    setText(why, words + attempt);
-    setText(exit, task.exit_code === null ? "" : String(task.exit_code));
-    setText(node, task.node ?? "");
-    setLasting(took.firstChild, task.started_at, task.finished_at);
   }
 
   function open(task) {
@@ -128,14 +111,14 @@ export function makeTasks(id, place, signal, again) {
       opened.delete(task);
     } else {
       if (opened.size === MOST_OPEN) open(opened.keys().next().value);
-      opened.set(task, makeEvidence(id, task, signal, again));
+      opened.set(task, makeEvidence(path, task, signal, again));
     }
     keepPlace();
     draw();
   }
 
   for (const task of (place.get("open") ?? "").split(".").slice(0, MOST_OPEN)) {
-    if (/^\d{1,9}$/.test(task)) opened.set(Number(task), makeEvidence(id, Number(task), signal, again));
+    if (/^\d{1,9}$/.test(task)) opened.set(Number(task), makeEvidence(path, Number(task), signal, again));
   }
 
   async function show(task) {
@@ -155,16 +138,22 @@ export function makeTasks(id, place, signal, again) {
   };
 }
 
+const inParts = ({ task, status, queued_at: queued, deployed_at: deployed, started_at: started, finished_at: finished }) => ({
+  name: `task ${task}`,
+  parts: [["QUEUED", queued, deployed], ["PENDING", deployed, started], [status, started, finished]].filter(([, from]) => from)
+    .map(([state, from, to]) => ({ status: state, from, to: to ?? finished })),
+});
+
 const accountOf = ({ outcome, stats, result }) =>
   [outcome, crawled(stats), result === null ? "" : JSON.stringify(result)].filter(Boolean).join(", ");
 
-function makeEvidence(id, task, signal, again) {
+function makeEvidence(path, task, signal, again) {
   const closed = new AbortController();
   signal.addEventListener("abort", () => closed.abort());
-  const message = h("p", { class: "message", hidden: true });
-  const said = h("p", { class: "message", hidden: true });
-  const events = h("ul", { class: "events", hidden: true });
-  const log = makeLog(id, task, closed.signal);
+  const message = h("p.message", { hidden: true });
+  const said = h("p.message", { hidden: true });
+  const events = h("ul.events", { hidden: true });
+  const log = makeLog(path, task, closed.signal);
   let shown = "";
 
   async function update(line) {
@@ -172,18 +161,16 @@ function makeEvidence(id, task, signal, again) {
     if (state === shown) return;
     shown = state;
     try {
-      const { message: text, events: lines, crawl_result: result } = await get(`/v1/runs/${encodeURIComponent(id)}/tasks/${task}`, closed.signal);
-      message.hidden = !text;
-      setText(message, text ?? "");
-      said.hidden = !result;
-      setText(said, result ? `The crawl said: ${accountOf(result)}` : "");
+      const { message: text, events: lines, crawl_result: result } = await get(`${path}/tasks/${task}`, closed.signal);
+      say(message, text);
+      say(said, result && `The crawl said: ${accountOf(result)}`);
       events.hidden = !lines.length;
-      events.replaceChildren(...lines.map((each) => h("li", {}, each)));
+      fill(events, lines.map((each) => h("li", each)));
     } catch (error) {
       shown = ""; // with the tasks, when they are read next
       if (!closed.signal.aborted) again(error);
     }
   }
 
-  return { element: h("div", { class: "evidence" }, message, said, events, log), update, close: () => closed.abort() };
+  return { element: h("div.evidence", message, said, events, log), update, close: () => closed.abort() };
 }

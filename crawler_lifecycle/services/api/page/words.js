@@ -1,11 +1,14 @@
 // How are times, numbers and states told to people?
 
-import { h } from "/dom.js";
+import { h, patch, press, setText } from "/dom.js";
 
 export const TASK_STATES = [
   "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING", "SUCCEEDED", "FAILED", "STOPPED", "LOST",
 ];
-export const RUN_STATES = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED"];
+export const JOB_STATES = [
+  "completed", "cancelled", "discarded", "executing", "retryable", "scheduled", "available", "suspended",
+];
+export const FLOW_STATES = ["executing", "paused", "completed", "cancelled", "discarded"];
 const OVER = new Set(["COMPLETED", "FAILED"]);
 const CAUSES = {
   main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "room in the cluster",
@@ -15,6 +18,8 @@ const CAUSES = {
 };
 
 export const isOver = (run) => OVER.has(run.status);
+// Of all counts, or of those of these states.
+export const sum = (counts, ...states) => Object.entries(counts).reduce((all, [state, each]) => all + (!states[0] || states.includes(state) ? each : 0), 0);
 export const number = (value) => value.toLocaleString("en");
 
 export function duration(milliseconds) {
@@ -39,26 +44,35 @@ export function moment(iso) {
   return (day(at) === day(new Date()) ? today : before).format(at);
 }
 
+const bothClocks = (iso) => `${exact.format(new Date(iso))} UTC, ${own.format(new Date(iso))}`;
+
 export const time = (iso) =>
-  (iso ? h("time", { datetime: iso, title: `${exact.format(new Date(iso))} UTC, ${own.format(new Date(iso))}` }, moment(iso)) : "");
+  (iso ? h("time", { datetime: iso, title: bothClocks(iso) }, moment(iso)) : "");
+
+// How long ago, with the time itself on hover: see the ticking below.
+export const when = (iso) =>
+  (iso ? h("time", { datetime: iso, dataset: { ago: iso }, title: bothClocks(iso) }, ago(iso)) : "");
+
+function ago(iso) {
+  const seconds = Math.round((Date.now() - new Date(iso)) / 1000);
+  const [size, unit] = [[86_400, "d"], [3600, "h"], [60, "min"]].find(([most]) => Math.abs(seconds) >= most) ?? [1, "s"];
+  const told = `${number(Math.floor(Math.abs(seconds) / size))} ${unit}`;
+  if (Math.abs(seconds) < 10) return "now";
+  return seconds < 0 ? `in ${told}` : `${told} ago`;
+}
 
 // To the second, for the record.
 export const utc = (iso) => (iso ? `${exact.format(new Date(iso))} UTC` : null);
 
 // A duration that goes on until `until`, or for ever: see `tick`.
-export function lasting(since, until) {
-  const shown = h("span", { class: "num" });
-  setLasting(shown, since, until);
-  return shown;
-}
-
-export function setLasting(element, since, until) {
-  if (since && !until) element.dataset.since = since;
-  else delete element.dataset.since;
-  element.textContent = since ? duration((until ? new Date(until) : new Date()) - new Date(since)) : "";
-}
+export const lasting = (since, until) => h("span.num", { dataset: since && !until ? { since } : {} },
+  since && duration((until ? new Date(until) : new Date()) - new Date(since)));
 
 setInterval(() => {
+  for (const each of document.querySelectorAll("[data-ago]")) {
+    const told = ago(each.dataset.ago);
+    if (each.textContent !== told) each.textContent = told;
+  }
   for (const each of document.querySelectorAll("[data-since]")) {
     each.textContent = duration(Date.now() - new Date(each.dataset.since));
   }
@@ -68,23 +82,29 @@ setInterval(() => {
 const wasStopped = (run) => run.status === "FAILED" && ["stopped", "stopped_forced"].includes(run.reason);
 export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 
-export const pill = (status) => h("span", { class: "pill", dataset: { status } }, status.toLowerCase());
+export const pill = (status) => h("span.pill", { dataset: { status } }, status.toLowerCase());
 
-export function setPill(element, status) {
-  element.dataset.status = status;
-  if (element.textContent !== status.toLowerCase()) element.textContent = status.toLowerCase();
-}
+// Chips for all states and for each; `count` and `isChosen` tell of a state, and `choose` hears it.
+export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
+  (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
+    state && h("i.dot"), h("span", state?.toLowerCase() ?? "all"), h("b.num")),
+  (chip, state) => {
+    setText(chip.lastChild, number(count(state)));
+    chip.classList.toggle("none", !count(state));
+    press(chip, isChosen(state));
+  });
 
-export const counts = (tasks) =>
-  TASK_STATES.filter((state) => tasks[state]).map((state) => `${number(tasks[state])} ${state.toLowerCase()}`).join(", ");
+export const stateCounts = (found, states) =>
+  states.filter((state) => found[state]).map((state) => `${number(found[state])} ${state.toLowerCase()}`).join(", ");
+export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
 // A bar of all tasks, a part for each state.
-export function setBar(element, tasks) {
-  const there = TASK_STATES.filter((state) => tasks[state]);
+export function setBar(element, tasks, states = TASK_STATES) {
+  const there = states.filter((state) => tasks[state]);
   const wanted = there.map((state) => `${state}:${tasks[state]}`).join();
   if (element.dataset.shown === wanted) return;
   element.dataset.shown = wanted;
-  element.title = counts(tasks);
+  element.title = stateCounts(tasks, states);
   element.replaceChildren(...there.map((state) => {
     const part = h("i", { dataset: { status: state } });
     part.style.flexGrow = tasks[state];
@@ -92,9 +112,14 @@ export function setBar(element, tasks) {
   }));
 }
 
+export function bar(counts, states = TASK_STATES) {
+  const element = h("span.meter");
+  setBar(element, counts, states);
+  return element;
+}
+
 export function taskCount(tasks) {
-  const all = Object.values(tasks).reduce((sum, each) => sum + each, 0);
-  const over = ["SUCCEEDED", "FAILED", "STOPPED", "LOST"].reduce((sum, state) => sum + (tasks[state] ?? 0), 0);
+  const [all, over] = [sum(tasks), sum(tasks, "SUCCEEDED", "FAILED", "STOPPED", "LOST")];
   return over === all ? number(all) : `${number(over)}/${number(all)}`;
 }
 
@@ -115,7 +140,7 @@ export function waitsFor(run) {
   if (run.status === "STOPPING") return "the proof that nothing of it runs any more";
   if (run.status === "INITIALIZING") return run.tasks.QUEUED && Object.keys(run.tasks).length === 1
     ? "the main job to be deployed" : "the main job to run";
-  const alive = ["QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING"].reduce((n, s) => n + (run.tasks[s] ?? 0), 0);
+  const alive = sum(run.tasks, "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING");
   return alive ? `${number(alive)} task${alive === 1 ? "" : "s"}` : "the last look";
 }
 
@@ -126,6 +151,9 @@ export function crawled(stats) {
     .join(", ");
 }
 
+// Errors a page, or nothing where a crawl told none of them.
+export const errorRate = (stats) => (stats?.errors > 0 && stats.pages > 0 ? `${number(Number((100 * stats.errors / stats.pages).toPrecision(2)))} % errors` : "");
+
 function size(bytes) {
   const power = Math.min(4, Math.max(0, Math.floor(Math.log10(Math.abs(bytes) || 1) / 3)));
   return `${number(Number((bytes / 1000 ** power).toPrecision(3)))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
@@ -134,10 +162,13 @@ function size(bytes) {
 // Why, in one sentence if there is one.
 export const endedBecause = (run) => (run.explanation?.text ?? inWords(run.reason)).replace(/\.$/, "");
 
-// What a line of the list says of a run that is over: what it has crawled, or why it failed and what it crawled before.
-export function endedWith(run) {
-  const why = run.reason === "all_succeeded" && run.stats ? "" : endedBecause(run);
-  return [why, crawled(run.stats)].filter(Boolean).join(" \u00b7 ");
+export const inWords = (reason) => (reason ?? "").replaceAll("_", " ");
+
+// A line of a timeline.
+export function makeLine(line) {
+  const who = [line.actor, line.door].filter(Boolean).join(", ");
+  return h("li", time(line.at), h("b", inWords(line.event)),
+    h("span", line.message, who && h("small", ` \u2014 ${who}`)));
 }
 
-export const inWords = (reason) => (reason ?? "").replaceAll("_", " ");
+export const mayOperate = () => Boolean(document.body.dataset.scopes?.includes("operate"));

@@ -1,0 +1,151 @@
+"""Endpoints for crawl managers: starts by catalogue names, numbers, and the ledger of items."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Response
+
+from crawler_lifecycle.contract.flows.answers import FlowAnswer
+from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
+from crawler_lifecycle.contract.flows.records import Why
+from crawler_lifecycle.contract.managers.item_filter import Number
+from crawler_lifecycle.managers.preview import added_items
+from crawler_lifecycle.services.api import flow_document as docs
+from crawler_lifecycle.services.api import flow_messages as messages
+from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE, TOO_LARGE
+from crawler_lifecycle.services.api.flow_commands import effect, on_record
+from crawler_lifecycle.services.api.flows import Flow
+from crawler_lifecycle.services.api.item_filters import Chosen, Manager
+from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
+from crawler_lifecycle.services.problems import problems
+
+router = APIRouter(prefix="/v1/flows", tags=["flows"])
+NO_FLOW_OR_ITEM = "There is no such flow or item."
+ALL_FAILED, ALL_WAITING = messages.RetryItemsBody(), messages.CancelItemsBody()
+
+
+@router.post(
+    "/managers",
+    status_code=201,
+    dependencies=OPERATING,
+    response_model=FlowAnswer,
+    responses=docs.STARTED_MANAGER
+    | problems(
+        _400="The request cannot be read.",
+        _409="The flow id has a manager with another class or other arguments.",
+        _413=TOO_LARGE,
+        _422=NOT_ACCEPTABLE + " The catalogue may have no such manager. Nothing was written.",
+    ),
+)
+async def start_manager(
+    api: CurrentApi,
+    caller: Caller,
+    body: Annotated[messages.StartManagerBody, docs.START_MANAGER_BODY],
+    response: Response,
+) -> FlowAnswer:
+    """Start a crawl manager of the catalogue, once under its flow id. A host with the manager's module brings the
+    manager on; the host also checks the arguments.
+    """
+    request = StartManager(
+        manager=body.manager,
+        flow_id=body.flow_id,
+        arguments=tuple(body.arguments),
+        **on_record(caller, body.actor),
+    )
+    answer = await api.control.flows.start_manager(request)
+    response.status_code = 201 if answer.created else 200
+    response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
+    return answer
+
+
+@router.get(
+    "/{flow:path}/managers",
+    dependencies=READING,
+    responses=docs.MANAGERS | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+)
+def managers(api: CurrentApi, flow: Flow) -> messages.ManagerList:
+    """Return the flow's crawl managers with the numbers of their items, their sums, and their problems."""
+    return messages.ManagerList(managers=list(api.control.flows.managers(flow)))
+
+
+@router.get(
+    "/{flow:path}/items",
+    dependencies=READING,
+    responses=docs.ITEMS | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+)
+def items(
+    api: CurrentApi,
+    flow: Flow,
+    chosen: Chosen,
+    after: Annotated[int, Query(ge=0, le=1 << 31, description="only items behind this number")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
+) -> messages.ItemPage:
+    """Return the items of a crawl manager by number, each with its last attempt."""
+    page = api.control.flows.items(flow, chosen, after=after, limit=limit + 1)
+    return messages.ItemPage(items=list(page[:limit]), next=page[limit - 1].number if len(page) > limit else None)
+
+
+@router.get(
+    "/{flow:path}/why-item",
+    dependencies=READING,
+    responses=docs.WHY | problems(_404=NO_FLOW_OR_ITEM, _422=NOT_ACCEPTABLE),
+)
+def why_item(
+    api: CurrentApi,
+    flow: Flow,
+    item: Annotated[Number, Query(description="number of the item")],
+    manager: Manager = None,
+) -> Why:
+    """Return why an item of a crawl manager is in its state, down to its run."""
+    return api.control.flows.why_item(flow, item, manager)
+
+
+@router.post("/{flow:path}/items", status_code=202, dependencies=OPERATING, responses=effect("The manager has ended."))
+async def add_items(
+    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.AddItemsBody, docs.ADD_ITEMS_BODY]
+) -> FlowAnswer:
+    """Add items to an open crawl manager, once for the key."""
+    added = tuple(added_items(body.items, None))
+    record = on_record(caller, body.actor)
+    request = AddItems(key=body.key, items=added, manager=body.manager, **record)
+    return await api.control.flows.add_items(flow, request)
+
+
+@router.post(
+    "/{flow:path}/retry-items",
+    status_code=202,
+    dependencies=OPERATING,
+    responses=effect("The flow does not allow the retry.", NO_FLOW_OR_ITEM),
+)
+async def retry_items(
+    api: CurrentApi,
+    caller: Caller,
+    flow: Flow,
+    body: Annotated[messages.RetryItemsBody, docs.RETRY_ITEMS_BODY] = ALL_FAILED,
+) -> FlowAnswer:
+    """Give items another attempt, by default all failed items. A manager that has ended goes on."""
+    record = on_record(caller, body.actor)
+    request = RetryItems(numbers=_numbers(body.numbers), arguments=body.arguments, manager=body.manager, **record)
+    return await api.control.flows.retry_items(flow, request)
+
+
+@router.post(
+    "/{flow:path}/cancel-items",
+    status_code=202,
+    dependencies=OPERATING,
+    responses=effect("The flow does not allow the cancel.", NO_FLOW_OR_ITEM),
+)
+async def cancel_items(
+    api: CurrentApi,
+    caller: Caller,
+    flow: Flow,
+    body: Annotated[messages.CancelItemsBody, docs.CANCEL_ITEMS_BODY] = ALL_WAITING,
+) -> FlowAnswer:
+    """Cancel items that wait, by default all of them. Crawls under way go on."""
+    record = on_record(caller, body.actor)
+    request = CancelItems(numbers=_numbers(body.numbers), manager=body.manager, **record)
+    return await api.control.flows.cancel_items(flow, request)
+
+
+def _numbers(numbers: list[int] | None) -> tuple[int, ...] | None:
+    return None if numbers is None else tuple(numbers)

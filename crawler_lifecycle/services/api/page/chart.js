@@ -1,0 +1,34 @@
+// Bars in time: one row for each task or job, with its parts coloured by state.
+
+import { fill, h, setText } from "/dom.js";
+import { duration, moment } from "/words.js";
+
+// `rows`: {name, href?, parts: [{from, to?, status}]}; a part without an end lasts until now.
+export function drawChart(element, rows, note = "") {
+  if (!element.firstChild) element.append(h("p.quiet"), h("div.axis.num", h("span"), h("span")), h("ol.bars"));
+  const [told, axis, list] = element.children;
+  const now = Date.now();
+  const times = rows.flatMap(({ parts }) => parts.flatMap(({ from, to }) => [new Date(from).getTime(), to ? new Date(to).getTime() : now]));
+  setText(told, rows.length ? note : "Nothing has begun yet.");
+  axis.hidden = !rows.length;
+  if (!rows.length) return list.replaceChildren();
+  const begin = Math.min(...times);
+  const length = Math.max(1000, Math.max(...times) - begin);
+  setText(axis.firstChild, moment(new Date(begin).toISOString()));
+  setText(axis.lastChild, `${moment(new Date(begin + length).toISOString())} (${duration(length)})`);
+  fill(list, rows.map(({ name, href, parts }) => h("li", href ? h("a", { href }, name) : h("span", name), h("div.track", parts.map(({ from, to, status }) => {
+    const [start, end] = [new Date(from).getTime(), to ? new Date(to).getTime() : now];
+    return h("i", {
+      dataset: { status }, title: `${name} ${status.toLowerCase()}: ${duration(end - start)}`,
+      style: { left: `${100 * (start - begin) / length}%`, width: `${Math.max(0.3, 100 * (end - start) / length)}%` },
+    });
+  })))));
+}
+
+// Columns, newest last: {title, value, status}.
+export function drawColumns(element, columns, unit) {
+  const most = Math.max(1, ...columns.map(({ value }) => value));
+  fill(element, [h("p.quiet.num", `at most ${unit(most)}`), h("div.columns-of", columns.map(({ title, value, status }) => h("i", {
+    title: `${title}: ${unit(value)}`, dataset: { status }, style: { height: `${Math.max(3, 100 * value / most)}%` },
+  })))]);
+}

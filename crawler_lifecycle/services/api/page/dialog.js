@@ -1,0 +1,50 @@
+// A form in a dialog. An error of `send` is told in the dialog, otherwise the dialog closes.
+
+import { alertLine, h, say, setText } from "/dom.js";
+
+export function openDialog({ title, content, submit, danger = false, first, send }) {
+  const closed = new AbortController();
+  const problem = alertLine();
+  const leave = h("button", () => dialog.close(), "Cancel");
+  const button = h("button", { class: danger ? "danger" : "primary", type: "submit" }, submit);
+  const form = h("form", { onsubmit: go }, h("h2", { id: "dialog-title" }, title), content.flat(), problem,
+    h("div.actions", leave, button));
+  const dialog = h("dialog.card", {
+    "aria-labelledby": "dialog-title", onclose: () => { closed.abort(); dialog.remove(); },
+  }, form);
+
+  // There is nothing to send any more.
+  function end(text) {
+    closed.abort();
+    button.hidden = true;
+    setText(leave, "Close");
+    say(problem, text);
+    leave.focus();
+  }
+
+  async function go(event) {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      await send(end);
+      if (!button.hidden) dialog.close();
+    } catch (error) {
+      say(problem, error.message);
+      button.disabled = false;
+      form.elements.namedItem(error.field ?? "")?.focus();
+    }
+  }
+
+  document.body.append(dialog);
+  dialog.showModal();
+  first.focus();
+  return { end, signal: closed.signal };
+}
+
+// A control with its label.
+export function field(id, label, properties = {}, tag = "input", ...children) {
+  const input = h(tag, { id, name: id.slice(id.indexOf("-") + 1), autocomplete: "off", ...properties }, ...children);
+  return { input, element: h("div.field", h("label", { for: id }, label), input), value: () => input.value.trim() || null };
+}
+
+export const reasonField = () => field("reason", "Reason", { maxlength: 1024 });

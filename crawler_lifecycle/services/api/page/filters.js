@@ -1,0 +1,158 @@
+// Which runs are listed? All of it stands in the address, and a view is an address with a name.
+
+import { get } from "/api.js";
+import { chipGroup, h, options, patch } from "/dom.js";
+import { listen } from "/live.js";
+import { drawChips, shownStatus, sum } from "/words.js";
+
+export const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
+const HOURS = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
+const WITHIN = { "": "any time", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" };
+const TEXTS = { crawler: "Crawler", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow" };
+const KEPT = "views"; // {name: address} of this browser
+const COUNT_AGAIN = 3000;
+
+// The API's parameters for an address; what lasts until now begins when it is asked for.
+export function queryOf(filter) {
+  const query = new URLSearchParams(filter);
+  const hours = HOURS[query.get("within")];
+  query.delete("within");
+  if (hours) query.set("since", new Date(Date.now() - hours * 3_600_000).toISOString());
+  return String(query);
+}
+
+// Whether a run that has changed belongs to the list.
+export function fits(filter, query, run) {
+  const is = (name, value) => !filter.has(name) || filter.getAll(name).includes(value);
+  const asked = new URLSearchParams(query);
+  const text = filter.get("search")?.toLowerCase();
+  return (!run.flow || filter.get("flows") === "true" || run.flow.id === filter.get("flow"))
+    && (!filter.has("flow") || run.flow?.id === filter.get("flow"))
+    && is("status", run.status) && is("listed", shownStatus(run)) && is("trigger", run.trigger)
+    && is("crawler", run.crawler) && is("reason", run.reason) && is("requested_by", run.requested_by)
+    && (!filter.has("tag") || run.tags.includes(filter.get("tag")))
+    && (!text || run.crawler.toLowerCase().includes(text) || String(run.run_id) === text)
+    && (!asked.has("since") || new Date(run.created_at) >= new Date(asked.get("since")))
+    && (!asked.has("until") || new Date(run.created_at) < new Date(asked.get("until")));
+}
+
+// `choose(address)`: the filter has changed.
+export function makeFilters(filter, choose, signal) {
+  let counts = {};
+  let timer = null;
+  const chips = chipGroup("Status");
+  const search = h("input", {
+    type: "search", placeholder: "Crawler or run  ( / )", "aria-label": "Crawler or run",
+    value: filter.get("search") ?? "", onchange: (event) => set("search", event.target.value.trim()),
+  });
+  const select = (name, label, texts) => h("select", { "aria-label": label, onchange: (event) => set(name, event.target.value) }, options(texts, filter.get(name)));
+  const within = select("within", "Created", WITHIN);
+  const trigger = select("trigger", "Trigger", { "": "any trigger", scheduled: "by the clock", manual: "by hand", api: "by a program" });
+  const more = h("div.more", { id: "more-filters", hidden: true }, Object.entries(TEXTS).map(([name, label]) => h("label", label,
+    h("input", { name, autocomplete: "off", value: filter.get(name) ?? "", onchange: (event) => set(name, event.target.value.trim()) }))),
+    h("label.check", h("input", {
+      type: "checkbox", checked: filter.get("flows") === "true", onchange: (event) => set("flows", event.target.checked ? "true" : ""),
+    }), "runs of flows, too"));
+  const opener = h("button.chip", {
+    "aria-expanded": "false", "aria-controls": "more-filters",
+    onclick: () => { more.hidden = !more.hidden; opener.setAttribute("aria-expanded", String(!more.hidden)); },
+  }, "More filters");
+  const active = chipGroup("Filters that are set");
+  const views = chipGroup("Saved views");
+  const element = h("div.filters",
+    h("div.tools", chips, search), h("div.tools", within, trigger, opener, active, views), more);
+
+  function change(act) {
+    act();
+    draw();
+    choose(address());
+    count();
+  }
+
+  const set = (name, value) => change(() => (value ? filter.set(name, value) : filter.delete(name)));
+
+  function toggle(state) {
+    change(() => {
+      const chosen = filter.getAll("listed");
+      filter.delete("listed");
+      filter.delete("status");
+      if (state === null) return;
+      for (const each of chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state]) filter.append("listed", each);
+    });
+  }
+
+  const address = () => `#/${filter.size ? `?${filter}` : ""}`;
+
+  function draw() {
+    const chosen = filter.getAll("listed");
+    const isAll = !chosen.length && !filter.has("status");
+    drawChips(chips, LISTED, (state) => sum(counts, state),
+      (state) => (state ? chosen.includes(state) || filter.getAll("status").includes(state) : isAll), toggle);
+    const set = Object.keys(TEXTS).filter((name) => filter.has(name));
+    patch(active, set, (name) => `${name}=${filter.get(name)}`, (name) => h("button.chip", {
+      title: "Remove this filter", "aria-pressed": "true",
+      onclick: () => { more.querySelector(`[name=${name}]`).value = ""; change(() => filter.delete(name)); },
+    }, `${TEXTS[name].toLowerCase()}: ${filter.get(name)} \u00d7`));
+    drawViews();
+  }
+
+  function drawViews() {
+    const kept = readViews();
+    const here = address();
+    const isNew = filter.size > 0 && !Object.values(kept).includes(here);
+    patch(views, [...Object.keys(kept), ...(isNew ? [null] : [])], (name) => name ?? "\u0000",
+      (name) => (name === null ? h("button.chip", save, "Save this view")
+        : h("span.chip.view", h("a", { href: kept[name] }, name), h("button.link", {
+          "aria-label": `Forget the view ${name}`, onclick: () => forget(name),
+        }, "\u00d7"))),
+      (chip, name) => name !== null && chip.firstChild.setAttribute("aria-current", String(kept[name] === here)));
+  }
+
+  function save() {
+    const name = prompt("Name of the view")?.trim();
+    if (!name) return;
+    localStorage.setItem(KEPT, JSON.stringify({ ...readViews(), [name]: address() }));
+    drawViews();
+  }
+
+  function forget(name) {
+    const { [name]: _, ...kept } = readViews();
+    localStorage.setItem(KEPT, JSON.stringify(kept));
+    drawViews();
+  }
+
+  async function count() {
+    clearTimeout(timer);
+    timer = null;
+    const query = new URLSearchParams(queryOf(filter));
+    query.delete("listed");
+    query.delete("status");
+    const mine = String(filter);
+    try {
+      const found = await get(`/v1/run-counts?${query}`, signal);
+      if (mine !== String(filter)) return;
+      counts = found.counts;
+      draw();
+    } catch {
+      soon(); // the list says what is wrong
+    }
+  }
+
+  function soon() {
+    if (!signal.aborted) timer ??= setTimeout(count, COUNT_AGAIN);
+  }
+
+  listen(({ kind }) => (kind === "ready" ? count() : kind === "run" && soon()), signal);
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  draw();
+  count();
+  return { element };
+}
+
+function readViews() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT) ?? "{}");
+  } catch {
+    return {}; // of another page at this address
+  }
+}

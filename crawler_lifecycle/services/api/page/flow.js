@@ -1,0 +1,168 @@
+// One flow, live: a graph, a ledger or a time line of its jobs, with what a person may do to it.
+
+import { follow, get, post } from "/api.js";
+import { drawChart } from "/chart.js";
+import { openDialog, reasonField } from "/dialog.js";
+import { chipGroup, fill, h, press, setText, skeleton, toast } from "/dom.js";
+import { makeGraph } from "/graph.js";
+import { makeItems } from "/items.js";
+import { makeLedger } from "/ledger.js";
+import { JOB_STATES, lasting, makeLine, mayOperate, number, pill, setBar, stateCounts } from "/words.js";
+
+const VIEWS = { items: "Items", graph: "Graph", ledger: "Ledger", time: "Time", log: "Timeline" };
+const DRAW_PAUSE = 150; // between two drawings
+const FEWER = 1000; // jobs: more of them begin as a ledger
+const BARS = 300;
+const OVER = ["completed", "cancelled", "discarded"];
+
+export function showFlow(main, id, place, signal) {
+  const path = `/v1/flows/${encodeURIComponent(id)}`;
+  const jobs = new Map();
+  let status = null;
+  let isFresh = true; // the next event has all jobs
+  let view = VIEWS[place.get("view")] ? place.get("view") : null;
+  let timer = null;
+  let stream = new AbortController();
+  const names = h("div.names");
+  const told = h("p.waits");
+  const away = h("p.problem", { hidden: true, role: "alert" });
+  const meter = h("div.meter.wide");
+  const tabs = chipGroup("View", Object.entries(VIEWS).map(([name, label]) =>
+    h("button.chip", { dataset: { key: name }, onclick: () => turn(name) }, label)));
+  const panel = h("div");
+  const common = { path, place, keep, act, signal };
+  const [ledger, items] = [makeLedger(common), makeItems(common)];
+  const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); });
+  const chart = h("div.chart");
+  const lines = h("ol.timeline");
+  const panels = { items: items.element, graph: graph.element, ledger: ledger.element, time: chart, log: lines };
+  const buttons = makeButtons();
+  const waiting = skeleton();
+  const content = h("div.run", { hidden: true },
+    h("div.head", names, buttons.element),
+    told, meter, h("section.card", tabs, panel));
+  main.append(h("p.back", h("a", { href: "#/flows" }, "\u2190 Flows"), " \u00b7 ",
+    h("a", { href: `#/?flow=${encodeURIComponent(id)}&flows=true` }, "its runs")), waiting, away, content);
+
+  function turn(name) {
+    view = name;
+    keep({ view: name });
+    draw();
+  }
+
+  function keep(change) {
+    for (const [name, value] of Object.entries(change)) value ? place.set(name, value) : place.delete(name);
+    history.replaceState(null, "", `#/flows/${encodeURIComponent(id)}${place.size ? `?${place}` : ""}`);
+  }
+
+  function watch() {
+    stream.abort();
+    stream = new AbortController();
+    follow(`${path}/changes`, {
+      signal: AbortSignal.any([signal, stream.signal]),
+      final: [401, 403, 404],
+      begun: () => { isFresh = true; },
+      told: (how, isFinal) => {
+        away.hidden = how === "live";
+        if (isFinal) waiting.hidden = true;
+        setText(away, how === "live" ? "" : isFinal ? how : `No answer since a moment: ${how}. Trying again ...`);
+      },
+      event: ({ kind, data }) => {
+        if (kind !== "flow") return null;
+        if (isFresh) jobs.clear();
+        isFresh = false;
+        for (const gone of data.removed) jobs.delete(gone);
+        for (const job of data.jobs) jobs.set(job.path, job);
+        status = data.status;
+        timer ??= setTimeout(draw, DRAW_PAUSE);
+        return data.is_over ? "end" : kind;
+      },
+    });
+  }
+
+  function draw() {
+    clearTimeout(timer);
+    timer = null;
+    if (!status || signal.aborted) return;
+    waiting.hidden = true;
+    content.hidden = false;
+    const isManaged = [...jobs.values()].some((job) => job.kind === "manager");
+    tabs.firstChild.hidden = !isManaged;
+    view ??= isManaged ? "items" : jobs.size > FEWER ? "ledger" : "graph";
+    document.title = `${status.state} \u00b7 ${id}`;
+    fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), pill(status.state), lasting(status.started_at, status.stopped_at)]);
+    setText(told, `${number(status.total)} job${status.total === 1 ? "" : "s"}: ${stateCounts(status.counts, JOB_STATES)}`);
+    setBar(meter, status.counts, JOB_STATES);
+    for (const tab of tabs.children) press(tab, tab.dataset.key === view);
+    if (panel.firstChild !== panels[view]) {
+      panel.replaceChildren(panels[view]);
+      if (view === "items") items.load();
+    }
+    buttons.update();
+    if (view === "graph") graph.draw(jobs);
+    if (view === "ledger") ledger.draw(jobs, status.counts);
+    if (view === "time") drawTimes();
+    if (view === "log") drawLines();
+  }
+
+  function drawTimes() {
+    const begun = [...jobs.values()].filter((job) => job.started_at).sort((one, other) => (one.started_at < other.started_at ? -1 : 1));
+    drawChart(chart, begun.slice(0, BARS).map((job) => ({
+      name: job.path, href: job.run_id ? `#/runs/${job.run_id}` : null,
+      parts: [{ from: job.started_at, to: job.ended_at, status: job.state }],
+    })), begun.length > BARS ? `The first ${BARS} of ${number(begun.length)} jobs.` : "");
+  }
+
+  async function drawLines() {
+    try {
+      const { timeline } = await get(path, signal);
+      fill(lines, timeline.reverse().map(makeLine));
+    } catch {
+      // the flow's stream tells what is wrong
+    }
+  }
+
+  // `send(verb, body, said)`: asks for it, and looks again. `act` tells what goes wrong, too.
+  async function send(verb, body, said) {
+    const answer = await post(`${path}/${verb}`, body);
+    toast(answer.problem ?? said(answer.count));
+    watch();
+  }
+
+  function act(...asked) {
+    return send(...asked).catch((error) => toast(error.message));
+  }
+
+  function askToStop() {
+    const reason = reasonField();
+    openDialog({
+      title: `Stop ${id}?`, submit: "Stop", danger: true, first: reason.input,
+      content: [h("p.quiet", "All its jobs are cancelled, and those under way are asked to end."), reason.element],
+      send: () => send("stop", { reason: reason.value() }, () => "Stop asked."),
+    });
+  }
+
+  function makeButtons() {
+    const button = (name, verb, body, said) => h("button", { hidden: true, onclick: () => act(verb, body, said) }, name);
+    const all = {
+      retry: button("Retry what failed", "retry", {}, (count) => `${number(count)} retried.`),
+      pause: button("Pause", "hold", { hold: "pause" }, () => "Nothing more starts."),
+      resume: button("Resume", "hold", { hold: "run" }, () => "The flow goes on."),
+      drain: button("Drain", "hold", { hold: "drain" }, () => "What runs may end; the rest is cancelled."),
+      stop: h("button.danger", { hidden: true, onclick: askToStop }, "Stop \u2026"),
+    };
+    const update = () => {
+      const may = mayOperate();
+      const isOver = OVER.includes(status.state);
+      all.retry.hidden = !may || !(status.counts.discarded || status.counts.cancelled || status.counts.retryable);
+      all.pause.hidden = !may || isOver || status.state === "paused";
+      all.resume.hidden = !may || status.state !== "paused";
+      all.drain.hidden = all.stop.hidden = !may || isOver;
+    };
+    return { element: h("div.actions", Object.values(all)), update };
+  }
+
+  document.addEventListener("scopes-known", draw, { signal });
+  signal.addEventListener("abort", () => { stream.abort(); clearTimeout(timer); });
+  watch();
+}

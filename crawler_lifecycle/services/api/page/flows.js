@@ -1,0 +1,45 @@
+// The flows: their progress, newest first, as it is now.
+
+import { get } from "/api.js";
+import { chipGroup, h } from "/dom.js";
+import { showTable } from "/table.js";
+import { FLOW_STATES, JOB_STATES, bar, lasting, number, pill, stateCounts, sum, when } from "/words.js";
+
+const PAGE = 50;
+const AGAIN = 3000; // no stream tells of all flows
+
+export const flowLink = (id, query = "") => `#/flows/${encodeURIComponent(id)}${query}`;
+
+export function showFlows(main, filter, signal) {
+  const state = filter.get("state");
+  const chips = chipGroup("State", [null, ...FLOW_STATES].map((each) => h("a.chip", {
+    dataset: each ? { status: each } : {}, "aria-current": each === state ? "true" : null, href: address({ state: each }),
+  }, each && h("i.dot"), each ?? "all")));
+  const family = h("input", {
+    type: "search", "aria-label": "Family", placeholder: "Family  ( / )", value: filter.get("family") ?? "",
+    onchange: (event) => { location.hash = address({ family: event.target.value.trim() }); },
+  });
+  function address(change) {
+    const wanted = new URLSearchParams(filter);
+    for (const [name, value] of Object.entries(change)) value ? wanted.set(name, value) : wanted.delete(name);
+    return `#/flows${wanted.size ? `?${wanted}` : ""}`;
+  }
+
+  showTable({
+    main, signal, title: "Flows", tools: [chips, family], kind: "flows", again: AGAIN,
+    none: filter.size ? "No such flows." : "No flows yet. `crawlctl flow run FILE` starts one.",
+    columns: {
+      Flow: ({ id, name, created_by: by }) => [h("a", { href: flowLink(id) }, id), h("small", [name, by].filter(Boolean).join(", "))],
+      State: ({ state }) => pill(state),
+      "Progress|tasks": ({ counts, total }) => [h("span.num", `${number(sum(counts, "completed", "cancelled", "discarded"))}/${number(total)}`), bar(counts, JOB_STATES)],
+      "Jobs|why": ({ counts, items }) => [stateCounts(counts, JOB_STATES),
+        items && `; ${number(items.completed)} of ${number(items.total)} items, ${number(items.failed)} failed`],
+      "Changed|at": (flow) => when(flow.updated_at),
+      "Took|took": (flow) => lasting(flow.started_at, flow.stopped_at),
+    },
+    read: async (cursor) => {
+      const { flows, next } = await get(`/v1/flows?${new URLSearchParams({ ...Object.fromEntries(filter), limit: PAGE, ...(cursor ? { cursor } : {}) })}`, signal);
+      return { items: flows.map((flow) => ({ key: flow.uid, ...flow })), next };
+    },
+  });
+}

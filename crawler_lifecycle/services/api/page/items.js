@@ -1,0 +1,72 @@
+// The items of a flow's crawl managers: which 7 of 1,000 failed, and what can be done about them.
+
+import { get } from "/api.js";
+import { chipGroup, h, options, say, setText } from "/dom.js";
+import { makeTable } from "/table.js";
+import { crawled, drawChips, inWords, lasting, mayOperate, number, pill, sum, when } from "/words.js";
+
+const STATES = ["waiting", "running", "completed", "failed", "cancelled", "refused"];
+const PAGE = 100;
+
+export function makeItems({ path, place, keep, act, signal }) {
+  let manager = null;
+  const filter = (change) => { keep(change); table.restart(); };
+  const search = (name, label) => h("input", {
+    type: "search", placeholder: label, "aria-label": label, value: place.get(name), onchange: ({ target }) => filter({ [name]: target.value.trim() }),
+  });
+  const which = h("select", { "aria-label": "Manager", onchange: () => filter({ manager: which.value }) });
+  const chips = chipGroup("State of items");
+  const told = h("p.quiet");
+  const problem = h("p.problem", { role: "alert", hidden: true });
+  const trace = h("pre.log", { tabindex: "0", "aria-label": "Traceback" });
+  const button = (name, verb, numbers) => h("button", () => act(`${verb}-items`, { manager: manager.path, numbers }, (count) => `${number(count)} items: ${verb}.`).then(table.load), name);
+  const [retry, cancel] = [button("Retry all that failed", "retry"), button("Cancel all that wait", "cancel")];
+  const resume = h("button", () => act("hold", { hold: "run" }, () => "The manager goes on.").then(table.load), "Resume");
+
+  const table = makeTable({
+    signal, none: "No such items.",
+    columns: {
+      Item: ({ key }) => key,
+      State: ({ state }) => pill(state),
+      Crawl: ({ crawler, override }) => [crawler, h("small", " ", JSON.stringify(override))],
+      Labels: ({ labels, tags }) => [...labels, ...tags].join(" "),
+      Why: (item) => [item.problem ?? inWords(item.outcome), item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
+      Run: ({ run_id: run }) => run && h("a", { href: `#/runs/${run}` }, run),
+      "Took|took": (item) => lasting(item.started_at, item.ended_at),
+      "|act": ({ key, state }) => mayOperate() && (state === "waiting" ? button("Cancel", "cancel", [key])
+        : ["failed", "cancelled"].includes(state) && button("Retry", "retry", [key])),
+    },
+    read: async (after) => {
+      const { managers } = await get(`${path}/managers`, signal);
+      manager = managers.find((each) => each.path === place.get("manager")) ?? managers[0];
+      if (!manager) return { items: [] };
+      draw(managers);
+      const query = new URLSearchParams({ manager: manager.path, limit: PAGE, after: after ?? 0 });
+      for (const [name, kept] of [["state", "item"], ["outcome", "outcome"], ["tag", "tag"]]) if (place.get(kept)) query.set(name, place.get(kept));
+      const { items, next } = await get(`${path}/items?${query}`, signal);
+      return { items: items.map((item) => ({ key: item.number, ...item })), next };
+    },
+  });
+
+  function draw(managers) {
+    const { counts, problem: failure } = manager;
+    which.hidden = managers.length < 2;
+    which.replaceChildren(...options(Object.fromEntries(managers.map((each) => [each.path, each.path])), manager.path));
+    const state = place.get("item");
+    drawChips(chips, STATES, (each) => sum(counts, ...(each ? [each] : STATES)), (each) => each === state, (each) => filter({ item: each }));
+    setText(told, [`${manager.function}: ${number(manager.read)} parameter sets${manager.is_exhausted ? ", no more to come" : ""}`,
+      counts.repeated && `${number(counts.repeated)} repeated`, crawled(manager.stats), manager.close_reason].filter(Boolean).join("; "));
+    say(problem, failure && `The manager is paused: ${failure.phase} failed.`);
+    setText(trace, failure?.error ?? "");
+    const may = mayOperate();
+    resume.hidden = !may || !failure;
+    retry.hidden = !may || !counts.failed;
+    cancel.hidden = !may || !counts.waiting;
+  }
+
+  return {
+    element: h("div.ledger", h("div.tools", which, chips, search("outcome", "Outcome"), search("tag", "Tag or label")),
+      told, problem, trace, h("div.actions", resume, retry, cancel), table.element),
+    load: table.load,
+  };
+}

@@ -1,0 +1,124 @@
+// A flow's jobs as a list: which 7 of 1,000 failed, why, and what can be done about them.
+
+import { get } from "/api.js";
+import { chipGroup, fill, h, options, setText } from "/dom.js";
+import { makeGrid } from "/table.js";
+import { JOB_STATES, cause, drawChips, inWords, lasting, mayOperate, number, pill, sum, time } from "/words.js";
+
+const MOST = 200; // lines at first, and so many more each time
+const ENDED = ["cancelled", "discarded", "retryable"];
+const OPEN = ["suspended", "available", "scheduled", "executing", "retryable"];
+
+export function makeLedger({ path, place, keep, act, signal }) {
+  let jobs = new Map();
+  let counts = {};
+  let most = MOST;
+  let opened = place.get("job");
+  let below = null;
+  const chips = chipGroup("State of jobs");
+  const search = h("input", { type: "search", placeholder: "Job  ( / )", "aria-label": "Job", value: place.get("q") ?? "", oninput: () => filter({ q: search.value.trim() }) });
+  const outcome = h("select", { "aria-label": "Outcome", onchange: () => filter({ outcome: outcome.value }) });
+  const buttons = ({ key, state, kind }) => {
+    const isOpen = OPEN.includes(state);
+    const button = (name, verb, body, said) => h("button", () => act(verb, body, said), name);
+    return mayOperate() && [
+      kind === "approval" && isOpen && [button("Approve", "approve", { job: key }, () => "Approved."),
+        button("Reject", "approve", { job: key, approved: false }, () => "Rejected.")],
+      ENDED.includes(state) && button("Retry", "retry", { jobs: [key] }, (count) => `${number(count)} retried.`),
+      kind !== "approval" && isOpen && button("Cancel", "cancel", { jobs: [key] }, (count) => `${number(count)} cancelled.`),
+    ].flat();
+  };
+  const grid = makeGrid("tasks.jobs", {
+    "Job|id": ({ key }) => h("button.open", { "aria-expanded": String(key === opened), onclick: () => open(key === opened ? null : jobs.get(key)) }, key),
+    State: ({ state }) => pill(state),
+    "What|what": ({ title, run_id: run }) => [`${title} `, run && h("a", { href: `#/runs/${run}` }, `run ${run}`)],
+    "Why|why": (job) => h("span", { title: whyOf(job) }, whyOf(job)),
+    "Took|took": (job) => lasting(job.started_at, job.ended_at),
+    "|act": buttons,
+  }, ({ key }) => key === opened && (below ??= makeDetails(path, signal)));
+  const empty = h("p.empty", { hidden: true }, "No such jobs.");
+  const more = h("button", { hidden: true, onclick: () => { most += MOST; redraw(); } });
+  const element = h("div.ledger", h("div.tools", chips, outcome, search),
+    grid.element, empty,
+    h("div.pager", more));
+
+  function filter(change) {
+    most = MOST;
+    keep(change);
+    redraw();
+  }
+
+  const redraw = () => draw(jobs, counts);
+  function draw(latest, latestCounts) {
+    jobs = latest;
+    counts = latestCounts;
+    const [state, text, word] = [place.get("state"), place.get("q")?.toLowerCase(), place.get("outcome")];
+    drawChips(chips, JOB_STATES.filter((each) => counts[each] || each === state), (each) => sum(counts, each), (each) => each === state, (each) => filter({ state: each }));
+    drawOutcomes(word);
+    const found = [...jobs.values()].filter((job) => (!state || job.state === state)
+      && (!text || job.path.toLowerCase().includes(text) || job.title.toLowerCase().includes(text)) && (!word || job.outcome === word))
+      .sort((one, other) => one.number - other.number);
+    const shown = found.slice(0, most);
+    if (opened && !shown.some((job) => job.path === opened) && jobs.has(opened)) shown.unshift(jobs.get(opened));
+    grid.show(shown.map((job) => ({ key: job.path, ...job })));
+    if (jobs.has(opened)) below?.update(jobs.get(opened));
+    empty.hidden = shown.length > 0;
+    more.hidden = found.length <= most;
+    setText(more, `${number(most)} of ${number(found.length)}: show more`);
+  }
+
+  function drawOutcomes(word) {
+    const words = [...new Set([...jobs.values()].map((job) => job.outcome).filter(Boolean))].sort().slice(0, 100);
+    outcome.hidden = !words.length;
+    fill(outcome, options({ "": "any outcome", ...Object.fromEntries(words.map((each) => [each, each])) }, word));
+  }
+
+  function open(job) {
+    opened = job?.path ?? null;
+    below = null;
+    keep({ job: opened });
+    element.querySelector(".below")?.remove();
+    redraw();
+    if (job) element.querySelector(".below")?.scrollIntoView({ block: "nearest" });
+  }
+
+  return { element, draw, open };
+}
+
+function whyOf(job) {
+  const why = ENDED.includes(job.state) ? job.reason ?? inWords(job.outcome) : job.state === "completed" ? inWords(job.outcome)
+    : job.cause ? `waits for ${cause(job.cause)}` : "";
+  return why + (job.attempt > 1 ? ` (attempt ${job.attempt})` : "");
+}
+
+// What holds a job up, its attempts, arguments and result.
+function makeDetails(path, signal) {
+  const chain = h("ul.events");
+  const attempts = h("ul.events");
+  const given = h("pre.log");
+  const result = h("pre.log");
+  const element = h("div.evidence", h("h2", "Why"), chain, h("h2", "Attempts"), attempts,
+    h("h2", "Arguments"), given, h("h2", "Result"), result);
+  let shown = "";
+  element.update = async (job) => {
+    const state = `${job.path}${job.state}${job.attempt}${job.cause}${job.run_id}`;
+    if (state === shown) return;
+    shown = state;
+    setText(given, job.args === null ? "none" : JSON.stringify(job.args, null, 1));
+    const query = `job=${encodeURIComponent(job.path)}`;
+    const [why, made, kept] = await Promise.allSettled([get(`${path}/why?${query}`, signal), get(`${path}/attempts?${query}`, signal),
+      document.body.dataset.scopes?.includes("results") ? get(`${path}/results?${query}`, signal) : Promise.reject(new Error("The token lacks the scope results."))]);
+    if (signal.aborted || state !== shown) return;
+    chain.replaceChildren(...(why.value ? [because(why.value)] : [h("li", why.reason.message)]));
+    attempts.replaceChildren(...(made.value?.attempts.length ? made.value.attempts.map(attemptLine) : [h("li", "none yet")]));
+    setText(result, kept.value ? JSON.stringify(kept.value.results, null, 1) : kept.reason.message);
+  };
+  return element;
+}
+
+const because = (why) => h("li", h("b", why.path), ` ${why.state}`, why.cause && `: ${inWords(why.cause)}`, why.since && [", since ", time(why.since)],
+  why.because.length > 0 && h("ul", why.because.map(because), why.more > 0 && h("li", `and ${number(why.more)} more`)));
+
+const attemptLine = (each) => h("li", h("b", `attempt ${each.attempt}`), " ", time(each.created_at), " ",
+  each.run_id && [h("a", { href: `#/runs/${each.run_id}` }, `run ${each.run_id}`), " "], [each.outcome ?? (each.ended_at ? each.kind : "under way"), each.reason].filter(Boolean).join(": "),
+  each.error && h("pre.log", each.error));

@@ -1,0 +1,38 @@
+// What is wrong now, in one line: what failed since yesterday, what the audits found, what is paused.
+
+import { get } from "/api.js";
+import { fill, h } from "/dom.js";
+import { listen } from "/live.js";
+import { number, sum } from "/words.js";
+
+const DAY = 86_400_000;
+const AGAIN = 15_000;
+
+export function makeNow(signal) {
+  let timer = null;
+  const element = h("ul.now", { "aria-label": "What is wrong now" });
+
+  async function load() {
+    clearTimeout(timer);
+    const since = encodeURIComponent(new Date(Date.now() - DAY).toISOString());
+    const [runs, audits, limits] = await Promise.allSettled([
+      get(`/v1/run-counts?since=${since}&flows=true`, signal), get("/v1/audits?limit=0", signal), get("/v1/limits", signal)]);
+    if (signal.aborted) return;
+    const failed = runs.value?.counts.FAILED ?? 0;
+    const found = sum(audits.value?.open ?? {});
+    const paused = (limits.value?.limits ?? []).filter((each) => each.paused_at).length;
+    const lines = [
+      failed && { kind: "bad", text: `${number(failed)} failed in 24 hours`, href: "#/?listed=FAILED&within=24h&flows=true" },
+      found && { kind: "odd", text: `${number(found)} finding${found === 1 ? "" : "s"} of audits`, href: "#/audits" },
+      paused && { kind: "odd", text: `${number(paused)} pause${paused === 1 ? "" : "s"}`, href: "#/limits" },
+      runs.value && !failed && { kind: "good", text: "nothing failed in 24 hours", href: "#/?within=24h" },
+    ].filter(Boolean);
+    fill(element, lines.map(({ kind, text, href }) => h("li", { dataset: { kind } }, h("a", { href }, text))));
+    timer = setTimeout(load, AGAIN);
+  }
+
+  listen(({ kind }) => kind === "ready" && load(), signal);
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  load();
+  return element;
+}

@@ -1,0 +1,88 @@
+// Lists of anything, whose nodes stay, and pages that are such a list.
+
+import { isOpen } from "/api.js";
+import { attempt, emptyLine, h, heading, morph, patch, say, skeleton, toast } from "/dom.js";
+import { listen } from "/live.js";
+
+// A list whose lines are brought up to date in place. `columns`: {heading: cell of an item}, or {"heading|class": cell}.
+// `below(item)`: what is shown under its line, if anything. Each item has a `key`, and may have a `look` for its line.
+export function makeGrid(kind, columns, below = () => null) {
+  const names = Object.keys(columns).map((name) => name.split("|"));
+  const cells = Object.values(columns);
+  const cellOf = (item, place) => h("td", { class: names[place][1], dataset: { label: names[place][0] } }, item && cells[place](item));
+  const body = h("tbody");
+  const show = (items) => patch(body, items.flatMap((item) => (below(item) ? [item, { key: `${item.key}\u0000`, under: below(item) }] : [item])), (item) => item.key,
+    ({ under }) => (under ? h("tr.below", h("td", { colspan: cells.length }, under)) : h("tr", cells.map((_, place) => cellOf(null, place)))),
+    (row, item) => {
+      row.dataset.look = item.look ?? "";
+      if (!item.under) cells.forEach((_, place) => morph(row.children[place], cellOf(item, place)));
+    });
+  return { element: h(`table.list.${kind}`, heading(names.map(([name]) => name)), body), show };
+}
+
+// A grid of what no stream tells of, by the page. `read(cursor)` returns the items, and the cursor of the next page.
+// `none`: what is said where there are no items. Only the latest answer is shown.
+export function makeTable({ columns, read, none, signal, kind = "boxed", again = 5000 }) {
+  const pages = [null]; // the cursors of the pages up to this one
+  let next = null;
+  let timer = null;
+  let asked = 0;
+  let hasAnswer = false;
+  const { element: table, show: draw } = makeGrid(kind, columns);
+  table.hidden = true;
+  const [waiting, problem] = [skeleton(), emptyLine()];
+  const turn = (name, act) => h("button", { hidden: true, onclick: () => { act(); load(); } }, name);
+  const [back, on] = [turn("Previous", () => pages.pop()), turn("Next", () => pages.push(next))];
+  const element = h("div", waiting, table, problem, h("nav.pager", { "aria-label": "Pages" }, back, on));
+
+  async function load() {
+    clearTimeout(timer);
+    const mine = ++asked;
+    let pause = again;
+    let text = "";
+    try {
+      const found = await read(pages.at(-1));
+      if (mine !== asked || signal.aborted) return;
+      hasAnswer = true;
+      show(found.items, found.next);
+      if (!found.items.length) text = none;
+    } catch (error) {
+      if (mine !== asked || signal.aborted) return;
+      text = error.message;
+      pause = isOpen(error) ? Math.max(again, (error.pause ?? 0) * 1000) : null;
+    }
+    say(problem, text);
+    waiting.hidden = hasAnswer || !pause;
+    if (pause) timer = setTimeout(() => document.hidden || !element.isConnected || load(), pause);
+  }
+
+  function show(items, following = null) {
+    next = following;
+    table.hidden = !items.length;
+    back.hidden = pages.length === 1;
+    on.hidden = !next;
+    draw(items);
+  }
+
+  listen(({ kind }) => kind === "ready" && load(), signal);
+  document.addEventListener("scopes-known", load, { signal });
+  document.addEventListener("visibilitychange", () => document.hidden || load(), { signal });
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  load();
+  return { element, load, restart: () => { pages.length = 1; return load(); } };
+}
+
+// A page that is a table.
+export function showTable({ main, title, tools = [], about = [], ...rest }) {
+  const table = makeTable(rest);
+  main.append(h("div.tools", h("h1", title), tools), ...about, table.element);
+  return table;
+}
+
+// What is asked of the API with a click in a table, which is read anew then.
+export const commandButton = (name, send, done, properties) => h("button", {
+  ...properties, onclick: async ({ target }) => {
+    await attempt(target, async () => toast(await send()));
+    done();
+  },
+}, name);

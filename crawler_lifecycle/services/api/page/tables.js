@@ -1,0 +1,84 @@
+// Pages that are a table: crawlers, one crawler's history, schedules, findings of audits.
+
+import { get, post } from "/api.js";
+import { drawColumns } from "/chart.js";
+import { h, setText } from "/dom.js";
+import { commandButton, showTable } from "/table.js";
+import { crawled, duration, endedBecause, inWords, isOver, mayOperate, number, pill, shownStatus, when } from "/words.js";
+
+const RUNS = 60;
+
+const crawlerLink = (name) => h("a", { href: `#/crawlers/${encodeURIComponent(name)}` }, name);
+
+export function showCrawlers(main, signal) {
+  showTable({
+    main, signal, title: "Crawlers", none: "The catalogue has no crawlers.",
+    columns: { Crawler: ({ key }) => crawlerLink(key) },
+    read: async () => ({ items: (await get("/v1/crawlers", signal)).crawlers.map((key) => ({ key })) }),
+  });
+}
+
+export function showCrawler(main, name, signal) {
+  const query = `crawler=${encodeURIComponent(name)}&flows=true`;
+  const told = h("p.waits");
+  const [took, items] = [h("div"), h("div")];
+  const entry = h("pre.log");
+  const about = h("div.run", told,
+    h("div.columns", h("section.card", h("h2", "Duration"), took), h("section.card", h("h2", "Items"), items)),
+    h("details", h("summary", "Catalogue entry"), entry), h("h2", "Latest runs"));
+  get(`/v1/crawlers/${encodeURIComponent(name)}`, signal).then((found) => setText(entry, JSON.stringify(found, null, 1)), (error) => setText(entry, error.message));
+  showTable({
+    main, signal, title: name, about: [about], none: "No run of this crawler yet.",
+    columns: {
+      Run: (run) => h("a", { href: `#/runs/${run.key}` }, run.key), Status: (run) => pill(shownStatus(run)), Created: (run) => when(run.created_at),
+      Took: (run) => (run.finished_at ? duration(new Date(run.finished_at) - new Date(run.begun_at)) : ""), Crawled: (run) => crawled(run.stats),
+      Why: (run) => (isOver(run) && run.reason !== "all_succeeded" ? endedBecause(run) : ""),
+    },
+    read: async () => {
+      const { runs } = await get(`/v1/runs?${query}&limit=${RUNS}`, signal);
+      const over = runs.filter(isOver).reverse();
+      const judged = over.filter((run) => shownStatus(run) !== "STOPPED");
+      const good = judged.filter((run) => run.status === "COMPLETED").length;
+      setText(told, judged.length ? `${number(Math.round(100 * good / judged.length))} % of the latest ${number(judged.length)} runs completed.` : "");
+      const column = (run, value) => ({ title: `run ${run.run_id}, ${shownStatus(run).toLowerCase()}`, status: shownStatus(run), value });
+      drawColumns(took, over.map((run) => column(run, new Date(run.finished_at) - new Date(run.begun_at))), duration);
+      drawColumns(items, over.map((run) => column(run, run.stats?.items ?? 0)), number);
+      return { items: runs.map((run) => ({ key: run.run_id, ...run })) };
+    },
+  });
+}
+
+export function showSchedules(main, signal) {
+  const button = ({ key }, verb, name) => commandButton(name, async () => {
+    await post(`/v1/schedules/${encodeURIComponent(key)}/${verb}`);
+    return `${name}: ${key}.`;
+  }, () => table.load());
+  const table = showTable({
+    main, signal, title: "Schedules", none: "No schedules yet.",
+    columns: {
+      Schedule: ({ key }) => h("b", key), Starts: (each) => (each.crawler ? crawlerLink(each.crawler) : each.flow_id),
+      When: (each) => [...each.cron, each.every_seconds && `every ${duration(each.every_seconds * 1000)}`, each.cron.length > 0 && each.time_zone].filter(Boolean).join(", "),
+      Next: (each) => (each.paused ? pill("paused") : each.next_at.slice(0, 3).flatMap((at) => [when(at), " "])), Last: (each) => when(each.last_started_at),
+      "|act": (each) => mayOperate() && h("div.actions", button(each, "trigger", "Start now"),
+        each.paused ? button(each, "resume", "Resume") : button(each, "pause", "Pause")),
+    },
+    read: async () => ({ items: (await get("/v1/schedules", signal)).schedules.map((each) => ({ key: each.schedule_id, ...each })) }),
+  });
+}
+
+export function showAudits(main, signal) {
+  const about = h("p.quiet");
+  showTable({
+    main, signal, title: "Audits", about: [about], none: "The audits found nothing that disagrees.",
+    columns: {
+      Finding: (each) => h("b", inWords(each.kind)), Run: (each) => (each.run_id ? h("a", { href: `#/runs/${each.run_id}` }, each.run_id) : each.subject),
+      What: (each) => each.message, Done: (each) => each.problem ?? each.action ?? "",
+      Since: (each) => when(each.first_seen_at), Closed: (each) => (each.closed_at ? when(each.closed_at) : pill("open")),
+    },
+    read: async () => {
+      const { findings, last_complete_at: last } = await get("/v1/audits", signal);
+      about.replaceChildren(last ? "The last complete audit ended " : "No audit has been complete yet.", last ? when(last) : "");
+      return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}`, ...each })) };
+    },
+  });
+}
