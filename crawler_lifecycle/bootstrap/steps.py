@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from crawler_lifecycle.activities.audit_flows import FlowAudit
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
+from crawler_lifecycle.activities.audit_managers import ManagerAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
 from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.activities.deployment import DeploymentActivities
@@ -67,13 +68,14 @@ def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[obj
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
     keep_days = parts.settings.flows.keep_days
     keep_flows = None if keep_days is None else timedelta(days=keep_days)
-    records, findings, tasks = store.records, store.findings, store.tasks
+    records, findings, tasks, doors = store.records, store.findings, store.tasks, store.flow_doors
+    managers = ManagerAudit(store.manager_audits, findings, supervisors, patience)
     return (
         AuditActivities(findings, timedelta(days=settings.keep_days), settings.remove_unknown_jobs),
         RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience),
         HandoverAudit(records, findings, supervisors, patience),
-        FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, store.flow_doors, keep_flows),
+        FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, doors, managers, keep_flows),
     )
 
 

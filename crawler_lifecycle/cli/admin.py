@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_control, plain, print_json, standard_options, with_state
+from crawler_lifecycle.cli.common import open_context, open_control, plain, print_json, standard_options, with_state
 from crawler_lifecycle.cli.failures import NOT_READY, Commands
 from crawler_lifecycle.errors import NotReady
 
@@ -93,11 +93,10 @@ def accept_namespace(state: Path | None, as_json: bool) -> None:
     Example:
       crawlctl accept-namespace
     """
-    from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.errors import BadInput
     from crawler_lifecycle.ports import KnowsItsPlace
 
-    cluster = Context.open(state).parts.cluster
+    cluster = open_context(state).parts.cluster
     if not isinstance(cluster, KnowsItsPlace):
         raise BadInput("CRAWLER_CLUSTER__KIND", "jobs do not run on Kubernetes: there is no namespace to accept")
     before, now = cluster.accept_place()

@@ -1,19 +1,17 @@
 """The command `audit`, which shows and repairs disagreements of database, Temporal and cluster."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_control, print_answer, standard_options
+from crawler_lifecycle.cli.common import open_access, print_answer, standard_options
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
-from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.contract.audits import AuditOverview, AuditReport
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.cli.access import Access
+    from crawler_lifecycle.contract.audits import AuditReport
 
 
 @click.command()
@@ -39,7 +37,7 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
         raise click.UsageError("either --dry-run or --repair")
     if remove_unknown_jobs and not repair:
         raise click.UsageError("--remove-unknown-jobs needs --repair")
-    control = open_control(state)
+    control = open_access(state)
     if dry_run or repair:
         status = _audit_now(control, repair=repair, remove_unknown_jobs=remove_unknown_jobs, as_json=as_json)
     else:
@@ -48,31 +46,18 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
         raise click.exceptions.Exit(status)
 
 
-def _show(control: "Control", *, as_json: bool) -> int:
+def _show(control: "Access", *, as_json: bool) -> int:
     """Print the findings of the last audits and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import overview_lines
 
     overview = control.audits.overview()
     print_answer(overview, overview_lines, as_json=as_json)
-    if period := control.installation.settings.audit.every_seconds:  # 0: switched off
-        _refuse_if_late(control, overview, period, as_json=as_json)
+    if line := asyncio.run(control.audits.check_punctuality(overview)):
+        click.echo(line, err=as_json)
     return DISAGREES if any(overview.open.values()) else OK
 
 
-def _refuse_if_late(control: "Control", overview: "AuditOverview", period: int, *, as_json: bool) -> None:
-    """Raise NotReady if no audit was complete for several periods. Before the first audit, print its time."""
-    from crawler_lifecycle.control.audits import PERIODS_UNTIL_LATE
-
-    completed_at = overview.last_complete_at
-    if completed_at is None and any(audit.finished_at for audit in overview.audits):
-        raise NotReady("no audit was complete yet: the lines of its parts say why")
-    if completed_at is None:
-        click.echo(asyncio.run(control.audits.check_before_the_first()), err=as_json)
-    elif datetime.now(UTC) - completed_at > PERIODS_UNTIL_LATE * timedelta(seconds=period):
-        raise NotReady("no audit was complete lately: `crawlctl doctor` says whether a worker runs")
-
-
-def _audit_now(control: "Control", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
+def _audit_now(control: "Access", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
     """Run an audit, print the report, and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import report_lines
     from crawler_lifecycle.contract.audits import AuditRequest

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from crawler_lifecycle.cli.remote.choice import open_api, refuse_api, typed_api
+
 if TYPE_CHECKING:
+    from crawler_lifecycle.cli.access import Access, LimitAccess, RunAccess
+    from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.control import Control
-    from crawler_lifecycle.control.limits import LimitCommands
-    from crawler_lifecycle.control.reading import RunReader
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))
 REPLACEMENTS = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"}
 TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
 COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
+# commands that use neither database nor API, or only the installation's own database
+WITHOUT_API = ("accept-namespace", "db", "demo", "doctor", "token", "up")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
@@ -77,12 +81,20 @@ def _remember_state(ctx: click.Context, _: click.Parameter, state: Path | None) 
 
 
 def with_state(message: str) -> str:
-    """Return the message with the typed --state in every `crawlctl` command, so that a reader can copy commands."""
+    """Return the message with the typed --state or --api in every `crawlctl` command: a reader can copy commands."""
     context = click.get_current_context(silent=True)
     state = context.meta.get(TYPED_STATE) if context else None
+    if api := typed_api():
+        return COMMAND_IN_MESSAGE.sub(lambda command: _with_api(command[0], api), message)
     if state is None:
         return message
     return COMMAND_IN_MESSAGE.sub(lambda command: f"{command[0]} --state {shlex.quote(str(state))}", message)
+
+
+def _with_api(command: str, api: str) -> str:
+    """Return the command with --api, unless the command works only on the installation's own machines."""
+    program, name, *words = command.split(" ")
+    return command if name in WITHOUT_API else " ".join([program, "--api", shlex.quote(api), name, *words])
 
 
 def json_option(command: Command) -> Command:
@@ -93,23 +105,49 @@ def standard_options(command: Command) -> Command:
     return state_option(json_option(command))
 
 
+def open_access(state: Path | None) -> "Access":
+    """Return the commands for the installation: over the HTTP API if an API is chosen."""
+    if (api := open_api(state)) is not None:
+        from crawler_lifecycle.cli.remote.access import Remote
+
+        return Remote(api)
+    return open_control(state)
+
+
 def open_control(state: Path | None) -> "Control":
-    """Return all commands for the installation."""
+    """Return all commands for the installation itself. BadInput if an API is chosen."""
     from crawler_lifecycle.control.control import Control
 
+    refuse_api(state)
     return Control.open(state)
 
 
-def open_reader(state: Path | None) -> "RunReader":
+def open_context(state: Path | None) -> "Context":
+    """Return the installation with its adapters. BadInput if an API is chosen."""
+    from crawler_lifecycle.control.context import Context
+
+    refuse_api(state)
+    return Context.open(state)
+
+
+def open_reader(state: Path | None) -> "RunAccess":
     """Return the commands that only read runs. Their modules import no Temporal client, so they start sooner."""
+    if (api := open_api(state)) is not None:
+        from crawler_lifecycle.cli.remote.runs import RemoteRuns
+
+        return RemoteRuns(api)
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.reading import RunReader
 
     return RunReader(Context.open(state))
 
 
-def open_limits(state: Path | None) -> "LimitCommands":
+def open_limits(state: Path | None) -> "LimitAccess":
     """Return the commands for limits, which need the database and no Temporal client."""
+    if (api := open_api(state)) is not None:
+        from crawler_lifecycle.cli.remote.access import RemoteLimits
+
+        return RemoteLimits(api)
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.limits import LimitCommands
 

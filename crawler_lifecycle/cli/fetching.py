@@ -13,10 +13,7 @@ from crawler_lifecycle.cli.common import open_reader, print_json, standard_optio
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.ports import StoredArchive
-
-CHUNK_BYTES = 1 << 20  # an archive may be larger than the memory
-SILENCE_SECONDS = 60.0  # longest wait for the next byte from the bucket before the download fails
+    from crawler_lifecycle.control.reading import Download
 
 
 @click.command()
@@ -37,32 +34,32 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
       crawlctl fetch 7 --end 1 --output before.zip
     """
 
-    archive = open_reader(state).archive(run, end)
-    target = (output / archive.stored.name if output.is_dir() else output).absolute()
-    sha256 = _download(archive.stored, target, archive.sha256)
+    with open_reader(state).download(run, end) as archive:
+        target = (output / archive.name if output.is_dir() else output).absolute()
+        sha256 = _write(archive, target)
+    size = archive.size
     if as_json:
-        size = archive.stored.size
         print_json({"run_id": archive.run_id, "end": archive.end, "file": str(target), "size": size, "sha256": sha256})
     else:
         checked = "equal to the record" if archive.sha256 else "no SHA-256 is on record"
         click.echo(f"the archive of run {archive.run_id}, end {archive.end}, was written to {target}")
-        click.echo(f"  {archive.stored.size} bytes, SHA-256 {sha256} ({checked})")
+        click.echo(f"  {size} bytes, SHA-256 {sha256} ({checked})")
 
 
-def _download(stored: "StoredArchive", target: Path, recorded_sha256: str | None) -> str:
+def _write(archive: "Download", target: Path) -> str:
     """Write the archive to the target and return its SHA-256. LifecycleError if the record has another SHA-256."""
-    digest = hashlib.sha256()
-    bar = click.progressbar(length=stored.size, label=stored.name, file=sys.stderr, hidden=not sys.stderr.isatty())
-    with _draft_for(target) as draft, draft.open("wb") as file, _open_chunks(stored) as chunks, bar:
-        for chunk in chunks:
+    name, digest = archive.name, hashlib.sha256()
+    bar = click.progressbar(length=archive.size, label=name, file=sys.stderr, hidden=not sys.stderr.isatty())
+    with _draft_for(target) as draft, draft.open("wb") as file, bar:
+        for chunk in archive.chunks:
             digest.update(chunk)
             file.write(chunk)
             bar.update(len(chunk))
-        if file.tell() != stored.size:
-            raise TemporaryError(f"{stored.name} broke off after {file.tell()} of {stored.size} bytes: try again")
-        if recorded_sha256 is not None and digest.hexdigest() != recorded_sha256:
+        if file.tell() != archive.size:
+            raise TemporaryError(f"{name} broke off after {file.tell()} of {archive.size} bytes: try again")
+        if archive.sha256 is not None and digest.hexdigest() != archive.sha256:
             raise LifecycleError(
-                f"{stored.name} is damaged: its SHA-256 is {digest.hexdigest()}, and {recorded_sha256} is on record"
+                f"{name} is damaged: its SHA-256 is {digest.hexdigest()}, and {archive.sha256} is on record"
             )
     return digest.hexdigest()
 
@@ -78,22 +75,3 @@ def _draft_for(target: Path) -> Iterator[Path]:
         raise TemporaryError(f"{target} cannot be written: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def _open_chunks(stored: "StoredArchive") -> Iterator[Iterator[bytes]]:
-    """Yield the chunks of the archive, from the local file or from the bucket's address."""
-    if stored.path is not None:
-        with stored.path.open("rb") as source:
-            yield iter(lambda: source.read(CHUNK_BYTES), b"")
-        return
-    import httpx
-
-    try:
-        with httpx.stream("GET", stored.url or "", timeout=SILENCE_SECONDS) as answer:
-            answer.raise_for_status()
-            yield answer.iter_raw(CHUNK_BYTES)
-    except httpx.HTTPStatusError as error:
-        raise TemporaryError(f"the bucket answers {error.response.status_code} for {stored.name}") from error
-    except httpx.HTTPError as error:
-        raise TemporaryError(f"{stored.name} cannot be fetched: {error or type(error).__name__}") from error

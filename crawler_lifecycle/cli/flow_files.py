@@ -1,8 +1,8 @@
-"""Finds the workflow in an author's file: a module-level workflow or sequence, or a function with such a result."""
+"""Finds the flow in an author's file: a workflow, a sequence, a function with such a result, or a crawl manager."""
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,24 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
     from crawler_lifecycle.flows import Workflow
     from crawler_lifecycle.flows.steps import Level
+    from crawler_lifecycle.managers import WorkFlowManager
 
 FUNCTIONS = ("flow", "workflow")  # names of functions to call without --flow
 
 
-def definition_in(file: Path, name: str | None, flow_id: str | None) -> "FlowDefinition":
-    """Return the checked definition in a Python file, or in a file with JSON. `flow_id` replaces the flow's id."""
+def definition_in(file: Path, name: str | None, flow_id: str | None, arguments: Sequence[str] = ()) -> "FlowDefinition":
+    """Return the checked definition in a Python file, or in a file with JSON. `flow_id` replaces the flow's id.
+
+    `arguments`: command line for a crawl manager.
+    """
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
     from crawler_lifecycle.control.flows.definitions import read_definition
 
+    manager = None if file.suffix == ".json" else manager_in(file, name)
+    if manager is not None:
+        return definition_of_manager(manager, arguments, flow_id)
+    if arguments:
+        raise BadInput("arguments", f"are for crawl managers, and {file} has a workflow")
     if file.suffix == ".json":
         if name is not None:
             raise BadInput("--flow", "names a workflow in a Python file, and a file with JSON has only one")
@@ -32,6 +41,56 @@ def definition_in(file: Path, name: str | None, flow_id: str | None) -> "FlowDef
     if flow_id is not None:
         definition = FlowDefinition.model_validate({**definition.model_dump(), "id": flow_id})
     return definition
+
+
+def definition_of_manager(
+    manager: "type[WorkFlowManager]", arguments: Sequence[str], flow_id: str | None, queue: str = "default"
+) -> "FlowDefinition":
+    """Return the flow for a manager, whose own parser has accepted the arguments."""
+    from crawler_lifecycle.flows.functions import reference
+    from crawler_lifecycle.managers.defining import build, family_of, flow_of
+
+    function = reference(manager)
+    built = build(manager, arguments)
+    return flow_of(function, built.name, family_of(built, flow_id), arguments, queue)
+
+
+def manager_in(file: Path, name: str | None) -> "type[WorkFlowManager] | None":
+    """Import the file, and return its crawl manager; None if the file has a workflow, or the name is no manager's."""
+    module = module_in(file)
+    managers = _managers(module)
+    if name is not None:
+        return managers.get(name)
+    if not managers or any(inspect.isroutine(getattr(module, function, None)) for function in FUNCTIONS):
+        return None
+    if len(managers) > 1 or _workflows(module):
+        raise BadInput("FILE", f"{file} has several flows{_hint(module)}")
+    return next(iter(managers.values()))
+
+
+def module_in(file: Path) -> "ModuleType":
+    """Import the file. BadInput, with the cause, if the file cannot be imported."""
+    from crawler_lifecycle.services.flows.modules import load
+
+    if not file.is_file():
+        raise BadInput("FILE", f"{file}: no such file")
+    try:
+        (module,) = load([str(file)]).modules.values()
+    except NotReady as error:
+        raise BadInput("FILE", error.message) from error
+    return module
+
+
+def _managers(module: "ModuleType") -> "dict[str, type[WorkFlowManager]]":
+    """Return the crawl managers that the module defines at its top level, by name."""
+    from crawler_lifecycle.managers import WorkFlowManager
+
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, WorkFlowManager) and value.__module__ == module.__name__
+        if value.__name__ == name
+    }
 
 
 def fragment_in(file: Path, name: str | None) -> "Fragment":
@@ -44,14 +103,7 @@ def fragment_in(file: Path, name: str | None) -> "Fragment":
 
 def workflow_in(file: Path, name: str | None) -> "Workflow":
     """Import the file, and return its workflow: the object or the function's result with the name."""
-    from crawler_lifecycle.services.flows.modules import load
-
-    if not file.is_file():
-        raise BadInput("FILE", f"{file}: no such file")
-    try:
-        (module,) = load([str(file)]).modules.values()
-    except NotReady as error:
-        raise BadInput("FILE", error.message) from error
+    module = module_in(file)
     if name is not None:
         if not hasattr(module, name):
             raise BadInput("--flow", f"{file} has no {name!r}{_hint(module)}")
@@ -61,9 +113,8 @@ def workflow_in(file: Path, name: str | None) -> "Workflow":
             return _as_workflow(function, getattr(module, function))
     workflows = _workflows(module)
     if len(workflows) != 1:
-        problem = (
-            "has no workflow, no sequence and no function `workflow`" if not workflows else "has several workflows"
-        )
+        nothing = "has no workflow, no sequence, no crawl manager and no function `workflow`"
+        problem = nothing if not workflows else "has several workflows"
         raise BadInput("FILE", f"{file} {problem}{_hint(module)}")
     return _as_workflow(*workflows.popitem())
 
@@ -88,7 +139,7 @@ def _subs(workflow: "Level") -> "Iterator[Level]":
 
 
 def _hint(module: "ModuleType") -> str:
-    names = sorted(_workflows(module))
+    names = sorted([*_workflows(module), *_managers(module)])
     return f": name one of {', '.join(names)} with --flow" if names else ""
 
 

@@ -6,10 +6,12 @@ from datetime import datetime
 import click
 
 from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.cli.manager_lines import problem_lines, progress_line, settled, status_lines, sum_words, total
 from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, table
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.managers.records import ManagerStatus
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
 FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK")
@@ -30,7 +32,8 @@ def list_lines(flows: Sequence[FlowSummary], now: datetime) -> Iterator[str]:
 
 def _flow_row(flow: FlowSummary, now: datetime) -> tuple[str, ...]:
     took = "-" if flow.started_at is None else duration((flow.stopped_at or now) - flow.started_at)
-    return flow.id, flow.name or "-", flow.state, counts(flow.counts), rfc3339(flow.created_at), took
+    jobs = counts(flow.counts) if flow.items is None else sum_words(flow.items)
+    return flow.id, flow.name or "-", flow.state, jobs, rfc3339(flow.created_at), took
 
 
 def job_lines(jobs: Sequence[MemberRecord], now: datetime) -> Iterator[str]:
@@ -62,8 +65,13 @@ def attempt_lines(attempts: Mapping[str, Sequence[AttemptRecord]]) -> Iterator[s
             yield from (f"{INDENT * 2}{line}" for line in why.rstrip().splitlines())
 
 
-def flow_lines(status: FlowStatus, jobs: Sequence[MemberRecord], timeline: Sequence[FlowLine]) -> Iterator[str]:
-    """Yield the whole flow: its sums, its sub-workflows, its failed members, and its timeline."""
+def flow_lines(
+    status: FlowStatus,
+    jobs: Sequence[MemberRecord],
+    timeline: Sequence[FlowLine],
+    managers: Sequence[ManagerStatus] = (),
+) -> Iterator[str]:
+    """Yield the whole flow: its sums, its sub-workflows, its managers, its failed members, and its timeline."""
     yield f"{click.style(status.id, bold=True)}  {coloured(status.state)}"
     yield from facts(
         [
@@ -75,6 +83,8 @@ def flow_lines(status: FlowStatus, jobs: Sequence[MemberRecord], timeline: Seque
         ]
     )
     yield from sub_lines(status, INDENT)
+    for manager in managers:
+        yield from status_lines(manager)
     yield from failed_lines(jobs)
     for entry in timeline:
         by = f" by {plain(entry.actor)}" if entry.actor else ""
@@ -130,10 +140,30 @@ def change_lines(flow: str, before: Mapping[str, MemberRecord], changed: Sequenc
         yield f"{flow}  {coloured(job.state, 9)}  {job.path} ({job.title}{run}){reason}"
 
 
-def progress_lines(status: FlowStatus, jobs: Mapping[str, MemberRecord], most: int) -> Iterator[str]:
+def manager_change_lines(
+    flow: str, before: Sequence[ManagerStatus], managers: Sequence[ManagerStatus]
+) -> Iterator[str]:
+    """Yield a line for every manager with other numbers, and the traceback of a new problem."""
+    known = {manager.path: manager for manager in before}
+    for manager in managers:
+        old = known.get(manager.path)
+        seen = None if old is None else (old.counts, old.closed_at)
+        if seen != (manager.counts, manager.closed_at):
+            yield progress_line(flow, manager)
+        if manager.problem is not None and (old is None or old.problem != manager.problem):
+            yield from problem_lines(manager.problem)
+
+
+def progress_lines(
+    status: FlowStatus, jobs: Mapping[str, MemberRecord], most: int, managers: Sequence[ManagerStatus] = ()
+) -> Iterator[str]:
     """Yield the flow's present state: sums, and at most so many members, first the members under way."""
     took = "" if status.elapsed is None else f"  {duration(status.elapsed)}"
     yield f"{click.style(f'flow {status.name or status.id}', bold=True)}  {coloured(status.state)}{took}"
+    for manager in managers:
+        yield f"  {_bar(settled(manager.counts), total(manager.counts))} {progress_line(manager.path, manager)}"
+        if manager.problem is not None:
+            yield from problem_lines(manager.problem)
     done = sum(status.counts.get(state, 0) for state in MemberState if state.is_final)
     yield f"  {_bar(done, status.total)} {done}/{status.total}  {counts(status.counts)}"
     shown = sorted(jobs.values(), key=lambda job: (_ORDER.index(job.state), job.number))
@@ -154,6 +184,8 @@ _ORDER = [
 
 def end_line(status: FlowStatus) -> str:
     took = "" if status.elapsed is None else f" after {duration(status.elapsed)}"
+    if not status.state.is_final:
+        return f"flow {status.id} is {coloured(status.state)}{took}: {counts(status.counts)}"
     return f"flow {status.id} ended {coloured(status.state)}{took}: {counts(status.counts)}"
 
 

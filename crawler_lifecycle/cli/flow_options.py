@@ -1,11 +1,12 @@
 """Options and arguments that several commands for flows share."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from crawler_lifecycle.cli.common import Command, open_control, print_answer, user_name
+from crawler_lifecycle.cli.remote.choice import open_api
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
@@ -13,10 +14,15 @@ if TYPE_CHECKING:
 
 flow_argument = click.argument("flow")
 jobs_argument = click.argument("jobs", nargs=-1)
+arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)  # for a crawl manager, behind `--`
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 
 def open_commands(state: Path | None) -> "FlowCommands":
+    if (api := open_api(state)) is not None:
+        from crawler_lifecycle.cli.remote.flows import RemoteFlows
+
+        return cast("FlowCommands", RemoteFlows(api))
     return open_control(state).flows
 
 
@@ -27,6 +33,12 @@ def workflow_option(command: Command) -> Command:
         metavar="NAME",
         help="Name of the workflow, sequence or function in FILE; default: the only workflow, or the function `flow` "
         "or `workflow`.",
+    )(command)
+
+
+def manager_option(command: Command) -> Command:
+    return click.option(
+        "--manager", metavar="JOB", help="The crawl manager with the items, in a flow with further jobs."
     )(command)
 
 

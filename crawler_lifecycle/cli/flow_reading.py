@@ -2,12 +2,14 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from crawler_lifecycle.cli.common import plain, print_answer, print_json, standard_options
-from crawler_lifecycle.cli.flow_options import flow_argument, jobs_argument, workflow_option
+from crawler_lifecycle.cli.common import open_context, plain, print_answer, print_json, standard_options
+from crawler_lifecycle.cli.flow_options import flow_argument, jobs_argument, manager_option, workflow_option
+from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
     from crawler_lifecycle.control.flows.reading import FlowReader
@@ -16,15 +18,20 @@ STATES = ("executing", "paused", "completed", "cancelled", "discarded")
 JOB_STATES = (
     "suspended", "available", "scheduled", "executing", "retryable", "completed", "cancelled", "discarded",
 )  # fmt: skip
+ITEM_STATES = ("waiting", "running", "completed", "failed", "cancelled", "refused")
+ALL_STATES = tuple(dict.fromkeys((*JOB_STATES, *ITEM_STATES)))
 FORMATS = ("mermaid", "dot", "states-dot")
 
 
 def open_flows(state: Path | None) -> "FlowReader":
     """Return the commands that only read flows. Their modules import no Temporal client, so they start sooner."""
-    from crawler_lifecycle.control.context import Context
+    if (api := open_api(state)) is not None:
+        from crawler_lifecycle.cli.remote.flows import RemoteFlows
+
+        return cast("FlowReader", RemoteFlows(api))
     from crawler_lifecycle.control.flows.reading import FlowReader
 
-    return FlowReader(Context.open(state))
+    return FlowReader(open_context(state))
 
 
 @click.command("list")
@@ -72,41 +79,81 @@ def show(flow: str, state: Path | None, as_json: bool) -> None:
 
     flows = open_flows(state)
     status, failed, lines = flows.status(flow), flows.members(flow, states=FAILED), flows.lines(flow)
+    managers = flows.managers(flow)
     if as_json:
-        print_json({"status": status, "failed": failed, "timeline": lines})
+        print_json({"status": status, "failed": failed, "timeline": lines, "managers": managers})
         return
-    for line in flow_lines(plain(status), plain(list(failed)), lines):
+    for line in flow_lines(plain(status), plain(list(failed)), lines, plain(list(managers))):
         click.echo(line)
 
 
 @click.command()
 @flow_argument
 @jobs_argument
-@click.option("--in", "states", type=click.Choice(JOB_STATES), multiple=True, help="Only jobs in this state.")
+@click.option("--in", "states", type=click.Choice(ALL_STATES), multiple=True, help="Only jobs in this state.")
 @click.option("--attempts", "with_attempts", is_flag=True, help="With the attempts of each job, and their errors.")
+@click.option("--outcome", help="Only a manager's items with this outcome, such as `banned`.")
+@click.option("--tag", help="Only a manager's items with this tag or label.")
+@click.option("--limit", type=click.IntRange(1), help="Most items of a manager to list; default: 1000, or all as CSV.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Only a manager's items behind this item.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a manager's items as CSV.")
+@manager_option
 @standard_options
 def jobs(
-    flow: str, jobs: tuple[str, ...], states: tuple[str, ...], with_attempts: bool, state: Path | None, as_json: bool
+    flow: str,
+    jobs: tuple[str, ...],
+    states: tuple[str, ...],
+    with_attempts: bool,
+    outcome: str | None,
+    tag: str | None,
+    limit: int | None,
+    after: int,
+    as_csv: bool,
+    manager: str | None,
+    state: Path | None,
+    as_json: bool,
 ) -> None:
     """List the jobs of FLOW in their order. JOBS are names; a sub-workflow's name stands for all its jobs.
+
+    The jobs of a crawl manager are its ledger of items, and JOBS are their numbers.
 
     \b
     Examples:
       crawlctl flow jobs nightly-2026-11-22 --in discarded
+      crawlctl flow jobs november/shops --in failed
+      crawlctl flow jobs november/shops --outcome banned --csv > banned.csv
       crawlctl flow jobs nightly-2026-11-22 sites/de extract --json
       crawlctl flow jobs nightly-2026-11-22 load --attempts
     """
+    from crawler_lifecycle.cli.flow_items import Ledger, has_ledger, numbers, print_items
     from crawler_lifecycle.cli.flow_lines import attempt_lines, job_lines
     from crawler_lifecycle.contract.flows.states import MemberState
+    from crawler_lifecycle.contract.managers.item_filter import ItemFilter
+    from crawler_lifecycle.contract.managers.items import ItemState
 
-    wanted = [MemberState(word) for word in states] or None
     flows = open_flows(state)
-    members = flows.members(flow, jobs or None, states=wanted)
+    if not with_attempts and has_ledger(flows, flow, manager):
+        wanted = tuple(ItemState(word) for word in _known(states, ITEM_STATES))
+        chosen = ItemFilter(manager=manager, states=wanted, outcome=outcome, tag=tag, numbers=numbers(jobs))
+        print_items(Ledger(flows, flow, chosen), limit=limit, after=after, as_csv=as_csv, as_json=as_json)
+        return
+    if as_csv or outcome or tag:
+        raise click.UsageError("--csv, --outcome and --tag are for crawl managers: name the manager with --manager")
+    known = [MemberState(word) for word in _known(states, JOB_STATES)] or None
+    members = flows.members(flow, jobs or None, states=known)
     if with_attempts:
         attempts = {job.path: list(flows.attempts(flow, job.path)) for job in members if job.attempt}
         print_answer(attempts, attempt_lines, as_json=as_json)
         return
     print_answer(list(members), lambda members: job_lines(members, datetime.now(UTC)), as_json=as_json)
+
+
+def _known(states: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the states; raise BadInput for another kind's state."""
+    for word in states:
+        if word not in known:
+            raise BadInput("states", f"{word!r} is no state here, but: {', '.join(known)}")
+    return states
 
 
 @click.command()
@@ -144,12 +191,18 @@ def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, stat
     """
     from crawler_lifecycle.cli.flow_files import workflow_in
     from crawler_lifecycle.control.flows.pictures import picture
+    from crawler_lifecycle.domain.flows import merging
 
     is_file = flow.endswith(".py") and Path(flow).is_file()
-    workflow = workflow_in(Path(flow), workflow_name) if is_file else open_flows(state).workflow(flow)
-    text = picture(workflow, kind, states=not is_file and not no_states)
+    if is_file:
+        workflow = workflow_in(Path(flow), workflow_name)
+        definition = workflow.definition()
+        merging.push(merging.new_ledger(definition), definition, datetime.now(UTC))  # refuses what a push refuses
+        flow, text = workflow.id, picture(workflow, kind, states=False)
+    else:
+        text = open_flows(state).picture(flow, kind, states=not no_states)
     if as_json:
-        print_json({"flow": workflow.id, "format": kind, "graph": text})
+        print_json({"flow": flow, "format": kind, "graph": text})
     else:
         click.echo(text.rstrip("\n"))
 
@@ -157,14 +210,24 @@ def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, stat
 @click.command()
 @flow_argument
 @click.argument("job")
+@manager_option
 @standard_options
-def why(flow: str, job: str, state: Path | None, as_json: bool) -> None:
+def why(flow: str, job: str, manager: str | None, state: Path | None, as_json: bool) -> None:
     """Explain why JOB of FLOW is in its state, down to the jobs and runs that hold it up.
+
+    JOB is a job's name, or the number of a crawl manager's item.
 
     \b
     Examples:
       crawlctl flow why nightly-2026-11-22 load
+      crawlctl flow why november/shops 17
     """
+    from crawler_lifecycle.cli.flow_items import has_ledger, numbers
     from crawler_lifecycle.cli.flow_lines import why_lines
 
-    print_answer(open_flows(state).why(flow, job), why_lines, as_json=as_json)
+    flows = open_flows(state)
+    if job.isdecimal() and has_ledger(flows, flow, manager):
+        (number,) = numbers([job]) or (0,)
+        print_answer(flows.why_item(flow, number, manager), why_lines, as_json=as_json)
+        return
+    print_answer(flows.why(flow, job), why_lines, as_json=as_json)

@@ -1,21 +1,19 @@
-"""The commands that change flows: push, add, approve, cancel, retry, pause, resume, stop, prune."""
+"""The commands that change the jobs of flows: push, add, approve, cancel, retry."""
 
 import asyncio
 import json
-import shlex
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, KeyValue, print_json, standard_options
-from crawler_lifecycle.cli.failures import INTERRUPTED
+from crawler_lifecycle.cli.common import KeyValue, standard_options
 from crawler_lifecycle.cli.flow_options import (
     actor_option,
     file_argument,
     flow_argument,
     jobs_argument,
+    manager_option,
     on_record,
     open_commands,
     print_effect,
@@ -24,8 +22,7 @@ from crawler_lifecycle.cli.flow_options import (
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.contract.flows.requests import StopFlow
-    from crawler_lifecycle.control.flows.commands import FlowCommands
+    pass
 
 
 @click.command()
@@ -60,32 +57,52 @@ def push(
 
 @click.command()
 @flow_argument
-@file_argument
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @workflow_option
-@click.option("--key", required=True, help="Key of the addition: the same key again adds no jobs.")
+@click.option("--key", help="Key of the addition: the same key again adds no jobs. Needed for FILE.")
 @click.option("--into", default="", metavar="PATH", help="Sub-workflow that receives the jobs.")
+@click.option("--item", "texts", multiple=True, metavar="JSON", help="Parameters of an item for a crawl manager.")
+@click.option("--items", type=click.Path(path_type=Path), help="File with items: JSON objects in lines, or a list.")
+@click.option("--spider", help="Crawler of items without `spider`; default: that of the manager's first item.")
+@manager_option
 @actor_option
 @standard_options
 def add(
     flow: str,
-    file: Path,
+    file: Path | None,
     workflow_name: str | None,
-    key: str,
+    key: str | None,
     into: str,
+    texts: tuple[str, ...],
+    items: Path | None,
+    spider: str | None,
+    manager: str | None,
     actor: str | None,
     state: Path | None,
     as_json: bool,
 ) -> None:
-    """Add the jobs in FILE to the open FLOW, once under a key.
+    """Add the jobs in FILE, or items for a crawl manager, to the open FLOW, once under a key.
 
     \b
     Examples:
       crawlctl flow add nightly-2026-11-22 more_shops.py --key shops-2
+      crawlctl flow add november/shops --item '{"shop": "shop-41"}'
+      crawlctl flow add november/shops --items more.jsonl --key more-1
     """
     from crawler_lifecycle.cli.flow_files import fragment_in
+    from crawler_lifecycle.cli.flow_items import add_items
     from crawler_lifecycle.contract.flows.requests import AppendMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
+    if texts or items is not None:
+        if file is not None:
+            raise click.UsageError("FILE, and --item or --items, exclude each other")
+        add_items(flow, texts, items, spider, key, manager, actor, state, as_json=as_json)
+        return
+    if file is None:
+        raise click.UsageError("expected FILE with --key, or --item or --items for a crawl manager")
+    if key is None:
+        raise click.UsageError("Missing option '--key'")
     fragment = fragment_in(file, workflow_name)
     with refusals_as_bad_input():
         request = AppendMembers(key=key, group=into, fragment=fragment, **on_record(actor))
@@ -126,6 +143,7 @@ def approve(
 @jobs_argument
 @click.option("--keep-running", is_flag=True, help="Do not end jobs under way; only their results are refused.")
 @click.option("--reason", help="Reason for the record.")
+@manager_option
 @actor_option
 @standard_options
 def cancel(
@@ -133,22 +151,28 @@ def cancel(
     jobs: tuple[str, ...],
     keep_running: bool,
     reason: str | None,
+    manager: str | None,
     actor: str | None,
     state: Path | None,
     as_json: bool,
 ) -> None:
     """Cancel the open JOBS of FLOW, or all its open jobs. Their dependents are cancelled, too, and not counted.
 
-    A sub-workflow's name stands for all its jobs.
+    A sub-workflow's name stands for all its jobs. Of a crawl manager, JOBS are numbers of items that wait.
 
     \b
     Examples:
+      crawlctl flow cancel november/shops 17 18
       crawlctl flow cancel nightly-2026-11-22
       crawlctl flow cancel nightly-2026-11-22 sites/de load --reason "wrong prices"
     """
+    from crawler_lifecycle.cli.flow_items import cancel_items, has_ledger
     from crawler_lifecycle.contract.flows.requests import CancelMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
+    if (jobs or manager) and has_ledger(open_commands(state), flow, manager):
+        cancel_items(flow, jobs, manager, actor, state, as_json=as_json)
+        return
     with refusals_as_bad_input():
         request = CancelMembers(paths=jobs or None, terminate=not keep_running, reason=reason, **on_record(actor))
     answer = asyncio.run(open_commands(state).cancel(flow, request))
@@ -163,6 +187,7 @@ def cancel(
               help="`all`: retry all jobs behind JOBS, too, the completed ones included.")  # fmt: skip
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True,
               help="Argument over the former; for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
+@manager_option
 @actor_option
 @standard_options
 def retry(
@@ -171,22 +196,33 @@ def retry(
     completed: bool,
     downstream: str,
     arguments: tuple[tuple[str, str], ...],
+    manager: str | None,
     actor: str | None,
     state: Path | None,
     as_json: bool,
 ) -> None:
     """Give the cancelled and discarded JOBS of FLOW another attempt, or all of them. All other results are kept.
 
+    Of a crawl manager, JOBS are numbers of items; without numbers, its failed items, and after a stop the items
+    that had not started. A manager that has ended goes on.
+
     \b
     Examples:
+      crawlctl flow retry november/shops --arg depth=3
       crawlctl flow retry nightly-2026-11-22
       crawlctl flow retry nightly-2026-11-22 sites/de --arg depth=3
       crawlctl flow retry nightly-2026-11-22 parse --downstream all
     """
+    from crawler_lifecycle.cli.flow_items import has_ledger, retry_items
     from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
     commands = open_commands(state)
+    if has_ledger(commands, flow, manager):
+        if completed or downstream != "cancelled":
+            raise click.UsageError("--completed and --downstream are not for items of crawl managers")
+        retry_items(flow, jobs, arguments, manager, actor, state, as_json=as_json)
+        return
     has_steps = bool(arguments) and any(job.kind != "crawl" for job in commands.members(flow, jobs or None))
     with refusals_as_bad_input():
         request = RetryMembers(
@@ -206,110 +242,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-@click.command()
-@flow_argument
-@actor_option
-@standard_options
-def pause(flow: str, actor: str | None, state: Path | None, as_json: bool) -> None:
-    """Start no further jobs of FLOW until `crawlctl flow resume FLOW`. Jobs under way go on."""
-    _hold(flow, "pause", actor, state, as_json=as_json)
-
-
-@click.command()
-@flow_argument
-@actor_option
-@standard_options
-def resume(flow: str, actor: str | None, state: Path | None, as_json: bool) -> None:
-    """Let a paused or draining FLOW go on."""
-    _hold(flow, "run", actor, state, as_json=as_json)
-
-
-def _hold(flow: str, hold: str, actor: str | None, state: Path | None, *, as_json: bool) -> None:
-    from crawler_lifecycle.contract.flows.requests import HoldFlow
-
-    answer = asyncio.run(open_commands(state).hold(flow, HoldFlow(hold=hold, **on_record(actor))))
-    effect = "paused: jobs under way go on, and none starts" if hold == "pause" else "goes on"
-    print_effect(answer, effect, as_json=as_json)
-
-
-@click.command()
-@flow_argument
-@click.option("--drain", is_flag=True, help="Start nothing new, and let the jobs under way end by themselves.")
-@click.option("--leave", is_flag=True, help="Cancel all jobs, and leave crawls and steps under way alone.")
-@click.option("--force", is_flag=True, help="End the crawls under way at once, without their grace period.")
-@click.option("--wait", is_flag=True, help="Return with the proof that nothing of FLOW runs any more.")
-@click.option("--reason", help="Reason for the record.")
-@actor_option
-@standard_options
-def stop(
-    flow: str,
-    drain: bool,
-    leave: bool,
-    force: bool,
-    wait: bool,
-    reason: str | None,
-    actor: str | None,
-    state: Path | None,
-    as_json: bool,
-) -> None:
-    """Stop FLOW: cancel all its jobs, and end its crawls and steps under way.
-
-    \b
-    Examples:
-      crawlctl flow stop nightly-2026-11-22 --wait
-      crawlctl flow stop nightly-2026-11-22 --drain
-    """
-    from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
-    from crawler_lifecycle.contract.requests import refusals_as_bad_input
-
-    if drain + leave + force > 1:
-        raise click.UsageError("--drain, --leave and --force exclude each other")
-    way = StopWay.DRAIN if drain else StopWay.LEAVE if leave else StopWay.TERMINATE
-    with refusals_as_bad_input():
-        request = StopFlow(way=way, force=force, reason=reason, **on_record(actor))
-    asyncio.run(_stop(open_commands(state), flow, request, wait=wait, as_json=as_json))
-
-
-async def _stop(commands: "FlowCommands", flow: str, request: "StopFlow", *, wait: bool, as_json: bool) -> None:
-    """Stop the flow, and with `wait` wait for its end, the proof."""
-    from crawler_lifecycle.contract.flows.requests import StopWay
-
-    answer = await commands.stop(flow, request)
-    effects = {
-        StopWay.TERMINATE: f"{counted(answer.count, 'job')} cancelled, those under way are asked to end",
-        StopWay.DRAIN: "starts nothing new, and ends with its jobs under way",
-        StopWay.LEAVE: f"{counted(answer.count, 'job')} cancelled, those under way go on by themselves",
-    }
-    print_effect(answer, effects[request.way], as_json=as_json)
-    if not wait:
-        return
-    try:
-        row = await commands.wait(flow)
-    except asyncio.CancelledError:  # Ctrl-C
-        click.echo(f"\nthe stop of flow {flow} goes on: crawlctl flow watch {shlex.quote(flow)}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    if as_json:
-        print_json({"flow_id": row.id, "state": row.state})
-    else:
-        click.echo(f"flow {flow} is {row.state}: nothing of it runs any more")
-
-
-@click.command()
-@click.option("--older-than", type=Duration(), default=24 * 3600, help="Age since the end of the flow; default: 1d.")
-@standard_options
-def prune(older_than: int, state: Path | None, as_json: bool) -> None:
-    """Delete ended flows with their results. Runs stay, and open flows are never deleted.
-
-    \b
-    Examples:
-      crawlctl flow prune --older-than 30d
-    """
-    from crawler_lifecycle.domain.flows.pruning import Age
-
-    number = asyncio.run(open_commands(state).prune(Age() > timedelta(seconds=older_than)))
-    if as_json:
-        print_json({"deleted": number})
-    else:
-        click.echo(f"{counted(number, 'flow')} deleted")

@@ -20,13 +20,14 @@ from crawler_lifecycle.cli.common import (
 )
 from crawler_lifecycle.cli.demo import temporary_folder
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
-from crawler_lifecycle.cli.flow_options import file_argument, on_record, workflow_option
+from crawler_lifecycle.cli.flow_options import arguments_argument, file_argument, on_record, workflow_option
 from crawler_lifecycle.cli.up import catalogue_file
 from crawler_lifecycle.domain.words import counted
 
 STDOUT, STDERR = 1, 2  # file descriptors
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.contract.flows.answers import FlowAnswer
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
     from crawler_lifecycle.control.control import Control
     from crawler_lifecycle.services.embedded.plan import StepModules
@@ -35,14 +36,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @file_argument
+@arguments_argument
 @workflow_option
-@click.option("--id", "flow_id", help="Id of the flow, in place of the id in FILE.")
+@click.option("--id", "flow_id", help="Id of the flow, in place of the id in FILE; of a manager, its flow id (family).")
 @click.option("--graph", is_flag=True, help="Print the picture with all states at the end, for Mermaid.")
 @click.option("--host", "modules", multiple=True, metavar="MODULE", help="Further module with steps; repeatable.")
 @click.option("--catalogue", type=click.Path(path_type=Path, dir_okay=False), help="Crawler catalogue file.")
 @standard_options
 def run(
     file: Path,
+    arguments: tuple[str, ...],
     workflow_name: str | None,
     flow_id: str | None,
     graph: bool,
@@ -51,7 +54,9 @@ def run(
     state: Path | None,
     as_json: bool,
 ) -> None:
-    """Run the workflow in FILE to its end: host its steps, push, follow, and exit by the outcome.
+    """Run the workflow or crawl manager in FILE to its end: host, start, follow, and exit by the outcome.
+
+    ARGUMENTS are the command line of a manager, behind `--`. A manager's close reason decides: 0 for `finished`.
 
     The running stack is used, or the installation in the environment. Without either, the whole service starts in a
     temporary folder, and is removed afterwards with all archives; --catalogue is for this case. With --json, print the
@@ -61,20 +66,34 @@ def run(
     Examples:
       crawlctl flow run bookshop_graph.py
       crawlctl flow run bookshop_graph.py --flow nightly --graph
+      crawlctl flow run shops_manager.py -- --max-running-jobs 2
     """
     from crawler_lifecycle.cli.flow_files import definition_in
-    from crawler_lifecycle.control.installation import is_known
     from crawler_lifecycle.flows.building import check_definition
 
-    definition = definition_in(file, workflow_name, flow_id)
+    definition = definition_in(file, workflow_name, flow_id, arguments)
     check_definition(definition)
     steps = replace(_steps(file, definition, modules), output=STDERR if as_json else STDOUT)
     ending = Ending(file, graph=graph, as_json=as_json)
+    raise click.exceptions.Exit(asyncio.run(run_to_end(steps, definition, ending, state, catalogue)))
+
+
+async def run_to_end(
+    steps: "StepModules",
+    definition: "FlowDefinition",
+    ending: "Ending",
+    state: Path | None = None,
+    catalogue: Path | None = None,
+) -> int:
+    """Host the steps, start the flow, follow the flow to its end, and return the exit status.
+
+    The running stack is used, or the installation in the environment, or else a stack in a temporary folder.
+    """
+    from crawler_lifecycle.control.installation import is_known
+
     if is_known(state):
-        status = asyncio.run(_beside_a_stack(steps, definition, state, ending))
-    else:
-        status = _in_a_temporary_stack(steps, definition, catalogue, ending)
-    raise click.exceptions.Exit(status)
+        return await _beside_a_stack(steps, definition, state, ending)
+    return await _in_a_temporary_stack(steps, definition, catalogue, ending)
 
 
 def _steps(file: Path, definition: "FlowDefinition", modules: tuple[str, ...]) -> "StepModules":
@@ -99,6 +118,7 @@ class Ending:
     file: Path
     graph: bool
     as_json: bool
+    is_alone: bool = False  # whether the stack ends with the command, so that a person cannot resume a paused manager
 
     def say(self, line: str) -> None:
         (print_to_stderr if self.as_json else print_line)(line)
@@ -129,7 +149,7 @@ async def _beside_a_stack(
         return _status_of(interrupted.number)
 
 
-def _in_a_temporary_stack(
+async def _in_a_temporary_stack(
     steps: "StepModules", definition: "FlowDefinition", catalogue: Path | None, ending: Ending
 ) -> int:
     """Run the flow on a stack with a host of its steps, in a temporary folder."""
@@ -141,7 +161,7 @@ def _in_a_temporary_stack(
         state = Path(folder).resolve() / "state"
         with owned(state):
             plan = make_plan(state, Ports.free(), catalogue_file(catalogue), steps)
-            return asyncio.run(_alone(Stack(plan, ending.say, temporary=True), definition, ending))
+            return await _alone(Stack(plan, ending.say, temporary=True), definition, ending)
 
 
 async def _alone(stack: "Stack", definition: "FlowDefinition", ending: Ending) -> int:
@@ -151,7 +171,7 @@ async def _alone(stack: "Stack", definition: "FlowDefinition", ending: Ending) -
         ending.say(f"Starting the service in {stack.plan.state}, removed at the end with all archives of runs ...")
         async with stack.running() as control:
             ending.say(f"The service is up: {stack.plan.page}")
-            return await _run(control, definition, ending)
+            return await _run(control, definition, replace(ending, is_alone=True))
 
     try:
         return await until_interrupted(work(), stack.kill)
@@ -162,15 +182,16 @@ async def _alone(stack: "Stack", definition: "FlowDefinition", ending: Ending) -
 
 async def _run(control: "Control", definition: "FlowDefinition", ending: Ending) -> int:
     """Push the flow, follow the flow to its end, print the end, and return the exit status."""
-    from crawler_lifecycle.cli.flow_ends import FlowEnd, end_lines
-    from crawler_lifecycle.cli.flow_lines import is_success
+    from crawler_lifecycle.cli.flow_ends import FlowEnd, end_lines, until_paused
     from crawler_lifecycle.cli.flow_watching import follow_quietly, show_changes
     from crawler_lifecycle.contract.flows.requests import PushFlow
     from crawler_lifecycle.control.flows.following import follow
 
     answer = await control.flows.push(PushFlow(definition=definition, **on_record(None)))
-    ending.say(f"flow {answer.flow_id}: {counted(answer.count, 'job')} {'pushed' if answer.created else 'changed'}")
+    ending.say(_announcement(answer, definition))
     changes = follow(control.context, definition.id)
+    if ending.is_alone:
+        changes = until_paused(changes)
     status, _ = await (follow_quietly(changes) if ending.as_json else show_changes(changes))
     end = await control.context.database(lambda _: FlowEnd.read(control.flows, status, graph=ending.graph))
     if ending.as_json:
@@ -178,7 +199,14 @@ async def _run(control: "Control", definition: "FlowDefinition", ending: Ending)
     else:
         for line in end_lines(plain(end)):
             print_line(line)
-    return OK if is_success(status.state) else NOT_COMPLETED
+    return OK if end.is_success else NOT_COMPLETED
+
+
+def _announcement(answer: "FlowAnswer", definition: "FlowDefinition") -> str:
+    manager = definition.manager
+    if manager is None:
+        return f"flow {answer.flow_id}: {counted(answer.count, 'job')} {'pushed' if answer.created else 'changed'}"
+    return f"flow {answer.flow_id}: manager {manager.title} {'is started' if answer.created else 'was started before'}"
 
 
 def _status_of(number: signal.Signals) -> int:

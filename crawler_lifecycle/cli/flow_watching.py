@@ -4,20 +4,23 @@ import asyncio
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import plain, print_json, standard_options
+from crawler_lifecycle.cli.common import open_context, plain, print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import flow_argument
+from crawler_lifecycle.cli.remote.choice import open_api
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.client.http import Api
     from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
     from crawler_lifecycle.contract.flows.records import FlowStatus
+    from crawler_lifecycle.contract.managers.records import ManagerStatus
     from crawler_lifecycle.control.context import Context
 
 REDRAW_SECONDS = 1.0  # the shown durations grow even if the flow does not change
@@ -35,26 +38,52 @@ def watch(flow: str, state: Path | None, as_json: bool) -> None:
     Examples:
       crawlctl flow watch nightly-2026-11-22 && echo completed
     """
-    from crawler_lifecycle.control.context import Context
+    if (api := open_api(state)) is not None:
+        raise click.exceptions.Exit(asyncio.run(_watch_over_api(api, flow, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(watch_flow(open_context(state), flow, as_json=as_json)))
 
-    raise click.exceptions.Exit(asyncio.run(watch_flow(Context.open(state), flow, as_json=as_json)))
+
+async def _watch_over_api(api: "Api", flow: str, *, as_json: bool) -> int:
+    from crawler_lifecycle.cli.remote.flows import RemoteFlows
+    from crawler_lifecycle.cli.remote.threads import call
+
+    flows = RemoteFlows(api)
+    return await _watch(flow, flows.follow(flow), lambda: call(lambda: flows.managers(flow)), as_json=as_json)
 
 
 async def watch_flow(context: "Context", flow: str, *, as_json: bool) -> int:
     """Show the flow until its end, print the end, and return the exit status."""
-    from crawler_lifecycle.cli.flow_lines import end_line, failed_lines, is_success
     from crawler_lifecycle.control.flows.following import follow
+    from crawler_lifecycle.control.flows.reading import FlowReader
 
-    changes = follow(context, flow)
+    reader = FlowReader(context)
+    return await _watch(
+        flow, follow(context, flow), lambda: context.database(lambda _: reader.managers(flow)), as_json=as_json
+    )
+
+
+async def _watch(
+    flow: str,
+    changes: "AsyncIterator[FlowChange]",
+    read_managers: "Callable[[], Awaitable[Sequence[ManagerStatus]]]",
+    *,
+    as_json: bool,
+) -> int:
+    from crawler_lifecycle.cli.flow_ends import is_finished
+    from crawler_lifecycle.cli.flow_lines import end_line, failed_lines, is_success
+    from crawler_lifecycle.cli.manager_lines import status_lines
+
     try:
         status, jobs = await (_print_changes(changes) if as_json else show_changes(changes))
     except asyncio.CancelledError:  # Ctrl-C
         click.echo(f"\nflow {flow} goes on: crawlctl flow watch {shlex.quote(flow)}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
+    managers = await read_managers()
     if not as_json:
-        for line in (end_line(plain(status)), *failed_lines(plain(list(jobs.values())))):
+        of_managers = [line for manager in plain(list(managers)) for line in status_lines(manager)]
+        for line in (end_line(plain(status)), *of_managers, *failed_lines(plain(list(jobs.values())))):
             click.echo(line)
-    return OK if is_success(status.state) else NOT_COMPLETED
+    return OK if is_success(status.state) and is_finished(managers) else NOT_COMPLETED
 
 
 async def _print_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
@@ -81,14 +110,18 @@ async def show_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatu
     """Show every change, on a terminal in place, otherwise as plain lines. Return the last state."""
     if sys.stdout.isatty():
         return await _draw(changes)
-    from crawler_lifecycle.cli.flow_lines import change_lines
+    from crawler_lifecycle.cli.flow_lines import change_lines, manager_change_lines
 
     status, jobs = None, dict[str, "MemberRecord"]()
+    managers: tuple[ManagerStatus, ...] = ()
     async for change in changes:
         status = plain(change.status)
         changed = plain(list(change.jobs))
         for line in change_lines(status.name or status.id, jobs, changed):
             click.echo(" ".join(line.splitlines()))
+        for line in manager_change_lines(status.name or status.id, managers, plain(change.managers)):
+            click.echo(line)
+        managers = plain(change.managers)
         _update(jobs, change, changed)
     assert status is not None, "a watched flow is there at least once"
     return status, jobs
@@ -101,6 +134,7 @@ async def _draw(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict
 
     screen = Screen()
     status, jobs = None, dict[str, "MemberRecord"]()
+    managers: tuple[ManagerStatus, ...] = ()
     next_change = asyncio.ensure_future(anext(changes))
     try:
         with suppress(StopAsyncIteration):  # raised by `result` after the last change
@@ -109,10 +143,10 @@ async def _draw(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict
                 if next_change.done():
                     change = next_change.result()
                     next_change = asyncio.ensure_future(anext(changes))
-                    status = plain(change.status)
+                    status, managers = plain(change.status), plain(change.managers)
                     _update(jobs, change, plain(list(change.jobs)))
                 if status is not None:
-                    screen.show(progress_lines(status, jobs, _jobs_that_fit()))
+                    screen.show(progress_lines(status, jobs, _jobs_that_fit(), managers))
     finally:
         next_change.cancel()
     assert status is not None, "a watched flow is there at least once"

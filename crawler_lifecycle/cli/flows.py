@@ -1,18 +1,20 @@
-"""The commands for flows: graphs of crawls and Python steps."""
+"""The commands for flows: graphs of crawls and Python steps, and crawl managers."""
 
 import click
 
-from crawler_lifecycle.cli import flow_reading, flow_requests, flow_running, flow_watching
+from crawler_lifecycle.cli import flow_holding, flow_reading, flow_requests, flow_running, flow_starting, flow_watching
 from crawler_lifecycle.cli.failures import Commands
 
 
 @click.group(cls=Commands)
 def flow() -> None:
-    """Run graphs of crawls and Python steps.
+    """Run graphs of crawls and Python steps, and crawl managers.
 
     \b
     Start with:
       crawlctl flow run bookshop_graph.py     a graph from start to end, on this machine
+      crawlctl flow run shops_manager.py      a crawl manager from start to end, on this machine
+      crawlctl flow start module:Manager      put a crawl manager on record; print its flow's id
       crawlctl flow push bookshop_graph.py    put a graph on record; print its id
       crawlctl flow watch ID                  follow a graph to its end
       crawlctl flow why ID JOB                explain what a job waits for
@@ -21,6 +23,8 @@ def flow() -> None:
 
 for command in (
     flow_requests.push,
+    flow_starting.start,
+    flow_starting.check,
     flow_running.run,
     flow_reading.list_flows,
     flow_reading.show,
@@ -33,9 +37,9 @@ for command in (
     flow_requests.approve,
     flow_requests.cancel,
     flow_requests.retry,
-    flow_requests.pause,
-    flow_requests.resume,
-    flow_requests.stop,
-    flow_requests.prune,
+    flow_holding.pause,
+    flow_holding.resume,
+    flow_holding.stop,
+    flow_holding.prune,
 ):
     flow.add_command(command)

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import open_reader, plain, print_answer, print_json, print_to_stderr, standard_options
+from crawler_lifecycle.cli.common import (
+    open_context,
+    open_reader,
+    plain,
+    print_answer,
+    print_json,
+    print_to_stderr,
+    standard_options,
+)
 from crawler_lifecycle.cli.failures import USAGE
+from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.errors import LifecycleError
 
 LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
@@ -22,7 +31,7 @@ LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after ma
 )
 @click.option("--flows", is_flag=True, help="Runs of flows, too.")
 @click.option("--flow", help="Only runs of the flow with this id.")
-@click.option("--tag", help="Only runs with this tag.")
+@click.option("--tag", help="Only runs with this tag, those of flows as well.")
 @standard_options
 def list_runs(
     status: str | None,
@@ -79,12 +88,14 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.list_lines import crawler_lines
     from crawler_lifecycle.contract.records import without_values
-    from crawler_lifecycle.control.context import Context
 
     if file is not None:
         _check_catalogue(file, as_json=as_json)
         return
-    scheduler = Context.open(state).parts.deployer
+    if (api := open_api(state)) is not None:
+        print_answer(list(api.entries()), crawler_lines, as_json=as_json)
+        return
+    scheduler = open_context(state).parts.deployer
     catalogue = scheduler.crawlers()
     try:
         scheduler.check()

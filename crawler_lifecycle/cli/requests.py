@@ -9,8 +9,9 @@ from crawler_lifecycle.cli.common import Command, Duration, KeyValue, user_name
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition
     from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-    from crawler_lifecycle.contract.schedules import ScheduleRequest
+    from crawler_lifecycle.contract.schedules import ManagerSchedule, ScheduledManager, ScheduleRequest
 
 Arguments = tuple[tuple[str, str], ...]
 DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
@@ -78,24 +79,35 @@ def _without_retries(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def make_schedule(
-    schedule_id: str, crawler: str | None, file: Path | None, arguments: Arguments, options: dict[str, Any]
-) -> "ScheduleRequest":
+    schedule_id: str,
+    crawler: str | None,
+    file: Path | None,
+    manager: "FlowDefinition | ScheduledManager | None",
+    arguments: Arguments,
+    options: dict[str, Any],
+) -> "ScheduleRequest | ManagerSchedule":
     """Return the request for a schedule. `options` has the options for the schedule, which are removed from `options`,
-    and the options for its runs. `file`: the flow, in place of a crawler.
+    and the options for its runs. `file`, `manager`: the flow, in place of a crawler.
     """
     from crawler_lifecycle.cli.flow_files import definition_in
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
-    from crawler_lifecycle.contract.schedules import Overlap, ScheduleRequest
+    from crawler_lifecycle.contract.schedules import ManagerSchedule, Overlap, ScheduledManager, ScheduleRequest
 
     rules: dict[str, Any] = {name: options.pop(name) for name in RULES}
     rules |= {f"{name}_seconds": options.pop(name) for name in RULES_IN_SECONDS}
     rules |= {"overlap": Overlap(rules["overlap"]), "cron": list(options.pop("cron"))}
     requested_by = options.pop("requested_by") or user_name()
-    if (crawler is None) == (file is None):
-        raise BadInput("CRAWLER", "either a crawler or a flow in a file (--flow) is needed, and not both")
-    if file is not None:
+    if [crawler, file, manager].count(None) != 2:
+        raise BadInput(
+            "CRAWLER", "either a crawler or a flow in a file (--flow) or --manager is needed, and a single one"
+        )
+    if file is not None or manager is not None:
         _refuse_run_options({**options, "arg": arguments})
-        rules |= {"flow": definition_in(file, None, None), "requested_by": requested_by}
+        rules["requested_by"] = requested_by
+        if isinstance(manager, ScheduledManager):
+            with refusals_as_bad_input():
+                return ManagerSchedule(schedule_id=schedule_id, manager=manager, **rules)
+        rules["flow"] = manager if file is None else definition_in(file, None, None)
     elif crawler is not None:
         options |= {"requested_by": requested_by, "trigger": "scheduled"}
         rules["run"] = make_request(crawler, arguments, options)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import open_control, open_reader, plain, print_answer, print_json, standard_options
+from crawler_lifecycle.cli.common import open_access, open_reader, plain, print_answer, print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.cli.access import Access, RunAccess
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.contract.requests import RunRequest
-    from crawler_lifecycle.control.control import Control
-    from crawler_lifecycle.control.reading import RunReader
 
 
 @click.command()
@@ -35,10 +34,10 @@ def run(crawler: str, arguments: Arguments, detach: bool, state: Path | None, as
     """
 
     request = make_request(crawler, arguments, options)
-    raise click.exceptions.Exit(asyncio.run(_run(open_control(state), request, detach=detach, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_run(open_access(state), request, detach=detach, as_json=as_json)))
 
 
-async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_json: bool) -> int:
+async def _run(control: "Access", request: "RunRequest", *, detach: bool, as_json: bool) -> int:
     """Start the run, watch the run unless `detach` is set, and return the exit status."""
     started = await control.runs.start(request)
     if detach:
@@ -67,7 +66,7 @@ def watch(run: str, state: Path | None, as_json: bool) -> None:
     raise click.exceptions.Exit(asyncio.run(_watch(open_reader(state), run, as_json=as_json)))
 
 
-async def _watch(runs: "RunReader", run: int | str, *, as_json: bool) -> int:
+async def _watch(runs: "RunAccess", run: int | str, *, as_json: bool) -> int:
     """Show the run until the run is over, and return the exit status."""
     from crawler_lifecycle.cli.screen import follow
     from crawler_lifecycle.contract.states import RunStatus
@@ -118,6 +117,6 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.details_lines import export_line
 
-    overview = asyncio.run(open_control(state).runs.export(run))
+    overview = asyncio.run(open_access(state).runs.export(run))
     ends = overview.run.end_number
     print_answer(overview.exports, lambda exports: (export_line(export, ends) for export in exports), as_json=as_json)

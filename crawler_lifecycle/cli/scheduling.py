@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, open_control, print_answer, print_json, standard_options, user_name
+from crawler_lifecycle.cli.common import Duration, open_access, print_answer, print_json, standard_options, user_name
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, record_options, run_options
 from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crawler_lifecycle.contract.schedules import Backfilled, ScheduleDetails, Triggered
-    from crawler_lifecycle.control.schedules import ScheduleCommands
+    from crawler_lifecycle.cli.access import ScheduleAccess
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.contract.schedules import Backfilled, ScheduleDetails, ScheduledManager, Triggered
 
 OVERLAPS = ("skip", "queue", "replace", "allow")  # explained in the help of --overlap
 TIME = click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"])
@@ -45,6 +47,10 @@ def schedule() -> None:
     metavar="FILE",
     help="Start flows in place of runs: a Python file with a workflow, or a definition as JSON.",
 )
+@click.option(
+    "--manager", metavar="TARGET", help="Start a crawl manager in place of runs, as for `crawlctl flow start`."
+)
+@click.argument("manager_arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--cron", multiple=True, help="Five fields, or for example @daily; repeatable.")
 @click.option("--every", type=Duration(), help="Instead of --cron, e.g. 6h: counted from 1970-01-01 in UTC.")
 @click.option("--offset", type=Duration(), default=0, help="Shifts --every, e.g. 15m.")
@@ -71,12 +77,16 @@ def create(
     schedule_id: str,
     crawler: str | None,
     file: Path | None,
+    manager: str | None,
+    manager_arguments: tuple[str, ...],
     arguments: Arguments,
     state: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Start runs of CRAWLER, or the flow in a file, by the clock, under the name SCHEDULE.
+    """Start runs of CRAWLER, the flow in a file, or a crawl manager by the clock, under the name SCHEDULE.
+
+    MANAGER_ARGUMENTS are the command line of a manager, behind `--`. Its flow id (family) is the schedule's name.
 
     As in Temporal, a cron line with a day of the month and a day of the week applies when both days fit.
 
@@ -87,12 +97,32 @@ def create(
       crawlctl schedule create weekly bookshop --cron "30 4 * * mon" --overlap replace --paused
       crawlctl schedule create weekly bookshop --cron "30 5 * * mon" --replace
       crawlctl schedule create shops --flow shops_graph.py --cron "0 3 * * *"
+      crawlctl schedule create monthly --manager shops --cron "0 3 1 * *" -- --max-running-jobs 8
     """
     replace = options.pop("replace")
-    request = make_schedule(schedule_id, crawler, file, arguments, options)
+    if manager is None and crawler is not None and manager_arguments:
+        raise BadInput("manager_arguments", "are for crawl managers (--manager)")
+    flow = None
+    if manager is not None:
+        if crawler is not None:  # the first word behind `--`
+            manager_arguments, crawler = (crawler, *manager_arguments), None
+        flow = _manager_of(manager, schedule_id, manager_arguments)
+    request = make_schedule(schedule_id, crawler, file, flow, arguments, options)
     schedules = _schedules(state)
     change = schedules.replace(request) if replace else schedules.create(request, actor=user_name())
     _print(asyncio.run(change), as_json=as_json)
+
+
+def _manager_of(target: str, schedule_id: str, words: tuple[str, ...]) -> "FlowDefinition | ScheduledManager":
+    """Return the flow for a crawl manager by its class or its file; a name in the catalogue stays a name."""
+    from crawler_lifecycle.cli.flow_starting import definition_for
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+    from crawler_lifecycle.contract.schedules import ScheduledManager
+
+    if ":" in target or target.endswith(".py"):
+        return definition_for(target, words, schedule_id, None, "default")
+    with refusals_as_bad_input():
+        return ScheduledManager(name=target, arguments=list(words))
 
 
 @schedule.command("list")
@@ -233,8 +263,8 @@ def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
         click.echo(f"schedule {schedule_id} is deleted; runs under way go on")
 
 
-def _schedules(state: Path | None) -> "ScheduleCommands":
-    return open_control(state).schedules
+def _schedules(state: Path | None) -> "ScheduleAccess":
+    return open_access(state).schedules
 
 
 def _print(

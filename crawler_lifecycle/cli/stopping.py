@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_control, print_json, standard_options
+from crawler_lifecycle.cli.common import open_access, print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, OK
 from crawler_lifecycle.cli.requests import make_stop, record_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from crawler_lifecycle.cli.access import Access
+    from crawler_lifecycle.contract.answers import Stopping
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.contract.requests import StopRequest
-    from crawler_lifecycle.control.control import Control
-    from crawler_lifecycle.control.stops import Stopping
 
 SECONDS_UNTIL_NOTE = 3.0  # a stop that takes longer prints a note
 
@@ -42,10 +42,10 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
     """
 
     request = make_stop(force=force, reason=reason, actor=actor)
-    raise click.exceptions.Exit(asyncio.run(_stop(open_control(state), run, request, wait=wait, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_stop(open_access(state), run, request, wait=wait, as_json=as_json)))
 
 
-async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: bool, as_json: bool) -> int:
+async def _stop(control: "Access", run: str, request: "StopRequest", *, wait: bool, as_json: bool) -> int:
     """Stop the run, with `wait` show the stop until its proof, and return the exit status."""
     stopping = await _with_note_about_delay(control.runs.stop(run, request), run)
     if as_json:
@@ -85,7 +85,7 @@ async def _with_note_about_delay(stopping: "Awaitable[Stopping]", run: str) -> "
     return await task
 
 
-async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "RunDetails":
+async def _until_proved(control: "Access", run_id: int, *, as_json: bool) -> "RunDetails":
     """Wait until the run is over, which follows from the proof of the stop; without `as_json`, show every change."""
     from crawler_lifecycle.cli.screen import follow
 
@@ -113,7 +113,7 @@ def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
       crawlctl resume 7 --reopen
     """
 
-    resumed = asyncio.run(open_control(state).runs.resume(run, reopen=reopen))
+    resumed = asyncio.run(open_access(state).runs.resume(run, reopen=reopen))
     if as_json:
         print_json(resumed)
     else:

@@ -1,14 +1,39 @@
-"""The client for flows, for authors' programs: push, wait, fetch, cancel, retry.
+"""The clients for authors' and users' programs: `Flows` for flows in database and Temporal, `Api` for the HTTP API.
 
 `Flows.open()` opens a client in async code, and `Flows.open_sync()` outside async code. A workflow's own verbs, such as
-`workflow.status()`, use the innermost open client, and so does `flows`.
+`workflow.status()`, use the innermost open client, and so does `flows`. `Api` needs an address and a token alone.
+
+Names are imported at their first use: a program with `Api` alone does not load Temporal's slow client.
 """
 
-from crawler_lifecycle.client.blocking import SyncFlows
-from crawler_lifecycle.client.innermost import flows
-from crawler_lifecycle.client.opening import Flows
-from crawler_lifecycle.client.plugin import WorkflowPlugin
-from crawler_lifecycle.client.workflows import WorkflowClient
-from crawler_lifecycle.domain.flows.pruning import Age, Rule
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Age", "Flows", "Rule", "SyncFlows", "WorkflowClient", "WorkflowPlugin", "flows"]
+if TYPE_CHECKING:
+    from crawler_lifecycle.client.blocking import SyncFlows
+    from crawler_lifecycle.client.http import Api
+    from crawler_lifecycle.client.innermost import flows
+    from crawler_lifecycle.client.opening import Flows
+    from crawler_lifecycle.client.plugin import WorkflowPlugin
+    from crawler_lifecycle.client.workflows import WorkflowClient
+    from crawler_lifecycle.domain.flows.pruning import Age, Rule
+
+__all__ = ["Age", "Api", "Flows", "Rule", "SyncFlows", "WorkflowClient", "WorkflowPlugin", "flows"]
+
+MODULES = {
+    "Age": "crawler_lifecycle.domain.flows.pruning",
+    "Api": "crawler_lifecycle.client.http",
+    "Flows": "crawler_lifecycle.client.opening",
+    "Rule": "crawler_lifecycle.domain.flows.pruning",
+    "SyncFlows": "crawler_lifecycle.client.blocking",
+    "WorkflowClient": "crawler_lifecycle.client.workflows",
+    "WorkflowPlugin": "crawler_lifecycle.client.plugin",
+    "flows": "crawler_lifecycle.client.innermost",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return the name from its module."""
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(MODULES[name]), name)

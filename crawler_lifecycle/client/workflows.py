@@ -74,8 +74,8 @@ class WorkflowClient(LedgerClient):
         """Stop a workflow: cancel all its jobs, and end its crawls and steps under way.
 
         `drain`: start no further jobs, and let the jobs under way end. `leave`: cancel all jobs, and leave the jobs
-        under way alone. `force`: end the crawls without their grace period. `wait`: return at the workflow's end, the
-        proof for the stop; Conflict in the workflow's own steps.
+        under way alone. `force`: end the crawls without their grace period. `wait`: return with the proof, as soon
+        as the workflow and all its runs have ended; Conflict in the workflow's own steps.
         """
         if drain + leave + force > 1:
             raise BadInput("stop", "drain, leave and force exclude each other")
@@ -86,7 +86,7 @@ class WorkflowClient(LedgerClient):
             request = StopFlow(way=way, force=force, reason=reason, actor=self.actor)
         self._checked(await self.control.flows.stop(id, request))
         if wait:
-            await self.control.flows.wait(id)
+            await self.control.flows.wait_for_proof(id)
 
     async def fetch_one(self, id: str) -> Workflow | None:  # noqa: A002
         """Return the workflow with its jobs and their states; None without such a workflow.

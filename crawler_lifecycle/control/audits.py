@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from temporalio.client import ScheduleDescription
 
+from crawler_lifecycle.contract.answers import AuditStarted
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
-from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.descriptions import MISSING
@@ -18,12 +18,6 @@ from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
 
 AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
 PERIODS_UNTIL_LATE = 3  # audits are late after so many periods without a complete audit
-
-
-class AuditStarted(Message):
-    """An audit under way. `audit` is its workflow's id."""
-
-    audit: str
 
 
 class AuditCommands:
@@ -76,6 +70,22 @@ class AuditCommands:
         _refuse_late(completed_at or schedule.info.created_at, schedule, period)
         last_audit = f"the last complete one at {utc_text(completed_at)}" if completed_at else _next("first", schedule)
         return f"every {period} s, {last_audit}, {sum(overview.open.values())} findings open"
+
+    async def check_punctuality(self, overview: AuditOverview) -> str | None:
+        """Return when the first audit is due, if no audit was made yet. NotReady if no audit was complete lately.
+
+        None: the last audit was in time, or the scheduled audits are switched off.
+        """
+        period, completed_at = self._context.installation.settings.audit.every_seconds, overview.last_complete_at
+        if not period:
+            return None
+        if completed_at is None and any(audit.finished_at for audit in overview.audits):
+            raise NotReady("no audit was complete yet: the lines of its parts say why")
+        if completed_at is None:
+            return await self.check_before_the_first()
+        if datetime.now(UTC) - completed_at > PERIODS_UNTIL_LATE * timedelta(seconds=period):
+            raise NotReady("no audit was complete lately: `crawlctl doctor` says whether a worker runs")
+        return None
 
     async def check_before_the_first(self) -> str:
         """Return when the first audit is due, in words. NotReady if the schedule does not work, with the remedy."""

@@ -6,13 +6,15 @@ The module does not import Temporal's client: a command that only reads starts i
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.contract.run_filter import RunFilter
+from crawler_lifecycle.contract.states import ExportState, ListedStatus, RunStatus, TaskStatus
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
@@ -24,7 +26,7 @@ EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
 
 @dataclass(frozen=True, slots=True)
 class RunArchive:
-    """The archive of a run's end. `sha256` was computed while the archive was written."""
+    """A run's archive after an end. `sha256` was computed while the archive was written."""
 
     run_id: int
     end: int
@@ -32,8 +34,20 @@ class RunArchive:
     sha256: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Download:
+    """An archive on its way. `sha256` was computed while the archive was written."""
+
+    run_id: int
+    end: int
+    name: str
+    size: int
+    sha256: str | None
+    chunks: Iterator[bytes]
+
+
 def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], end: int | None) -> RunArchive:
-    """Return an end's archive, by default the archive of the last end."""
+    """Return an end's archive, by default the last end's archive."""
     number = run.end_number if end is None else end
     if run.end_number == 0:
         raise Conflict(f"run {run.run_id} is {run.status}: its archive is made when it is over")
@@ -79,20 +93,21 @@ class RunReader:
         flow: str | None = None,
         tag: str | None = None,
     ) -> Sequence[RunSummary]:
-        """Return runs, newest first; with `before`, only runs older than this RunID.
+        """Return runs, newest first; with `before`, only runs before the given RunID.
 
         Runs of flows are left out, unless `flows` includes them or `flow` names their flow by its id or uid.
         """
-        return self._context.store.records.page(
-            limit=limit,
-            before=before,
-            status=status,
-            crawler=crawler,
-            search=search,
-            flows=flows,
-            flow=flow,
-            tag=tag,
-        )
+        statuses = () if status is None else (status,)
+        chosen = RunFilter(statuses=statuses, crawler=crawler, search=search, flows=flows, flow=flow, tag=tag)
+        return self.select(chosen, limit=limit, before=before)
+
+    def select(self, chosen: RunFilter, *, limit: int = 20, before: int | None = None) -> Sequence[RunSummary]:
+        """Return the chosen runs, newest first; with `before`, only runs before the given RunID."""
+        return self._context.store.records.page(chosen, limit=limit, before=before)
+
+    def counts(self, chosen: RunFilter) -> Mapping[ListedStatus, int]:
+        """Count the chosen runs by their status in lists; a status without runs is left out."""
+        return self._context.store.records.counts(chosen)
 
     def show(self, run: int | str) -> RunDetails:
         return self._context.store.records.details(self.run_id(run))
@@ -111,9 +126,19 @@ class RunReader:
         return tasks
 
     def archive(self, run: int | str, end: int | None = None) -> RunArchive:
-        """Return an end's archive, by default the archive of the last end."""
+        """Return an end's archive, by default the last end's archive."""
         overview = self.overview(run)
         return archive_of(self._context.parts, overview.run, overview.exports, end)
+
+    @contextmanager
+    def download(self, run: int | str, end: int | None = None) -> Iterator[Download]:
+        """Open an end's archive, by default the archive of the last end."""
+        from crawler_lifecycle.adapters.stored_archives import open_chunks  # httpx takes long to import
+
+        archive = self.archive(run, end)
+        stored = archive.stored
+        with open_chunks(stored) as chunks:
+            yield Download(archive.run_id, archive.end, stored.name, stored.size, archive.sha256, chunks)
 
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
         """Yield the run at every change, until the run is over and its exports are done or exceed EXPORT_PATIENCE."""
@@ -132,7 +157,7 @@ class RunReader:
             await asyncio.sleep(POLL_PAUSE)
 
     def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
-        """Return the log of the task's last attempt, from the byte `offset` on."""
+        """Return the log for the task's last attempt, from the byte `offset` on."""
         for row in details.tasks:
             if row.task == task:
                 return self.task_log(details.run.run_uid, row, offset)

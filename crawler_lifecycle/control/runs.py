@@ -6,8 +6,8 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
+from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
 from crawler_lifecycle.contract.audits import FindingKind
-from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refuse_flow
 from crawler_lifecycle.contract.states import ExportState, RunStatus
@@ -16,7 +16,7 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_of
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, RunReader
-from crawler_lifecycle.control.stops import StopCommand, Stopping
+from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.domain.audit.handovers import owed_kinds
 from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
@@ -24,25 +24,10 @@ from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, Over, TemporaryError
 from crawler_lifecycle.ports import Addition
 
+__all__ = ["Resumed", "RunCommands", "Started"]
+
 WORKER_PATIENCE = 20.0  # seconds to wait until a worker has written the row of a run, or has taken over a run
 ROW_POLL_SECONDS = 0.1  # pause between two reads of the row
-
-
-class Started(Message):
-    """A run that has its history row; `created` is false if an earlier request with the same key made the row."""
-
-    workflow_id: str
-    first_execution_run_id: str
-    run_id: int
-    run_uid: str
-    created: bool = True
-
-
-class Resumed(Message):
-    """`started` is false if the run's workflow was open all the time."""
-
-    run: RunRecord
-    started: bool
 
 
 class RunCommands(RunReader):

@@ -6,7 +6,8 @@ If one part is slow or broken, the stop still reaches the other parts:
   which reads the stop from the database.
 - The database is slow: the stop is signalled after RECORD_SECONDS; the answer still waits for the write.
 - The database takes no writes: the stop is only signalled, and the workflow puts the stop on record later.
-- Temporal does not answer: the stop is only on record, and the workflow reads the stop at its next look.
+- Temporal does not answer, or the process dies before the signal: the stop is only on record. The watcher nudges the
+  workflow, which then reads the stop.
 - Neither works: the error of the write is raised.
 """
 
@@ -15,9 +16,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from pydantic import Field
-
-from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.answers import Stopping
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent
@@ -25,21 +24,9 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.errors import LifecycleError, NotFound, Over, TemporaryError
 
+__all__ = ["StopCommand", "Stopping"]
+
 RECORD_SECONDS = 2.5  # longest wait for the write before the stop is signalled
-
-
-class Stopping(Message):
-    """Answer to a stop. `told` says how the run's workflow gets the stop: `signal`; `cancel`, if Temporal refused the
-    signal; `resume`, if no workflow was open; or `later: PROBLEM`, from the database, if Temporal did not answer.
-    """
-
-    run_id: int
-    run_uid: str
-    intent: Intent
-    told: str
-    not_on_record: str | None = Field(
-        default=None, description="the problem of the database, for which the workflow puts the stop on record later"
-    )
 
 
 class StopCommand:
@@ -94,7 +81,7 @@ class StopCommand:
         try:
             route = early_route or await self._signal_or_resume(run)
         except TemporaryError as error:
-            route = f"later: {error.message}"  # the workflow's next look reads the stop from the database
+            route = f"later: {error.message}"  # the watcher nudges the workflow, which reads the stop
         return Stopping(run_id=run.run_id, run_uid=run.run_uid, intent=run.intent, told=route)
 
     async def _signal_or_resume(self, run: RunRecord) -> str:

@@ -5,11 +5,14 @@ answer says so, and the audit starts the supervisor later.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import methodcaller
 
 from crawler_lifecycle.contract.flows.answers import FlowAnswer
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
     ApproveMember,
@@ -25,13 +28,14 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.flows.definitions import definition_of_entry
 from crawler_lifecycle.control.flows.reading import FlowReader
-from crawler_lifecycle.control.flows.waiting import until_final
+from crawler_lifecycle.control.flows.waiting import until_final, until_proved
 from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.errors import LifecycleError, Over
-from crawler_lifecycle.ports import DoorAnswer, FlowDoors, Part
+from crawler_lifecycle.ports import DoorAnswer, FlowDoors, ManagerDoors, Part
 
 NUDGE_PATIENCE = 5.0  # seconds; the request is on record already, and its author waits
 PAGE = 500  # flows in a query
@@ -45,6 +49,16 @@ class FlowCommands(FlowReader):
     async def push(self, request: PushFlow) -> FlowAnswer:
         """Put a flow on record, or update the flow with its id. All of the request or nothing is on record."""
         return await self._do(lambda doors: doors.push(request))
+
+    async def start_manager(self, request: StartManager) -> FlowAnswer:
+        """Start a crawl manager by its catalogue name, once under its flow id. BadInput without such a manager."""
+        definition = await self.definition_of_manager(request.manager, request.flow_id, request.arguments)
+        return await self.push(PushFlow(definition=definition, actor=request.actor, door=request.door))
+
+    async def definition_of_manager(self, name: str, flow_id: str | None, arguments: Sequence[str]) -> FlowDefinition:
+        """Return the flow for a crawl manager by its catalogue name. BadInput without such a manager."""
+        entry = await self._context.scheduler(methodcaller("manager", name))
+        return definition_of_entry(entry, flow_id, arguments)
 
     async def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
         """Add members to an open flow, once for the key."""
@@ -72,31 +86,50 @@ class FlowCommands(FlowReader):
         return await self._do(lambda doors: doors.hold(flow, request))
 
     async def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
-        """Stop a flow. `wait` returns with the proof that nothing of the flow runs any more."""
+        """Stop a flow. `wait_for_proof` returns with the proof that nothing of the flow runs any more.
+
+        A stop that changes no row asks the runs themselves: an earlier stop, or a manager's end, has left them alone.
+        """
         record = request.model_dump(include={"actor", "door"})
         if request.way is StopWay.DRAIN:
             answer = await self.hold(flow, HoldFlow(hold="drain", **record))
         else:
             terminate = request.way is StopWay.TERMINATE
             answer = await self.cancel(flow, CancelMembers(terminate=terminate, reason=request.reason, **record))
-        if request.force:
-            await self._force(flow, request)
+        if request.force or (request.way is StopWay.TERMINATE and not answer.changed):
+            await self._stop_runs(flow, request)
         return answer
 
-    async def _force(self, flow: str, request: StopFlow) -> None:
-        """Stop the runs of the flow's crawls under way without their grace period."""
+    async def _stop_runs(self, flow: str, request: StopFlow) -> None:
+        """Stop the runs of the flow's crawls under way; by force, without their grace period."""
         kept = await self._context.database(lambda _: self.kept(flow, Part(in_flight=True)))
         in_flight = [number for number, row in kept.ledger.members.items() if row.in_flight]
         runs = [kept.attempts[number] for number in in_flight if number in kept.attempts]
         runs += await self._context.database(lambda store: store.manager_doors.runs_under_way(flow))
-        stop = StopRequest(force=True, actor=request.actor, reason=request.reason, door=request.door)
+        stop = StopRequest(force=request.force, actor=request.actor, reason=request.reason, door=request.door)
         for run_id in runs:
             with suppress(Over):  # the run ended a moment ago
                 await StopCommand(self._context, self._engine, run_id, stop).execute()
 
+    async def add_items(self, flow: str, request: AddItems) -> FlowAnswer:
+        """Add items to an open crawl manager, once for the key."""
+        return await self._do_with_items(lambda doors: doors.add_items(flow, request))
+
+    async def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
+        """Give items another attempt. A manager that has ended goes on."""
+        return await self._do_with_items(lambda doors: doors.retry_items(flow, request))
+
+    async def cancel_items(self, flow: str, request: CancelItems) -> FlowAnswer:
+        """Cancel items that wait."""
+        return await self._do_with_items(lambda doors: doors.cancel_items(flow, request))
+
     async def wait(self, flow: str) -> FlowRow:
         """Return the flow's row as soon as the flow has ended, in success or not. NotFound without such a flow."""
         return await until_final(flow, self._context, self._engine)
+
+    async def wait_for_proof(self, flow: str) -> FlowRow:
+        """Return the flow's row as soon as the flow has ended, and none of its runs is open."""
+        return await until_proved(flow, self._context, self._engine)
 
     async def prune(self, rule: Rule = AFTER_A_DAY) -> int:
         """Delete ended flows whose age the rule accepts. Runs stay. Return the number of deleted flows."""
@@ -110,9 +143,14 @@ class FlowCommands(FlowReader):
             before = page[-1].uid
         return self._context.store.flow_doors.prune(old) if old else 0
 
+    async def _do_with_items(self, act: Callable[[ManagerDoors], DoorAnswer]) -> FlowAnswer:
+        return await self._answered(await self._context.database(lambda store: act(store.manager_doors)))
+
     async def _do(self, act: Callable[[FlowDoors], DoorAnswer]) -> FlowAnswer:
-        """Write the request, then nudge the supervisor. A repeated request nudges the supervisor of an open flow."""
-        answer = await self._context.database(lambda store: act(store.flow_doors))
+        return await self._answered(await self._context.database(lambda store: act(store.flow_doors)))
+
+    async def _answered(self, answer: DoorAnswer) -> FlowAnswer:
+        """Nudge the supervisor for a request on record. A repeated request nudges the supervisor of an open flow."""
         if not answer.changed:
             _, row = await self._context.database(lambda _: self.row(answer.flow_id))
             if row.state.is_final:

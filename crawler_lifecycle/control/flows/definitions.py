@@ -1,13 +1,15 @@
 """Definitions as JSON from outside: strictly read, and with names inside their own level only."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from crawler_lifecycle.contract.deployment import ManagerEntry
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment, GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.names import SEPARATOR, parent_path
-from crawler_lifecycle.contract.flows.work import CrawlWork
+from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
 from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers.defining import family_in, flow_of
 
 AnyFragment = TypeVar("AnyFragment", bound=Fragment)
 
@@ -25,8 +27,22 @@ def read_fragment(content: bytes | str) -> Fragment:
 def _read(model: type[AnyFragment], content: bytes | str) -> AnyFragment:
     with refusals_as_bad_input():
         fragment = model.model_validate_json(content, strict=True, extra="forbid")
+    _refuse_managers(fragment)
     check_outside(fragment)
     return fragment
+
+
+def _refuse_managers(fragment: Fragment) -> None:
+    """Refuse crawl managers by their classes: other machines start managers by catalogue names alone."""
+    for member in fragment.members:
+        if isinstance(member.work, StepWork) and member.work.is_manager:
+            raise BadInput("form", f"{member.path!r} is a crawl manager, which starts by its name in the catalogue")
+
+
+def definition_of_entry(entry: ManagerEntry, flow_id: str | None, arguments: Sequence[str]) -> FlowDefinition:
+    """Return the flow for a catalogue's crawl manager. The catalogue's arguments come first."""
+    whole = (*entry.arguments, *arguments)
+    return flow_of(entry.function, entry.name, family_in(whole, flow_id, entry.name), whole, entry.queue)
 
 
 def check_outside(fragment: Fragment) -> None:

@@ -6,13 +6,14 @@ every pass asks for the last two minutes' changes, and reads only the members wh
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.managers.records import ManagerStatus
 from crawler_lifecycle.control.context import Context
-from crawler_lifecycle.control.flows.members import member_records
+from crawler_lifecycle.control.flows.members import MANAGER, member_records
 from crawler_lifecycle.control.flows.reading import FlowReader
 from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.ports import FlowNews, Part
@@ -34,6 +35,8 @@ class FlowView:
         self._jobs: dict[str, MemberRecord] = {}
         self._awaits_run: set[int] = set()  # members whose attempt has no run yet
         self._status: FlowStatus | None = None
+        self._has_managers = False
+        self._managers: tuple[ManagerStatus, ...] = ()
 
     def next_change(self) -> FlowChange | None:
         """Read the changes. Return the flow's state with the changed members; None if nothing has changed."""
@@ -51,7 +54,8 @@ class FlowView:
         jobs = self._read(None if is_new else self._numbers(news))
         changed = tuple(job for path, job in jobs.items() if self._jobs.get(path) != job)
         removed = tuple(path for path in self._jobs if path not in jobs) if is_new else ()
-        has_jobs, head = bool(changed or removed), (news.uid, news.row, news.door)
+        managers = self._read_managers(jobs)
+        has_jobs, head = bool(changed or removed) or managers != self._managers, (news.uid, news.row, news.door)
         if before is not None and not has_jobs and (before.uid, before.row, before.door) == head:
             self._note(news, changed, removed, self._status)
             return None
@@ -59,9 +63,12 @@ class FlowView:
         is_known = self._status is not None and _timeless(self._status) == _timeless(present)
         is_known = is_known and before is not None and before.row.state is news.row.state and not has_jobs
         self._note(news, changed, removed, present)
+        self._managers = managers
         if is_known:
             return None
-        return FlowChange(status=present, is_over=news.row.state.is_final, jobs=changed, removed=removed)
+        return FlowChange(
+            status=present, is_over=news.row.state.is_final, jobs=changed, removed=removed, managers=managers
+        )
 
     def _numbers(self, news: FlowNews) -> set[int]:
         """Return the members to read: an earlier end of a run may have been taken back by a reopening."""
@@ -75,6 +82,11 @@ class FlowView:
             return {}
         kept = self._reader.kept(self._flow, None if numbers is None else Part(numbers=numbers))
         return {job.path: job for job in member_records(kept)}
+
+    def _read_managers(self, jobs: Mapping[str, MemberRecord]) -> tuple[ManagerStatus, ...]:
+        """Return the flow's crawl managers. Their numbers change without a change of a member."""
+        self._has_managers = self._has_managers or any(job.kind == MANAGER for job in jobs.values())
+        return tuple(self._reader.managers(self._flow)) if self._has_managers else ()
 
     def _note(
         self,

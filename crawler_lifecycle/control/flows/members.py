@@ -7,9 +7,12 @@ from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork, Work
+from crawler_lifecycle.contract.managers.records import ItemSums
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.ports import FlowRecord, KeptFlow
+
+MANAGER = "manager"  # kind for a step with a crawl manager
 
 
 def member_records(
@@ -26,7 +29,7 @@ def known_paths(ledger: Ledger, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path in known]
 
 
-def summary_of(record: FlowRecord) -> FlowSummary:
+def summary_of(record: FlowRecord, items: ItemSums | None = None) -> FlowSummary:
     return FlowSummary(
         uid=record.uid,
         id=record.id,
@@ -41,6 +44,7 @@ def summary_of(record: FlowRecord) -> FlowSummary:
         started_at=record.started_at,
         stopped_at=record.stopped_at,
         created_by=record.created_by,
+        items=items,
     )
 
 
@@ -51,7 +55,7 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         flow_id=flow.ledger.flow.id,
         path=row.path,
         number=row.number,
-        kind=row.kind,
+        kind=MANAGER if isinstance(work, StepWork) and work.is_manager else row.kind,
         title=work.title,
         state=row.state,
         cause=row.cause,

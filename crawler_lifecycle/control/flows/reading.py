@@ -12,19 +12,23 @@ from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import decode
+from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
+from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.flows.members import known_paths, member_records, summary_of
-from crawler_lifecycle.control.flows.whys import with_runs
+from crawler_lifecycle.control.flows.pictures import picture
+from crawler_lifecycle.control.flows.whys import with_run_of_item, with_runs
 from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
 from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import FlowRow, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.flows.summary import status_of
+from crawler_lifecycle.domain.managers.explanation import explained
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.restoring import OnRecord, restored
-from crawler_lifecycle.ports import AttemptRecord, FlowLine, FlowNews, FlowRecords, KeptFlow, Part
+from crawler_lifecycle.ports import AttemptRecord, FlowLine, FlowNews, FlowRecords, KeptFlow, ManagerDoors, Part
 
 
 class FlowReader:
@@ -44,7 +48,8 @@ class FlowReader:
     ) -> Sequence[FlowSummary]:
         """Return flows, newest first; with `before`, only flows older than the flow with this uid."""
         page = self._records.page(limit=limit, before=before, states=states, ids=ids, family=family)
-        return [summary_of(record) for record in page]
+        sums = self._managers.sums([record.uid for record in page]) if page else {}
+        return [summary_of(record, sums.get(record.uid)) for record in page]
 
     def row(self, flow: str) -> tuple[str, FlowRow]:
         """Return the flow's uid and row alone."""
@@ -82,6 +87,10 @@ class FlowReader:
             )
         )
 
+    def picture(self, flow: str, kind: str, *, states: bool = True) -> str:
+        """Return the flow as a picture for Mermaid or Graphviz. `states`: with colours in Mermaid."""
+        return picture(self.workflow(flow), kind, states=states)
+
     def context(self, flow: str, path: str = ROOT) -> Mapping[str, Any] | None:
         """Return the context that the members of a level see; None if none was given."""
         kept = self.kept(flow, Part())
@@ -111,6 +120,23 @@ class FlowReader:
         explanation = why(Planner(kept.ledger), row.number)
         return with_runs(explanation, kept, self._context.store.records)
 
+    def managers(self, flow: str) -> Sequence[ManagerStatus]:
+        """Return the flow's crawl managers with their numbers; an empty list for a flow without a manager."""
+        return self._managers.statuses(flow)
+
+    def items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> Sequence[ItemRecord]:
+        """Return a page with a crawl manager's items, by number. `after`: the last number on the previous page."""
+        return self._managers.items(flow, chosen, after=after, limit=limit)
+
+    def why_item(self, flow: str, number: int, manager: str | None = None) -> Why:
+        """Return why a crawl manager's item is in its state, down to its run."""
+        item = next(iter(self.items(flow, ItemFilter(manager=manager, numbers=(number,)), limit=1)), None)
+        if item is None:
+            raise NotFound(f"flow {flow!r} has no item {number}")
+        present = [status for status in self.managers(flow) if manager in (None, status.path)]
+        explanation = explained(item, present[0], self.row(flow)[1].intent)
+        return with_run_of_item(explanation, item, self._context.store.records)
+
     def attempts(self, flow: str, path: str) -> Sequence[AttemptRecord]:
         """Return the member's attempts, the first one first."""
         number = self._records.numbers(flow, [path]).get(path)
@@ -128,6 +154,10 @@ class FlowReader:
     def news(self, flow: str, since: datetime | None) -> FlowNews:
         """Return the members that have changed since the time, for followers."""
         return self._records.news(flow, since)
+
+    @property
+    def _managers(self) -> ManagerDoors:
+        return self._context.store.manager_doors
 
     @property
     def _records(self) -> FlowRecords:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from crawler_lifecycle.contract.flows.records import Why
+from crawler_lifecycle.contract.managers.records import ItemRecord
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.ports import KeptFlow, Records
 
@@ -13,6 +14,12 @@ def with_runs(explanation: Why, flow: KeptFlow, records: Records) -> Why:
     run_ids = {path: flow.attempts[numbers[path]] for path in _ends(explanation) if numbers[path] in flow.attempts}
     runs = {run.run_id: run for run in records.summaries(sorted(set(run_ids.values())))} if run_ids else {}
     return _continued(explanation, {path: runs[run_id] for path, run_id in run_ids.items() if run_id in runs})
+
+
+def with_run_of_item(explanation: Why, item: ItemRecord, records: Records) -> Why:
+    """Return the explanation for a manager's item, continued with the run of its last attempt."""
+    runs = records.summaries([item.run_id]) if item.run_id is not None else []
+    return explanation.model_copy(update={"because": tuple(map(_of_run, runs))})
 
 
 def _ends(explanation: Why) -> Iterator[str]:

@@ -4,17 +4,26 @@ from datetime import UTC, datetime
 from operator import methodcaller
 
 from crawler_lifecycle.contract.flows.work import CrawlWork
-from crawler_lifecycle.contract.schedules import ScheduleRequest
+from crawler_lifecycle.contract.schedules import ManagerSchedule, ScheduleRequest
 from crawler_lifecycle.control.context import Context
-from crawler_lifecycle.control.flows.definitions import check_outside
+from crawler_lifecycle.control.flows.definitions import check_outside, definition_of_entry
 from crawler_lifecycle.control.schedules.translation import Action
 from crawler_lifecycle.domain.flows import merging
 from crawler_lifecycle.domain.flows.messages import FlowOccurrence
 from crawler_lifecycle.errors import BadInput
 
 
-async def check_action(request: ScheduleRequest, context: Context) -> None:
-    """Raise NotFound for an unknown crawler, and BadInput if a push would refuse the flow."""
+async def checked(request: ScheduleRequest | ManagerSchedule, context: Context) -> ScheduleRequest:
+    """Return the request with a manager's flow. NotFound: unknown crawler; BadInput: a push would refuse the flow."""
+    if isinstance(request, ManagerSchedule):
+        manager = request.manager
+        entry = await context.scheduler(methodcaller("manager", manager.name))
+        request = request.with_flow(definition_of_entry(entry, request.schedule_id, manager.arguments))
+    await _check(request, context)
+    return request
+
+
+async def _check(request: ScheduleRequest, context: Context) -> None:
     if request.flow is not None:
         check_outside(request.flow)
         merging.push(merging.new_ledger(request.flow), request.flow, datetime.now(UTC))

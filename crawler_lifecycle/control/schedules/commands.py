@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
+    ManagerSchedule,
     Outcome,
     ScheduleDetails,
     ScheduleRequest,
@@ -26,7 +27,7 @@ from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import pauses, replacement, translation
-from crawler_lifecycle.control.schedules.actions import check_action, refuse_another_subject
+from crawler_lifecycle.control.schedules.actions import checked, refuse_another_subject
 from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.domain.flows.messages import FlowOccurrence
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
@@ -41,9 +42,9 @@ class ScheduleCommands:
         self._engine = engine
         self._occurrences = Occurrences(context, engine)
 
-    async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
+    async def create(self, request: ScheduleRequest | ManagerSchedule, *, actor: str | None = None) -> ScheduleDetails:
         """Make a schedule. NotFound if its crawler is unknown, Conflict if its name is taken."""
-        await check_action(request, self._context)
+        request = await checked(request, self._context)
         note = pauses.with_line("", pauses.PAUSED, _now(), actor, "created paused") if request.paused else ""
         async with self._engine.calls() as client:
             with _refusals_as_bad_input(request):
@@ -61,13 +62,13 @@ class ScheduleCommands:
                     raise Conflict(f"there is a schedule {request.schedule_id} already") from error
         return await self.show(request.schedule_id)
 
-    async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
+    async def replace(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
         """Replace a schedule's rules. BadInput if the schedule starts another crawler or flow.
 
         A paused schedule stays paused. The list of occurrences begins anew with the new rules. If the rules are equal,
         the schedule is not changed.
         """
-        await check_action(request, self._context)
+        request = await checked(request, self._context)
         handle, description = await self._our_schedule(request.schedule_id)
         refuse_another_subject(request, translation.action_of(description.schedule))
         if translation.has_rules_of(description.schedule, request):

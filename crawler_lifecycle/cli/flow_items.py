@@ -1,0 +1,162 @@
+"""Crawl managers' ledgers in the commands for flows: items by number, lists, additions, retries, cancels."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from crawler_lifecycle.cli.common import print_answer
+from crawler_lifecycle.cli.flow_options import on_record, open_commands, print_effect
+from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.errors import BadInput
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.contract.managers.item_filter import ItemFilter
+    from crawler_lifecycle.contract.managers.records import ItemRecord
+    from crawler_lifecycle.control.flows.reading import FlowReader
+
+PAGE = 1000  # items in a query
+
+
+def has_ledger(flows: "FlowReader", flow: str, manager: str | None = None) -> bool:
+    """Return whether JOBS of the flow mean items: its only job is a crawl manager, or the manager is named."""
+    if manager is not None:
+        return True
+    return bool(flows.managers(flow)) and flows.status(flow).total == 1
+
+
+def numbers(words: Sequence[str]) -> tuple[int, ...] | None:
+    """Return items' numbers; None without words."""
+    for word in words:
+        if not (word.isascii() and word.isdecimal() and 0 < int(word) < 1 << 31):
+            raise BadInput("jobs", f"{word!r} is no number of an item; `crawlctl flow jobs` has the numbers")
+    return tuple(map(int, words)) or None
+
+
+class Ledger:
+    """A manager's items, by the options for `flow jobs`."""
+
+    def __init__(self, flows: "FlowReader", flow: str, chosen: "ItemFilter") -> None:
+        self._flows, self._flow, self._chosen = flows, flow, chosen
+
+    def pages(self, limit: int, after: int) -> "Iterator[Sequence[ItemRecord]]":
+        """Yield the items up to the limit, page by page."""
+        while limit > 0:
+            size = min(limit, PAGE)
+            page = self._flows.items(self._flow, self._chosen, limit=size, after=after)
+            if page:
+                yield page
+            if len(page) < size:
+                return
+            limit, after = limit - len(page), page[-1].number
+
+
+def print_items(ledger: Ledger, *, limit: int | None, after: int, as_csv: bool, as_json: bool) -> None:
+    """Print the ledger as a table, as JSON or as CSV. A table has at most PAGE items unless the limit is larger."""
+    from crawler_lifecycle.cli.manager_lines import csv_text, item_lines
+
+    if as_csv:
+        click.echo(csv_text([], header=True), nl=False)
+        for page in ledger.pages(limit or 1 << 31, after):
+            click.echo(csv_text(page, header=False), nl=False)
+        return
+    items = [item for page in ledger.pages(limit or PAGE, after) for item in page]
+    print_answer(items, lambda items: item_lines(items, datetime.now(UTC)), as_json=as_json)
+    if not as_json and len(items) == (limit or PAGE):
+        click.echo(f"The next page: --after {items[-1].number}")
+
+
+def add_items(
+    flow: str,
+    texts: Sequence[str],
+    file: Path | None,
+    spider: str | None,
+    key: str | None,
+    manager: str | None,
+    actor: str | None,
+    state: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Add items to the flow's crawl manager, once under a key."""
+    from crawler_lifecycle.contract.flows.item_requests import AddItems
+    from crawler_lifecycle.contract.managers.item_filter import ItemFilter
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+    from crawler_lifecycle.managers.preview import added_items
+
+    commands = open_commands(state)
+    yielded = [*(_object("--item", text) for text in texts), *(() if file is None else _objects(file))]
+    if spider is None:
+        first = next(iter(commands.items(flow, ItemFilter(manager=manager), limit=1)), None)
+        spider = None if first is None else first.crawler
+    items = tuple(added_items(yielded, spider))
+    with refusals_as_bad_input():
+        request = AddItems(key=key or str(uuid.uuid4()), items=items, manager=manager, **on_record(actor))
+    answer = asyncio.run(commands.add_items(flow, request))
+    effect = f"{counted(answer.count, 'item')} added" if answer.changed else f"nothing added, the key {key!r} was used"
+    print_effect(answer, effect, as_json=as_json)
+
+
+def _objects(file: Path) -> Iterator[Any]:
+    """Yield the JSON objects in a file: an object per line, or a JSON list."""
+    try:
+        text = file.read_text()
+    except (OSError, ValueError) as error:
+        raise BadInput("--items", f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if text.lstrip().startswith("["):
+        try:
+            yield from json.loads(text)
+        except ValueError as error:
+            raise BadInput("--items", f"{file} is no JSON: {error}") from error
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield _object(f"--items {file}, line {number}", line)
+
+
+def _object(option: str, text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise BadInput(option, f"is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadInput(option, "expected a JSON object with parameters")
+    return value
+
+
+def retry_items(
+    flow: str,
+    words: Sequence[str],
+    arguments: Sequence[tuple[str, str]],
+    manager: str | None,
+    actor: str | None,
+    state: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from crawler_lifecycle.contract.flows.item_requests import RetryItems
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+
+    with refusals_as_bad_input():
+        request = RetryItems(
+            numbers=numbers(words), arguments=dict(arguments) or None, manager=manager, **on_record(actor)
+        )
+    answer = asyncio.run(open_commands(state).retry_items(flow, request))
+    print_effect(answer, f"{counted(answer.count, 'item')} retried", as_json=as_json)
+
+
+def cancel_items(
+    flow: str, words: Sequence[str], manager: str | None, actor: str | None, state: Path | None, *, as_json: bool
+) -> None:
+    from crawler_lifecycle.contract.flows.item_requests import CancelItems
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+
+    with refusals_as_bad_input():
+        request = CancelItems(numbers=numbers(words), manager=manager, **on_record(actor))
+    answer = asyncio.run(open_commands(state).cancel_items(flow, request))
+    print_effect(answer, f"{counted(answer.count, 'item')} cancelled, crawls under way go on", as_json=as_json)

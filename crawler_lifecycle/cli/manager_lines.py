@@ -1,0 +1,136 @@
+"""Turns crawl managers into text: their numbers, their ledgers of items, and their problems."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from crawler_lifecycle.cli.words import coloured, duration, rfc3339, table
+from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerStatus
+from crawler_lifecycle.contract.managers.turns import Counts, Problem
+from crawler_lifecycle.domain.words import counted
+
+ITEM_COLUMNS = ("ITEM", "CRAWLER", "STATE", "ATTEMPT", "OUTCOME", "SINCE", "TOOK", "RUN", "PARAMETERS", "WHY")
+CSV_COLUMNS = (
+    "number", "crawler", "state", "generation", "attempt", "outcome", "run_id", "started_at", "ended_at", "due",
+    "problem", "tags", "spider_args",
+)  # fmt: skip
+LAST_LINES = 15  # lines from a traceback
+LONGEST = 60  # longest value in a table
+# open items come first, and then items with a problem
+ORDER = ("running", "waiting", "delayed", "retrying", "failed", "refused", "cancelled", "completed", "repeated")
+
+
+def count_words(counts: Counts) -> str:
+    """Return for example `4 running, 36 waiting, 5 repeated`."""
+    return ", ".join(f"{getattr(counts, name)} {name}" for name in ORDER if getattr(counts, name)) or "no items yet"
+
+
+def sum_words(sums: ItemSums) -> str:
+    """Return for example `40 items: 4 open, 36 completed`, for lists of flows."""
+    names = ("open", "completed", "failed", "refused", "cancelled", "repeated")
+    parts = ", ".join(f"{getattr(sums, name)} {name}" for name in names if getattr(sums, name))
+    problem = "  paused by a failure" if sums.has_problem else ""
+    return counted(sums.total, "item") + (f": {parts}" if parts else "") + problem
+
+
+def total(counts: Counts) -> int:
+    return sum(getattr(counts, name) for name in ORDER if name != "repeated")
+
+
+def settled(counts: Counts) -> int:
+    return counts.completed + counts.failed + counts.cancelled + counts.refused
+
+
+def status_lines(manager: ManagerStatus) -> Iterator[str]:
+    """Yield a manager with numbers, sums, tags and problem."""
+    end = f"  closed: {manager.close_reason}" if manager.closed_at is not None else ""
+    yield f"  {click.style(manager.path, bold=True)}  {manager.function}{end}"
+    read = f"{manager.read} parameter sets read, {'all' if manager.is_exhausted else 'and not all yet'}"
+    yield f"    items     {total(manager.counts)}: {count_words(manager.counts)}"
+    if manager.read:
+        yield f"    generator {read}"
+    if not manager.incarnation:
+        yield "    cause     no_host: no host has begun the manager (crawlctl up --flows FILE)"
+    if manager.arguments:
+        yield f"    arguments {' '.join(manager.arguments)}"
+    if manager.tags:
+        yield f"    tags      {', '.join(manager.tags)}"
+    for name, value in sorted(manager.stats.items()):
+        yield f"    {name}: {value:g}"
+    if manager.problem is not None:
+        yield from problem_lines(manager.problem)
+
+
+def problem_lines(problem: Problem) -> Iterator[str]:
+    about = f" for job {problem.job}" if problem.job else ""
+    times = counted(problem.failures, "time")
+    yield f"  paused: {problem.phase} failed {times}{about}; `crawlctl flow resume` lets the manager go on:"
+    yield from (f"    {line}" for line in problem.error.rstrip().splitlines()[-LAST_LINES:])
+
+
+def progress_line(flow: str, manager: ManagerStatus) -> str:
+    """Return a line for a log, and for a screen."""
+    reason = f"  closed: {manager.close_reason}" if manager.closed_at is not None else ""
+    problem = f"  {coloured('paused')}: {manager.problem.phase} failed" if manager.problem is not None else ""
+    return f"{flow}  {count_words(manager.counts)}{reason}{problem}"
+
+
+def item_lines(items: Sequence[ItemRecord], now: datetime) -> Iterator[str]:
+    return table([ITEM_COLUMNS, *(_item_row(item, now) for item in items)], ITEM_COLUMNS.index("STATE"))
+
+
+def _item_row(item: ItemRecord, now: datetime) -> tuple[str, ...]:
+    took = "-" if item.started_at is None else duration((item.ended_at or now) - item.started_at)
+    since = item.ended_at or item.started_at
+    state = "delayed" if item.is_delayed else item.state.value
+    why = item.problem or (f"until {rfc3339(item.due)}" if item.due and item.state is ItemState.WAITING else "")
+    return (
+        str(item.number),
+        item.crawler or "-",
+        state,
+        f"{item.attempt or '-'}",
+        item.outcome or "-",
+        "-" if since is None else rfc3339(since),
+        took,
+        "-" if item.run_id is None else str(item.run_id),
+        _shortened(parameters(item)),
+        _shortened(why),
+    )
+
+
+def parameters(item: ItemRecord) -> str:
+    """Return the arguments as `name=value` words."""
+    given = item.override.get("spider_args", item.override)
+    return " ".join(f"{name}={value}" for name, value in given.items()) if isinstance(given, dict) else str(given)
+
+
+def csv_text(items: Sequence[ItemRecord], *, header: bool) -> str:
+    """Return the items as lines of CSV, with the arguments as JSON."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    for item in items:
+        writer.writerow({name: _cell(item, name) for name in CSV_COLUMNS})
+    return text.getvalue()
+
+
+def _cell(item: ItemRecord, name: str) -> Any:
+    from pydantic_core import to_json
+
+    if name == "spider_args":
+        return to_json(item.override.get(name, {})).decode()
+    if name == "tags":
+        return " ".join(item.tags)
+    value = getattr(item, name)
+    return rfc3339(value) if isinstance(value, datetime) else value
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

@@ -1,0 +1,166 @@
+"""The connection to an API: requests with the token, with a time limit, and with harmless repetitions.
+
+After a broken connection the API may or may not have carried out the request. Only reads, and commands without
+a second effect, are sent again. A refusal for too many requests had no effect, so every request is sent
+again after the time in `Retry-After`.
+"""
+
+import ssl
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from crawler_lifecycle import __version__
+from crawler_lifecycle.adapters.http_client import Answer, HttpClient
+from crawler_lifecycle.client.http.problems import error_of
+from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.errors import LifecycleError, NotReady, TemporaryError
+from crawler_lifecycle.logs import without_credentials
+
+T = TypeVar("T")
+LARGEST_ANSWER = 1 << 29  # bytes; a run with 10,000 tasks with their evidence has some 60 MB
+TRIES = 3
+PAUSES = Backoff(timedelta(seconds=0.2), timedelta(seconds=2))  # after a broken connection
+TOO_MANY = 429
+Headers = Mapping[str, str]
+
+
+class Connection:
+    """The address and the token for an API. `seconds` limits a request; `authorities`: file with certificates."""
+
+    def __init__(self, url: str, token: str, seconds: float, authorities: Path | None = None) -> None:
+        self.url = _checked_url(url)
+        self.place = f"the API at {without_credentials(self.url)}"
+        self.tls = None if authorities is None else _trusting(authorities)
+        self.headers = {
+            "Authorization": f"Bearer {_checked_token(token)}",
+            "User-Agent": f"crawler-lifecycle/{__version__}",
+            "Accept": "application/json",
+        }
+        self._seconds = seconds
+        self._http = HttpClient(seconds, self.tls)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def read(self, kind: type[T], path: str, **params: Any) -> T:
+        """Return the model in the answer to a GET. Parameters without a value are left out."""
+        chosen = {name: value for name, value in params.items() if value is not None}
+        return self.model(kind, self.request("GET", path, repeatable=True, params=chosen).body)
+
+    def command(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        repeatable: bool,
+        headers: Headers | None = None,
+    ) -> T:
+        """Send a command and return the model in the answer. `repeatable`: a repetition has no second effect."""
+        content: dict[str, Any] = {} if body is None else {"json": body}
+        return self.model(kind, self.request(method, path, repeatable=repeatable, headers=headers, **content).body)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        repeatable: bool,
+        headers: Headers | None = None,
+        statuses: tuple[int, ...] = (200, 201, 202),
+        **content: Any,
+    ) -> Answer:
+        """Return the answer. An answer with another status raises its error."""
+        deadline, broken = time.monotonic() + self._seconds, 0
+        while True:
+            try:
+                answer = self._send(method, path, headers, content)
+            except httpx.HTTPError as error:
+                broken += 1
+                if not repeatable or broken == TRIES or not _is_broken(error):
+                    raise self.away(error) from error
+                time.sleep(PAUSES.seconds(broken))
+                continue
+            if answer.status in statuses:
+                return answer
+            pause = _retry_after(answer)
+            if answer.status != TOO_MANY or time.monotonic() + pause > deadline:
+                raise self.error(answer)
+            time.sleep(pause)
+
+    def away(self, error: httpx.HTTPError) -> TemporaryError:
+        """Return the error for an API without an answer."""
+        return TemporaryError(f"{self.place} gives no answer: {error or type(error).__name__}")
+
+    def error(self, answer: Answer) -> LifecycleError:
+        return error_of(answer, self.place)
+
+    def _send(self, method: str, path: str, headers: Headers | None, content: dict[str, Any]) -> Answer:
+        return self._http.request(
+            method,
+            self.url + path,
+            largest_answer=LARGEST_ANSWER,
+            headers=self.headers | dict(headers or {}),
+            **content,
+        )
+
+    def model(self, kind: type[T], text: bytes | str) -> T:
+        """Return the model in an answer or event. Unknown fields are ignored, since the API may be newer."""
+        try:
+            return TypeAdapter(kind).validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise TemporaryError(
+                f"{self.place} answers without a {getattr(kind, '__name__', kind)} ({field}: {first['msg']}): is its "
+                "version older than the client's?"
+            ) from error
+
+
+def segment(name: object) -> str:
+    """Return the name, quoted for a path."""
+    return quote(str(name), safe="")
+
+
+def _is_broken(error: httpx.HTTPError) -> bool:
+    """Return whether the connection failed. After a time-out, a repetition would only take as long again."""
+    return isinstance(error, httpx.TransportError) and not isinstance(error, httpx.TimeoutException)
+
+
+def _retry_after(answer: Answer) -> float:
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdecimal() else 1.0
+
+
+def _checked_url(url: str) -> str:
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise NotReady(f"{without_credentials(url)!r} is not an address of an API: {error}") from None
+    if address.scheme not in ("http", "https") or not address.host:
+        raise NotReady(f"expected the API's address, such as https://crawler.example, not {without_credentials(url)!r}")
+    return url.rstrip("/")
+
+
+def _checked_token(token: str) -> str:
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise NotReady(
+            "a token for the API is needed, of printable ASCII without spaces: set CRAWLER_REMOTE__TOKEN_FILE or "
+            "CRAWLER_REMOTE__TOKEN"
+        )
+    return token
+
+
+def _trusting(authorities: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(authorities))
+    except (OSError, ssl.SSLError) as error:
+        raise NotReady(f"{authorities} has no certificates of authorities: {error}") from error

@@ -1,0 +1,213 @@
+"""Flows over the HTTP API: lists, jobs, explanations, changes and commands."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from crawler_lifecycle.client.http.connection import Connection, segment
+from crawler_lifecycle.client.http.pages import Page, every
+from crawler_lifecycle.client.http.streams import followed
+from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems, StartManager
+from crawler_lifecycle.contract.flows.records import FlowStatus, Why
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+    StopFlow,
+)
+from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
+from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.ports import AttemptRecord, FlowLine
+
+MOST_JOBS = 1000  # in a page
+MOST_FLOWS = 500  # in a page
+
+
+class _FlowPage(TypedDict):
+    flows: list[FlowSummary]
+    next: str | None
+
+
+class FlowView(TypedDict):
+    """A flow with its sub-workflows and its timeline, without its jobs."""
+
+    flow: FlowSummary
+    status: FlowStatus
+    timeline: list[FlowLine]
+
+
+class _JobPage(TypedDict):
+    jobs: list[MemberRecord]
+    next: int | None
+
+
+class _Managers(TypedDict):
+    managers: list[ManagerStatus]
+
+
+class _ItemPage(TypedDict):
+    items: list[ItemRecord]
+    next: int | None
+
+
+class _Attempts(TypedDict):
+    attempts: list[AttemptRecord]
+
+
+class _Results(TypedDict):
+    results: dict[str, Any]
+
+
+class _Picture(TypedDict):
+    graph: str
+
+
+class Flows:
+    """Callers name a flow by its id. NotFound without such a flow. A job is named by its path."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def page(
+        self, *, limit: int = 50, cursor: str | None = None, state: FlowState | None = None, family: str | None = None
+    ) -> Page[FlowSummary, str]:
+        """Return a page with flows, newest first."""
+        page = self._connection.read(_FlowPage, "/v1/flows", limit=limit, cursor=cursor, state=state, family=family)
+        return Page(page["flows"], page["next"])
+
+    def all(self, *, state: FlowState | None = None, family: str | None = None) -> Iterator[FlowSummary]:
+        """Yield all chosen flows, newest first, page after page."""
+        return every(lambda cursor: self.page(limit=MOST_FLOWS, cursor=cursor, state=state, family=family))
+
+    def show(self, flow: str) -> FlowView:
+        return self._connection.read(FlowView, _path(flow))
+
+    def jobs(self, flow: str, job: str | None = None, *, state: MemberState | None = None) -> Iterator[MemberRecord]:
+        """Yield the jobs in their order. `job`: only the job with the path, or all jobs in the sub-workflow."""
+        path = f"{_path(flow)}/jobs"
+
+        def page(first: int | None) -> Page[MemberRecord, int]:
+            answer = self._connection.read(_JobPage, path, job=job, state=state, first=first or 0, limit=MOST_JOBS)
+            return Page(answer["jobs"], answer["next"])
+
+        return every(page)
+
+    def managers(self, flow: str) -> Sequence[ManagerStatus]:
+        """Return the flow's crawl managers with their numbers; an empty list for a flow without a manager."""
+        return self._connection.read(_Managers, f"{_path(flow)}/managers")["managers"]
+
+    def items(
+        self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, page_size: int = MOST_JOBS
+    ) -> Iterator[ItemRecord]:
+        """Yield the chosen items of a crawl manager behind a number."""
+        path, limit = f"{_path(flow)}/items", min(page_size, MOST_JOBS)
+        filters = {
+            "manager": chosen.manager,
+            "state": chosen.states,
+            "outcome": chosen.outcome,
+            "tag": chosen.tag,
+            "number": chosen.numbers,
+        }
+
+        def page(place: int | None) -> Page[ItemRecord, int]:
+            answer = self._connection.read(
+                _ItemPage, path, after=after if place is None else place, limit=limit, **filters
+            )
+            return Page(answer["items"], answer["next"])
+
+        return every(page)
+
+    def why_item(self, flow: str, number: int, manager: str | None = None) -> Why:
+        """Return why a crawl manager's item is in its state."""
+        return self._connection.read(Why, f"{_path(flow)}/why-item", item=number, manager=manager)
+
+    def attempts(self, flow: str, job: str) -> Sequence[AttemptRecord]:
+        """Return the job's attempts, oldest first."""
+        return self._connection.read(_Attempts, f"{_path(flow)}/attempts", job=job)["attempts"]
+
+    def results(self, flow: str, job: str | None = None) -> Mapping[str, Any]:
+        """Return recorded results by path, nested for sub-workflows. The token needs the scope `results`."""
+        return self._connection.read(_Results, f"{_path(flow)}/results", job=job)["results"]
+
+    def why(self, flow: str, job: str) -> Why:
+        """Return why the job is in its state."""
+        return self._connection.read(Why, f"{_path(flow)}/why", job=job)
+
+    def graph(self, flow: str, kind: str = "mermaid", *, states: bool = True) -> str:
+        """Return the flow as a picture for Mermaid or Graphviz."""
+        params = {"format": kind, "states": str(states).lower()}
+        return self._connection.read(_Picture, f"{_path(flow)}/graph", **params)["graph"]
+
+    def follow(self, flow: str) -> Iterator[FlowChange]:
+        """Yield the flow's state at every change, until the flow has ended."""
+        for event in followed(self._connection, f"{_path(flow)}/changes"):
+            if event.kind != "flow":
+                continue
+            change = self._connection.model(FlowChange, event.data)
+            yield change
+            if change.is_over:
+                return
+
+    def push(self, request: PushFlow) -> FlowAnswer:
+        """Put a flow on record, or update the flow with its id. The record names the token."""
+        body = request.definition.model_dump(mode="json")
+        return self._connection.command(FlowAnswer, "POST", "/v1/flows", body, repeatable=True)
+
+    def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
+        """Add jobs to an open flow, once for the key."""
+        body = request.model_dump(mode="json", exclude={"door", "fragment"})
+        body["fragment"] = request.fragment.model_dump(mode="json")
+        return self._send(flow, "append", body)
+
+    def cancel(self, flow: str, request: CancelMembers) -> FlowAnswer:
+        """Cancel open jobs."""
+        body = request.model_dump(mode="json", exclude={"door", "paths"})
+        return self._send(flow, "cancel", body | {"jobs": _jobs(request.paths)})
+
+    def retry(self, flow: str, request: RetryMembers) -> FlowAnswer:
+        """Give cancelled, discarded and retryable jobs another attempt."""
+        body = request.model_dump(mode="json", exclude={"door", "paths"}, exclude_defaults=True)
+        return self._send(flow, "retry", body | {"jobs": _jobs(request.paths)}, repeatable=False)
+
+    def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
+        """Give a crawl manager's items another attempt."""
+        return self._send(flow, "retry-items", request.model_dump(mode="json", exclude={"door"}), repeatable=False)
+
+    def cancel_items(self, flow: str, request: CancelItems) -> FlowAnswer:
+        """Cancel a crawl manager's waiting items."""
+        return self._send(flow, "cancel-items", request.model_dump(mode="json", exclude={"door"}))
+
+    def start_manager(self, request: StartManager) -> FlowAnswer:
+        """Start a crawl manager by its name in the catalogue, once under its flow id."""
+        body, has_id = request.model_dump(mode="json", exclude={"door"}), request.flow_id is not None
+        return self._connection.command(FlowAnswer, "POST", "/v1/flows/managers", body, repeatable=has_id)
+
+    def approve(self, flow: str, request: ApproveMember) -> FlowAnswer:
+        """Decide about an approval."""
+        body = request.model_dump(mode="json", exclude={"door", "path"})
+        return self._send(flow, "approve", body | {"job": request.path})
+
+    def hold(self, flow: str, request: HoldFlow) -> FlowAnswer:
+        """Pause or drain a flow, or let the flow go on."""
+        return self._send(flow, "hold", request.model_dump(mode="json", exclude={"door"}))
+
+    def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
+        """Stop a flow. The flow's end is the proof: none among its jobs runs any more."""
+        return self._send(flow, "stop", request.model_dump(mode="json", exclude={"door"}))
+
+    def _send(self, flow: str, verb: str, body: Mapping[str, Any], *, repeatable: bool = True) -> FlowAnswer:
+        return self._connection.command(FlowAnswer, "POST", f"{_path(flow)}/{verb}", body, repeatable=repeatable)
+
+
+def _jobs(paths: Sequence[str] | None) -> Sequence[str] | None:
+    return None if paths is None else list(paths)
+
+
+def _path(flow: str) -> str:
+    return f"/v1/flows/{segment(flow)}"

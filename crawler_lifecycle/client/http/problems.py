@@ -1,0 +1,45 @@
+"""Translates the API's error answers into our own errors."""
+
+from pydantic import ValidationError
+
+from crawler_lifecycle.adapters.http_client import Answer
+from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.errors import (
+    BadInput,
+    Conflict,
+    LifecycleError,
+    NotFound,
+    NotReady,
+    PermanentError,
+    TemporaryError,
+)
+
+FIRST_FAILURE = 500  # lowest status for a failure in the API or behind the API
+
+
+def error_of(answer: Answer, place: str) -> LifecycleError:
+    """Return the error for an answer without success. `place` names the API, such as `the API at http://...`."""
+    problem = _problem(answer)
+    if problem is None:  # a proxy's answer, or another program's
+        return TemporaryError(f"{place} answers {answer.status}, and not as an API of ours: is the address right?")
+    if answer.status in (400, 422):
+        return BadInput(problem.field or "request", problem.detail)
+    if answer.status >= FIRST_FAILURE:
+        return TemporaryError(problem.detail, cause=problem.cause)
+    messages: dict[int, tuple[type[LifecycleError], str]] = {
+        401: (NotReady, f"{place} does not know the token: `crawlctl token create` over there makes a token"),
+        403: (NotReady, f"{place} refuses the request: {problem.detail}"),
+        404: (NotFound, problem.detail),
+        409: (Conflict, problem.detail),
+        412: (Conflict, problem.detail),
+        429: (TemporaryError, f"{place} refuses more requests with this token for the moment: {problem.detail}"),
+    }
+    kind, message = messages.get(answer.status, (PermanentError, f"{place} answers {answer.status}: {problem.detail}"))
+    return kind(message)
+
+
+def _problem(answer: Answer) -> Problem | None:
+    try:
+        return Problem.model_validate_json(answer.body)
+    except ValidationError:
+        return None

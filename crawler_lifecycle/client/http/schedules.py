@@ -1,0 +1,94 @@
+"""Schedules over the HTTP API."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from crawler_lifecycle.client.http.connection import Connection, segment
+from crawler_lifecycle.client.http.runs import start_body
+from crawler_lifecycle.contract.schedules import (
+    Backfilled,
+    ManagerSchedule,
+    ScheduleDetails,
+    ScheduleRequest,
+    ScheduleSummary,
+    Triggered,
+)
+
+
+class _Schedules(TypedDict):
+    schedules: list[ScheduleSummary]
+
+
+class _Deleted(TypedDict):
+    deleted: bool
+
+
+class Schedules:
+    """NotFound without a schedule with the name."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> Sequence[ScheduleSummary]:
+        return self._connection.read(_Schedules, "/v1/schedules")["schedules"]
+
+    def show(self, schedule: str, *, occurrences: int = 10, before: datetime | None = None) -> ScheduleDetails:
+        moment = before.isoformat() if before else None
+        return self._connection.read(ScheduleDetails, _path(schedule), occurrences=occurrences, before=moment)
+
+    def create(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
+        """Make a schedule. Conflict if the name is taken."""
+        return self._put(request, {"If-None-Match": "*"}, repeatable=False)
+
+    def replace(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
+        """Give the schedule these rules from now on."""
+        self.show(request.schedule_id, occurrences=0)
+        return self._put(request, {}, repeatable=True)
+
+    def pause(self, schedule: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
+        return self._set("pause", schedule, actor, reason)
+
+    def resume(self, schedule: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
+        return self._set("resume", schedule, actor, reason)
+
+    def trigger(self, schedule: str) -> Triggered:
+        """Start an occurrence now."""
+        return self._connection.command(Triggered, "POST", f"{_path(schedule)}/trigger", repeatable=False)
+
+    def backfill(self, schedule: str, since: datetime, until: datetime, *, at_once: bool = False) -> Backfilled:
+        """Start the past occurrences between two times."""
+        body = {"since": since.isoformat(), "until": until.isoformat(), "at_once": at_once}
+        return self._connection.command(Backfilled, "POST", f"{_path(schedule)}/backfill", body, repeatable=False)
+
+    def delete(self, schedule: str) -> None:
+        self._connection.command(_Deleted, "DELETE", _path(schedule), repeatable=False)
+
+    def _put(
+        self, request: ScheduleRequest | ManagerSchedule, headers: dict[str, str], *, repeatable: bool
+    ) -> ScheduleDetails:
+        path, body = _path(request.schedule_id), _body(request)
+        return self._connection.command(ScheduleDetails, "PUT", path, body, repeatable=repeatable, headers=headers)
+
+    def _set(self, verb: str, schedule: str, actor: str | None, reason: str | None) -> ScheduleDetails:
+        body = {"actor": actor, "reason": reason}
+        return self._connection.command(ScheduleDetails, "POST", f"{_path(schedule)}/{verb}", body, repeatable=True)
+
+
+def _body(request: ScheduleRequest | ManagerSchedule) -> dict[str, Any]:
+    body = request.model_dump(
+        mode="json", exclude={"schedule_id", "run", "flow", "requested_by"}, exclude_defaults=True, exclude_none=True
+    )
+    if isinstance(request, ManagerSchedule):
+        return body
+    if request.flow is not None:
+        body["flow"] = request.flow.model_dump(mode="json")
+    if request.run is not None:
+        body["run"] = start_body(request.run)
+    return body
+
+
+def _path(schedule: str) -> str:
+    return f"/v1/schedules/{segment(schedule)}"
