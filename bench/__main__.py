@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from bench import (
     local_look,
     long_run,
     looks,
+    managers,
     noticed,
     permits,
     stop_to_proof,
@@ -53,15 +55,17 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "permits": permits.measure,
     "flow-planning": flow_planning.measure,
     "flows": flows.measure,
+    "managers": managers.measure,
 }
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="Small sizes: does every benchmark work?")
+@click.option("--row", default="", help="Of managers: only rows with this text, such as `no cursor`.")
 @click.option("--write", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
               help="Put the tables between the markers of this document.")  # fmt: skip
-def main(names: tuple[str, ...], quick: bool, write: Path | None) -> None:
+def main(names: tuple[str, ...], quick: bool, row: str, write: Path | None) -> None:
     """Measure the figures of docs/benchmarks.md: all, or the named benchmarks."""
     if unknown := set(names) - set(BENCHMARKS):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: expected any of {', '.join(BENCHMARKS)}")
@@ -72,7 +76,7 @@ def main(names: tuple[str, ...], quick: bool, write: Path | None) -> None:
     for name in names or BENCHMARKS:
         circumstances, began = _circumstances(), time.monotonic()
         click.echo(f"{name} ...", err=True)
-        table = BENCHMARKS[name](QUICK if quick else Scale())
+        table = BENCHMARKS[name](replace(QUICK if quick else Scale(), row=row))
         click.echo(f"{name}: {time.monotonic() - began:.0f} s", err=True)
         text = f"{table.markdown}\n\n{circumstances}"
         click.echo(f"\n## {name}\n\n{text}\n")

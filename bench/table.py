@@ -34,6 +34,12 @@ class Scale:
     large_flow: int = 10_000
     idle_flows: int = 1_000  # flows that wait for a person
     rounds_of_flows: int = 9  # graphs and their floors, in turn
+    manager_sets: int = 1_000_000  # parameter sets of a manager, half of them repeated, with faked runs
+    manager_seconds: float = 7_200.0  # at most, for each manager with faked runs
+    kill_seconds: float = 180.0  # between the kills of a manager with a cursor
+    managed_jobs: int = 30  # real crawls of a manager, one after the other
+    idle_managers: int = 50
+    row: str = ""  # of the managers' table: only rows with this text in their names
     limit: int = 200  # for tasks in the cluster, beside so many two-level runs
 
 
@@ -63,6 +69,11 @@ QUICK = Scale(
     large_flow=100,
     idle_flows=5,
     rounds_of_flows=2,
+    manager_sets=400,
+    manager_seconds=120.0,
+    kill_seconds=5.0,
+    managed_jobs=2,
+    idle_managers=2,
     limit=8,
 )
 

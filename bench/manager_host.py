@@ -1,0 +1,99 @@
+"""Main for a host with a single manager and faked runs: `python -m bench.manager_host URL STEPS FIGURES`.
+
+A start is answered at once, and its run's end is on record a moment later. `STEPS`: file with the supervisor's message;
+`FIGURES`: file for figures, at the manager's end.
+"""
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import bindparam, event, update
+
+from bench import manager_steps
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.domain.flows.messages import RunSteps
+from crawler_lifecycle.domain.plan import RunLimits
+from crawler_lifecycle.services.flows.host import StepHost
+from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
+from crawler_lifecycle.services.flows.managers.hosting import managers_of
+from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.settings.processes import FlowSettings
+
+A_MOMENT = 0.05
+attempts = manager_attempts.c
+END = update(manager_attempts).where(
+    attempts.ended_at.is_(None), attempts.member.in_(bindparam("members", expanding=True))
+)
+
+
+class FakedRuns:
+    """Runs without a life: they end after their start. Ends go on record together, with a single statement."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._members: list[int] = []
+        self.starts = 0
+
+    async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
+        assert request.flow is not None, workflow_id
+        self._members.append(request.flow.member)
+        self.starts += 1
+
+    async def stop(self, workflow_id: str, stop: StopRequest) -> str:
+        return f"{workflow_id} has ended {stop.door}"
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(A_MOMENT)
+            if self._members:
+                members, self._members = self._members, []
+                await asyncio.to_thread(self._end, members)
+
+    def _end(self, members: list[int]) -> None:
+        now = datetime.now(UTC)
+        with self._database.transaction() as tx:
+            tx.execute(
+                END.values(run_id=attempts.number, run_uid="faked", ended_at=now, outcome="finished"),
+                {"members": members},
+            )
+
+
+async def main(url: str, steps: Path, figures: Path) -> None:
+    database = Database(url)
+    statements = Counter[str]()
+    event.listen(database.engine, "before_cursor_execute", partial(_count, statements))
+    store, runs = SqlStore(database), FakedRuns(database)
+    host = StepHost(
+        store.step_claims,
+        store.flow_doors,
+        load([manager_steps.__name__]),
+        FlowSettings(claim_seconds=5, drain_seconds=1),
+        "the benchmark's host",
+        managing=partial(managers_of, store.managers, runs, Catalogue(None, RunLimits())),  # type: ignore[arg-type]
+    )
+    ends = asyncio.create_task(runs.run())
+    async with host.running():
+        await host.run(RunSteps.model_validate_json(steps.read_text()))
+    ends.cancel()
+    with suppress(asyncio.CancelledError):
+        await ends
+    figures.write_text(json.dumps({"statements": statements.total(), "starts": runs.starts, "by_kind": statements}))
+
+
+def _count(statements: Counter[str], _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    if not statement.startswith("BEGIN"):
+        statements[" ".join(statement.split()[:3])] += 1
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))
