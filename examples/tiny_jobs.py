@@ -1,6 +1,7 @@
-"""Jobs to try things with: one that sleeps, one that fails, one that does not end when it is asked to.
+"""Jobs to try things with: one that sleeps, one that fails, one that does not end when it is asked to, a small shop.
 
-Usage: python tiny_jobs.py sleeper|failing|stubborn. The argument `seconds` (default 30) is read from CRAWL_ARGUMENTS.
+Usage: python tiny_jobs.py sleeper|failing|stubborn|shop. The argument `seconds` (default 30) is read from
+CRAWL_ARGUMENTS. The shop has the arguments `pages`, and `fragile=yes`: without `retry_num`, a fragile shop is banned.
 """
 
 import json
@@ -8,10 +9,15 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
+
+
+def argument(name: str, default: str) -> str:
+    return str(json.loads(os.environ.get("CRAWL_ARGUMENTS", "{}")).get(name, default))
 
 
 def seconds() -> float:
-    return float(json.loads(os.environ.get("CRAWL_ARGUMENTS", "{}")).get("seconds", "30"))
+    return float(argument("seconds", "30"))
 
 
 def sleeper() -> None:
@@ -31,5 +37,15 @@ def stubborn() -> None:
     sleeper()
 
 
+def shop() -> None:
+    pages = int(argument("pages", "3"))
+    time.sleep(float(argument("seconds", "0.2")))
+    is_banned = argument("fragile", "no") == "yes" and argument("retry_num", "0") == "0"
+    stats = {"pages": 1, "items": 0} if is_banned else {"pages": pages, "items": 10 * pages}
+    content = {"crawl_result": 1, "outcome": "banned" if is_banned else "finished", "stats": stats}
+    if "CRAWL_RESULT" in os.environ:
+        Path(os.environ["CRAWL_RESULT"]).write_text(json.dumps(content))
+
+
 if __name__ == "__main__":
-    {"sleeper": sleeper, "failing": failing, "stubborn": stubborn}[sys.argv[1]]()
+    {"sleeper": sleeper, "failing": failing, "stubborn": stubborn, "shop": shop}[sys.argv[1]]()
