@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.servers",
     "tests.stores",
     "tests.browser.pages",
+    "tests.browser.shelf",
     "tests.ci.shards",
 ]
 

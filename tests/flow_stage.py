@@ -39,6 +39,7 @@ from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import ClaimedStep, NewRun, StepEnd
+from crawler_lifecycle.services.flows.followers import Followers
 from tests.contracts.flows import Flow
 from tests.databases import copy_of, ref_to
 
@@ -58,10 +59,12 @@ class Host:
     calls: list[RunSteps] = field(default_factory=list)
     scheduled: list[datetime] = field(default_factory=list)  # when each call was scheduled, by the workflow's clock
     before_claim: Callable[[RunSteps], Awaitable[None]] | None = None
+    before_answer: Callable[[RunSteps, StepsEnded], Awaitable[StepsEnded]] | None = None
     tokens: list[str] = field(default_factory=list)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     begun: dict[str, asyncio.Event] = field(default_factory=dict)
     running: set["asyncio.Task[StepsEnded]"] = field(default_factory=set)
+    follows: bool = False  # whether the host starts followers by itself
 
     def hold(self, *paths: str) -> None:
         """Let the members' functions take until `release`."""
@@ -88,16 +91,22 @@ class Host:
             await self.before_claim(step)
         ends: list[AttemptEnd] = []
         waiting, stale = list(step.starts), set[int]()
+        followers = Followers(step.followers if self.follows else ())
         while waiting:
+            before = followers.before(ref.number for ref in waiting)
             claimed = await asyncio.to_thread(
-                self.store.step_claims.claim, step.flow, step.door, waiting, token, "host", HOUR
+                self.store.step_claims.claim, step.flow, step.door, waiting, token, "host", HOUR, None, before
             )
-            ends += claimed.ended
-            stale |= set(claimed.stale)
-            ends += await self._played(claimed.mine, token)
+            stale |= {number for number in claimed.stale if not followers.refuse(number)}
+            new = [*claimed.ended, *await self._played(claimed.mine, token)]
+            for end in new:
+                followers.note_end(end)
+            ends += new
             waiting = [ref for ref in waiting if ref.number in claimed.held]
             await asyncio.sleep(0.05 if waiting else 0)
-        return StepsEnded(ends=tuple(ends), stale=to_ranges(stale))
+            waiting += followers.take_due(is_late=False)
+        answer = StepsEnded(ends=tuple(ends), stale=to_ranges(stale), followed=to_ranges(followers.started))
+        return answer if self.before_answer is None else await self.before_answer(step, answer)
 
     async def _played(self, steps: Any, token: str) -> list[AttemptEnd]:
         self.played += [step.path for step in steps]

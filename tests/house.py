@@ -14,6 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from crawler_lifecycle.activities.audit_flows import FlowAudit
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
+from crawler_lifecycle.activities.audit_managers import ManagerAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
 from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.activities.deploying import ClaimDeployer
@@ -32,7 +33,7 @@ from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.passes import claim_ready_tasks
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.steps.deployment import StartRun
@@ -74,6 +75,9 @@ class DirectDeployer:
 
     def only_installation(self) -> str | None:
         return None
+
+    def manager(self, name: str) -> ManagerEntry:
+        raise NotImplementedError
 
     def crawler_names(self) -> list[str]:
         return sorted(self.scripts)
@@ -177,8 +181,9 @@ class House:
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)
         self.handover_audit = HandoverAudit(records, self.findings, self.supervisors, AT_ONCE)
         self.flow_records, self.flow_doors = store.flow_records, store.flow_doors
+        managers = ManagerAudit(store.manager_audits, self.findings, self.supervisors, AT_ONCE)
         self.flow_audit = FlowAudit(
-            self.flow_records, store.flow_ends, self.findings, self.supervisors, AT_ONCE, self.flow_doors
+            self.flow_records, store.flow_ends, self.findings, self.supervisors, AT_ONCE, self.flow_doors, managers
         )
         self.flow_announcements = FlowAnnouncements(store.flow_ends, self.notices.pusher, exporter)
 

@@ -31,6 +31,10 @@ command = ["true"]
 
 [crawlers.".."]
 command = ["true"]
+
+[managers.shops]
+class = "m:Shops"
+arguments = ["--own", "3"]
 """
 
 

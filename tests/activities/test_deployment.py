@@ -62,7 +62,7 @@ def test_a_look_that_finds_the_cluster_full_is_counted_by_its_cause(house: House
     assert house.do(deploy, RunInput(run=plan.run)).saturated is None
     since = house.details(plan).run.waiting_since
     assert since
-    long_ago = since - saturation.PATIENCE + timedelta(seconds=1)
+    long_ago = since - saturation.PATIENCE + timedelta(minutes=2)
     with house.database.transaction() as connection:
         connection.execute(update(histories).values(waiting_since=long_ago))
     assert house.do(deploy, RunInput(run=plan.run)).saturated is None

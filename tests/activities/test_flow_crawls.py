@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.flows.messages import (
     StopAttempts,
 )
 from crawler_lifecycle.domain.naming import crawl_workflow_id
-from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import NewRun
 from tests.contracts.flows import BOOKS, Flow, pushed
@@ -110,8 +110,17 @@ def test_a_workflow_that_failed_without_a_run_refuses_its_attempt(house: House, 
 def test_a_workflow_that_was_terminated_without_a_run_refuses_its_attempt(house: House, flow: Flow) -> None:
     start(house, flow, "known")
     house.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
-    assert [end.number for end in check(house, flow).ends] == [0]
+    assert [(end.number, end.outcome) for end in check(house, flow).ends] == [(0, "terminated")]
     assert flow.store.flow_records.attempts(flow.id, 0)[0].error == "its workflow was terminated"
+
+
+def test_a_run_that_comes_after_the_refusal_of_its_attempt_is_not_made(house: House, flow: Flow) -> None:
+    """An activity of the terminated workflow was still under way."""
+    start(house, flow, "known")
+    house.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
+    assert check(house, flow).ends
+    with pytest.raises(Conflict, match="was refused before its run"):
+        make_run(house, flow, "known")
 
 
 def test_a_run_made_while_its_workflow_is_looked_at_counts(house: House, flow: Flow, monkeypatch: Any) -> None:

@@ -23,7 +23,10 @@ FLAGS = (
     "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1",
 )  # fmt: skip
 PATIENCE = 60.0
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "n": (78, "n"), "/": (191, "/"), " ": (32, " ")}
+KEYS = {
+    "Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "n": (78, "n"), "/": (191, "/"), " ": (32, " "),
+    "j": (74, "j"), "k": (75, "k"), "?": (191, "?"),
+}  # fmt: skip
 
 
 def program() -> str | None:
@@ -39,6 +42,7 @@ class Page:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._number = 0
         self._session: str | None = None
+        self._mouse: dict[str, Any] = {}
         self._reader = asyncio.create_task(self._read())
 
     async def attach(self) -> None:
@@ -129,15 +133,22 @@ class Page:
 
     async def click(self, selector: str, text: str = "") -> None:
         """The first that can be seen of what fits and has this text, where its middle is, as a mouse would."""
+        await self.press_mouse(selector, text)
+        await self.release_mouse()
+
+    async def press_mouse(self, selector: str, text: str = "") -> None:
         find = (
             f"[...document.querySelectorAll({json.dumps(selector)})].find((each) => each.checkVisibility()"
             f" && !each.disabled && each.textContent.includes({json.dumps(text)}))"
         )
         await self.until(f"Boolean({find})")
         place = await self._resting_place(find)
-        where = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
-        for kind in ("mousePressed", "mouseReleased"):
-            await self.ask("Input.dispatchMouseEvent", type=kind, **where)
+        self._mouse = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+        await self.ask("Input.dispatchMouseEvent", type="mousePressed", **self._mouse)
+
+    async def release_mouse(self) -> None:
+        """Release the button where it was pressed."""
+        await self.ask("Input.dispatchMouseEvent", type="mouseReleased", **self._mouse)
 
     async def type(self, text: str) -> None:
         """Into what has the focus."""

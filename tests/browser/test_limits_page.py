@@ -103,7 +103,7 @@ async def page(browser: Page, desk: Desk) -> Page:
 
 
 async def show_limits(page: Page) -> None:
-    await page.click("#limits")
+    await page.click("#places a", "Limits")
     await page.until_text("Limits", "installation")
 
 

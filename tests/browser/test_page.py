@@ -146,6 +146,19 @@ async def test_a_stop_shows_each_phase_until_the_proof(page: Page, stack: Site) 
     await page.until_text("Stopped", "1 stopped.")
 
 
+async def test_several_runs_are_chosen_and_stopped_at_once(page: Page, stack: Site) -> None:
+    runs = [await stack.start() for _ in range(2)]
+    for run in runs:
+        await stack.until_running(run, 1)
+        await page.click(f".runs [data-key='{run.run_id}'] .pick input")
+    await page.until_text("2 chosen")
+    await page.click(".bulk button", "Stop them")
+    await page.until("document.querySelector('dialog[open]').textContent.includes('Stop 2 runs')")
+    await page.press("Enter")
+    for run in runs:
+        await page.until(f"document.querySelector(\".runs [data-key='{run.run_id}']\").dataset.look === 'STOPPED'")
+
+
 async def test_a_stop_that_is_not_obeyed_is_forced_after_a_reload(page: Page, stack: Site) -> None:
     run = await stack.start("stubborn", grace_seconds=600)
     await stack.until_running(run, 1)
@@ -155,6 +168,7 @@ async def test_a_stop_that_is_not_obeyed_is_forced_after_a_reload(page: Page, st
     await page.until("document.querySelector('dialog[open]').textContent.includes('after a grace period of 600 s')")
     await page.press("Enter")
     await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Proved')")
+    await page.until_text("under way; made to end in 9 min")
     await page.reload()
     await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Proved')")
     await page.click("button", "Force stop")

@@ -338,7 +338,7 @@ async def test_log_and_stop_without_a_mouse(page: Page, stack: Site) -> None:
     await show(page, run)
     await tab_to(page, "focused.textContent === 'Stop'")
     await page.press("Enter")
-    await page.until("document.activeElement.id === 'stop-reason'")
+    await page.until("document.activeElement.id === 'reason'")
     await page.type("wrong site")
     await page.press("Enter")
     await page.until_text("wrong site \u2014 embedded, api")

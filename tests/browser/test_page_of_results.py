@@ -1,29 +1,17 @@
 """The page shows how a run ended, what its crawls counted, and what they handed on."""
 
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from uuid import uuid4
-
 import pytest
-import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.api.tokens import Scope
-from tests.apis import Api, served
-from tests.browser.chromium import Page, chromium
-from tests.browser.pages import IS_LIVE
+from tests.browser.chromium import Page
+from tests.browser.shelf import MARKS, Shelf
 from tests.crawl_results import end_tasks
-from tests.databases import copy_of, ref_to
+from tests.databases import ref_to
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = MARKS
 MAIN = CrawlResult(
     outcome="banned",
     stats={"items": 12_000, "pages": 90, "bytes": 2_500_000, "errors": 1, "retries": 4},
@@ -33,46 +21,9 @@ CHILD = CrawlResult(stats={"items": 345, "pages": 9})
 FACTS = "document.querySelector('.facts').innerText"
 
 
-@dataclass
-class Shelf:
-    """An API and its database with runs that are over."""
-
-    api: Api
-    database: Database
-
-    def ended(self, results: list[CrawlResult | None], status: TaskStatus, reason: str | None = None) -> RunRecord:
-        run, runs = self.begun(len(results)), SqlStore(self.database).runs
-        end_tasks(self.database, run, results, status, reason)
-        is_completed = status is TaskStatus.SUCCEEDED
-        run_status, run_reason = (
-            (RunStatus.COMPLETED, "all_succeeded") if is_completed else (RunStatus.FAILED, "main_job_failed")
-        )
-        return runs.close(ref_to(run), run_status, run_reason)
-
-    def begun(self, tasks: int) -> RunRecord:
-        runs, entry = SqlStore(self.database).runs, Crawler(name="books", command=["true"])
-        run = runs.create(NewRun(RunRequest(crawler="books"), entry, tasks, f"crawl-{uuid4()}", str(uuid4())))
-        return runs.mark_started(ref_to(run))
-
-
-@pytest.fixture(scope="module")
-def shelf(has_chromium: None, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    folder = tmp_path_factory.mktemp("page")
-    url = copy_of(sqlite_template, folder)
-    database = Database(url)
-    with served(folder, url, CRAWLER_API__REQUESTS_PER_SECOND="500") as api:
-        yield Shelf(api, database)
-    database.close()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def page(shelf: Shelf, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
-    async with chromium(tmp_path_factory.mktemp("browser")) as page:
-        await page.look_like(1280, 900)
-        await page.open(f"{shelf.api.url}/#token={shelf.api.token(*Scope)}")
-        await page.until(IS_LIVE)
-        yield page
-        assert page.errors == []
+@pytest.fixture
+def page(shelf_page: Page) -> Page:
+    return shelf_page
 
 
 async def show(page: Page, run: RunRecord) -> None:
@@ -116,3 +67,15 @@ async def test_an_end_shows_while_the_run_is_watched(page: Page, shelf: Shelf) -
     end_tasks(shelf.database, run, [CHILD])
     SqlStore(shelf.database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
     await page.until(f"{FACTS}.includes('finished') && {FACTS}.includes('345 items, 9 pages')")
+
+
+async def test_tasks_are_seen_in_time(page: Page, shelf: Shelf) -> None:
+    run = shelf.ended([MAIN, CHILD], TaskStatus.SUCCEEDED)
+    await show(page, run)
+    await page.click("[aria-label=Tasks] .chip", "In time")
+    await page.until("document.querySelectorAll('.bars li').length === 2")
+    parts = "[...document.querySelector('.bars li').querySelectorAll('i')].map((part) => part.dataset.status).join()"
+    assert await page.evaluate(parts) == "QUEUED,PENDING", "no start is on record"
+    assert not await page.evaluate("document.querySelector('table.tasks').checkVisibility()")
+    await page.click("[aria-label=Tasks] .chip", "In time")
+    await page.until("document.querySelector('table.tasks').checkVisibility()")

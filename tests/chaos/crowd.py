@@ -1,4 +1,7 @@
-"""Fifty runs in every stage, of which some go on and some end at every outage; the others wait through all of them."""
+"""Fifty runs in every stage, of which some go on and some end at every outage; the others wait through all of them.
+
+A flow of steps is under way at every outage, and so are crawl managers.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -20,6 +23,7 @@ from crawler_lifecycle.domain.reasons import ADMISSION
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Limits
 from tests.chaos.comparison import divergences
+from tests.chaos.crowd_managers import CRAWLS, CrowdOfManagers
 from tests.chaos.faults import Fault, faults
 from tests.chaos.flow_comparison import compared_flow, told_flow
 from tests.chaos.flow_lives import FlowDeed
@@ -34,7 +38,7 @@ from tests.waiting import InVain, eventually_async
 RUNNING, STOPPING, WAITING, HELD = 24, 10, 8, 4
 LIMITED, PERMITS = 4, 2  # runs of a label with a limit, and how many of them have a permit
 HELD_LABEL, LIMITED_LABEL = "crowd:held", "crowd:limited"
-PLACES = RUNNING + STOPPING + PERMITS
+PLACES = RUNNING + STOPPING + PERMITS + CRAWLS
 END, STOP = 4, 1  # at each outage so many end, half of them a moment before, and are stopped
 LOSE = 2  # and so many lose their job just before, and get their next attempt in the outage
 BEGIN = END + STOP  # and are asked for
@@ -66,6 +70,7 @@ class Crowd:
     def __post_init__(self) -> None:
         # main tasks never take the last place of a cap
         self.flow_people = FlowPeople(self.ground)
+        self.managers = CrowdOfManagers(self.ground)
         self.permits = Permits(self.ground, f"label:{LIMITED_LABEL}", runs=PERMITS, tasks=PERMITS + 1)
 
     async def gather(self) -> None:
@@ -75,6 +80,7 @@ class Crowd:
         found = await asyncio.gather(*asked)
         self.stopping, self.running = found[:STOPPING], found[STOPPING:]
         await self._until_all(found, TaskStatus.RUNNING)
+        await self.managers.gather()
         self.waiting = await asyncio.gather(*(self._ask() for _ in range(WAITING)))
         self.limits.pause(f"label:{HELD_LABEL}", "chaos", None)
         self.held = await asyncio.gather(*(self._ask(labels=[HELD_LABEL]) for _ in range(HELD)))
@@ -101,6 +107,7 @@ class Crowd:
         lost = self.running[END + STOP : END + STOP + LOSE]
         del self.running[: END + STOP + LOSE]
         limited = await self._limited_that_runs()
+        managed = await self.managers.crawls_to_end()
         early, late = ending[: END // 2], ending[END // 2 :]
         flow_id = await self._push_flow()
         beginning = await self._let_some_be_in_the_middle(early)
@@ -114,6 +121,7 @@ class Crowd:
             self._release(run, CODES[END // 2 + number])
         for run in limited:
             self._release(run, 0)
+        self.managers.release(managed)
         stops = asyncio.gather(*(self._stop(run) for run in stopped))
         await asyncio.sleep(LASTS)
         over.set()
@@ -126,6 +134,7 @@ class Crowd:
         for run in [*ending, *stopped, *limited]:
             await self._until_right(run)
         await self._until_flow_is_right(flow_id)
+        await self.managers.until_reacted()
         await self._until_places_are_taken()
         await self._until_permits_are_given()
         self._assert_the_others_wait()
@@ -156,7 +165,8 @@ class Crowd:
             await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor="chaos", force=True))
         for run in [*self.running, *self.waiting, *self.stopping, *self.held, *self.limited]:
             await self._until_right(run)
-        return [*self.people.refused, *await asyncio.to_thread(self.permits.problems), *self._most_limited_jobs()]
+        wrong = [*await self.managers.end(), *self.people.refused]
+        return [*wrong, *await asyncio.to_thread(self.permits.problems), *self._most_limited_jobs()]
 
     def _most_limited_jobs(self) -> Iterator[str]:
         """Compare the limit with the jobs' own records."""
@@ -280,7 +290,8 @@ class Crowd:
                     if await asyncio.to_thread(self.ground.site.statuses, run) == [TaskStatus.RUNNING]:
                         self.waiting.remove(run)
                         self.running.append(run)
-                return len(self.running) + await self._running_of_the_limited() == RUNNING + PERMITS
+                further = await self._running_of_the_limited() + await self.managers.running()
+                return len(self.running) + further == RUNNING + PERMITS + CRAWLS
             return False
 
         await eventually_async(taken, "the places that are free to be taken", PATIENCE, pause=0.2)

@@ -21,7 +21,7 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.stack_file import Process
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.embedded import processes
-from tests.chaos import graph
+from tests.chaos import graph, managing
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.outside import Outside, outside
 from tests.databases import MariaDB, create_database, mariadb
@@ -98,7 +98,7 @@ class Ground:
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         words = ["up", "--state", str(self.state), "--free-ports", "--catalogue", str(self.folder / "catalogue.toml")]
-        words += ["--flows", graph.__name__]
+        words += ["--flows", graph.__name__, "--flows", managing.__name__]
         with self.log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 *CRAWLCTL,

@@ -30,6 +30,8 @@ from tests.chaos.flow_people import LINES, FlowPeople
 from tests.chaos.ground import Ground, ground
 from tests.chaos.healing import OPEN, Healing
 from tests.chaos.lives import lives
+from tests.chaos.manager_comparison import compared_manager
+from tests.chaos.manager_people import ManagerPeople, manager_lives
 from tests.chaos.people import People
 from tests.chaos.permits import Permits
 from tests.chaos.weather import Weather
@@ -55,12 +57,13 @@ class Soak:
         self.began = time.monotonic()
         self.people, self.weather = People(self.ground), Weather(self.ground)
         self.flow_people = FlowPeople(self.ground)
+        self.manager_people = ManagerPeople(self.ground)
         self.healing = Healing(self.ground, self.people)
         self.permits = Permits(self.ground)
         self.calm_took = 0.0
 
     async def run(self) -> dict[str, list[str]]:
-        """What diverges, by what it is about."""
+        """Return the divergences by subject."""
         watching = [
             asyncio.create_task(each) for each in (self.healing.watch(), self.permits.watch(), self._progress())
         ]
@@ -81,6 +84,8 @@ class Soak:
                 everybody.create_task(self.people.live(life, began, began + self.seconds))
             for flow in flow_lives(self.seed, self.seconds):
                 everybody.create_task(self.flow_people.live(flow, began, began + self.seconds))
+            for manager in manager_lives(self.seed, self.seconds):
+                everybody.create_task(self.manager_people.live(manager, began, began + self.seconds))
 
     async def _calm(self) -> dict[str, list[str]]:
         """All is well again: until every run is over, everybody told, and an audit finds nothing to do."""
@@ -90,6 +95,7 @@ class Soak:
         said = ""
         while time.monotonic() < began + CALM_PATIENCE:
             await self.flow_people.let_end()
+            await self.manager_people.let_end()
             await command(self.ground.site, "audit", "--repair")
             if not await self._under_way():
                 status, said = await command(self.ground.site, "audit", "--dry-run")
@@ -104,16 +110,20 @@ class Soak:
         control = self.ground.site.control
         listed = [run for status in OPEN for run in control.runs.list(limit=1000, status=status, flows=True)]
         still_open = [f"run {run.run_id}" for run in listed] + await self.flow_people.under_way()
+        still_open += await self.manager_people.under_way()
         return still_open + await open_workflows(await control.engine.client())
 
     async def _compare(self) -> dict[str, list[str]]:
         found = {}
         for run in self.people.runs.values():
             found[f"run {run.run_id}"] = await asyncio.to_thread(self._of, run)
-        for run in await asyncio.to_thread(self.flow_people.runs):
+        of_managers = await asyncio.to_thread(self.manager_people.runs)
+        for run in await asyncio.to_thread(self.flow_people.runs) + of_managers:
             found[f"run {run.run_id}"] = await asyncio.to_thread(divergences, self.ground, run)
         for flow_id in self.flow_people.accepted:
             found[f"flow {flow_id}"] = await asyncio.to_thread(self._of_flow, flow_id)
+        for flow_id in self.manager_people.accepted:
+            found[f"manager {flow_id}"] = await asyncio.to_thread(self._of_manager, flow_id)
         found["requests"] = self.people.refused
         found["permits"] = await asyncio.to_thread(self.permits.problems)
         found["everything"] = await left_over(self.ground, list(self.people.runs))
@@ -122,6 +132,9 @@ class Soak:
     def _of(self, run: Started) -> list[str]:
         events = Counter(line.event for line in self.ground.site.details(run).log)
         return divergences(self.ground, run) + self.people.broken_promises(run, events)
+
+    def _of_manager(self, flow_id: str) -> list[str]:
+        return compared_manager(self.manager_people.seen(flow_id))
 
     def _of_flow(self, flow_id: str) -> list[str]:
         people = self.flow_people
@@ -156,9 +169,9 @@ class Soak:
         median = statistics.median(seconds for seconds, _ in times) if times else 0.0
         worst = f"worst {times[-1][0]:.1f} s (run {times[-1][1]}) of {len(times)}" if times else "nothing was wrong"
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(faults.items()))
-        flows = len(self.flow_people.accepted)
+        flows, managers = len(self.flow_people.accepted), len(self.manager_people.accepted)
         return (
-            f"seed {self.seed}: {len(runs)} runs, {flows} flows, {ends} ends, "
+            f"seed {self.seed}: {len(runs)} runs, {flows} flows, {managers} managers, {ends} ends, "
             f"{faults.total()} faults ({kinds}), {found} divergences, "
             f"at most {self.permits.held} runs held, time to heal median {median:.1f} s, {worst}, "
             f"calm after {self.calm_took:.0f} s"
@@ -185,6 +198,10 @@ def _tell(done: Soak, found: Mapping[str, list[str]]) -> None:
         say(f"DIVERGENCE (seed {done.seed}) {what}: " + "; ".join(problems))
         if what in by_id:
             say("\n".join(timeline(told(done.ground, by_id[what]))))
+        kind, _, name = what.partition(" ")
+        if kind in ("flow", "manager"):
+            lines = done.ground.site.control.flows.lines(name)
+            say("\n".join(f"  {line.at:%H:%M:%S.%f} {line.event}: {line.message}" for line in lines))
     say(done.figures(len(found)))
 
 

@@ -27,14 +27,20 @@ def main() -> int:
     except ValueError as error:
         parser.error(f"SHARD={asked.shard}: {error}")
     with _programs_are_built() as build:
-        try:
-            _run(shard, asked.seed, build)
-        except Failed as failed:
-            print(f"CI: FAILED: {failed}", flush=True)
-            return 1
-        finally:
-            print("\n".join(summary()), flush=True)
-    return 0
+        failure = _run_and_tell(shard, asked.seed, build)
+    print("\n".join(summary()), flush=True)
+    if failure:  # last: of a long output, often the end alone is kept
+        print(f"CI: FAILED: {failure}", flush=True)
+    return int(bool(failure))
+
+
+def _run_and_tell(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> str:
+    """Return what failed."""
+    try:
+        _run(shard, seed, build)
+    except Failed as failed:
+        return str(failed)
+    return ""
 
 
 def _announced(said: str) -> int:

@@ -18,6 +18,9 @@ A_TEST = 0.2
 MINUTES = {
     "outages on sqlite": 1.7,
     "sqlite: activities": 4.0,
+    "sqlite: managers, 0": 1.5,
+    "sqlite: managers, 1": 1.5,
+    "sqlite: managers, calls that fail": 1.5,
     "tests/contracts/test_cluster.py": 1.5,
     "tests/kubernetes/test_acting.py": 2.0,
     "tests/kubernetes/test_adapter.py": 3.0,

@@ -5,11 +5,16 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from threading import Thread
+from typing import IO
 
 CACHES = Path(".pytest_cache") / "ci"  # one for each step: two steps at a time write the names of what failed
 ONLY_FAILED = "--last-failed --last-failed-no-failures=none"
@@ -51,6 +56,10 @@ class Step:
 _minutes: dict[str, float] = {}
 _passed_when_repeated: list[str] = []
 _hung: list[str] = []
+_last_lines: dict[str, deque[str]] = {}
+REST_OF_OUTPUT = 5.0
+KEPT_LINES, SHOWN_LINES, SHOWN_LENGTH = 2000, 10, 250
+TELLING = ("DIVERGENCE", "FAILED ", "ERROR ", "E  ", "Error", "error:")
 
 
 def done(step: Step) -> None:
@@ -59,9 +68,9 @@ def done(step: Step) -> None:
     shutil.rmtree(step.cache, ignore_errors=True)
     try:
         if not _made_in_time(step) and not _passes_again(step):
-            raise Failed(step.target)
+            raise Failed("\n".join([step.target, *_telling_lines(step)]))
     except Hung as hung:
-        raise Failed(f"{step.target} hung") from hung
+        raise Failed("\n".join([f"{step.target} hung", *_telling_lines(step)])) from hung
     finally:
         _minutes[step.target] = (time.monotonic() - began) / 60
         print(f"CI: {step.target} took {_minutes[step.target]:.1f} minutes", flush=True)
@@ -73,6 +82,13 @@ def summary() -> list[str]:
     repeated = [f"CI: passed only when repeated: {name}" for name in _passed_when_repeated]
     hung = [f"CI: killed at its limit, then repeated: {target}" for target in _hung]
     return [f"CI: minutes: {minutes}", *hung, *(repeated or ["CI: no test had to be repeated to pass"])]
+
+
+def _telling_lines(step: Step) -> list[str]:
+    """Return lines of a failed step that name the failure, for the end of the output: all before may be cut away."""
+    kept = [line.rstrip("\n")[:SHOWN_LENGTH] for line in _last_lines.get(step.target, ())]
+    lines = [line for line in kept if not line.startswith("make")]
+    return [line for line in lines if any(word in line for word in TELLING)][-SHOWN_LINES:] or lines[-SHOWN_LINES:]
 
 
 def _made_in_time(step: Step) -> bool:
@@ -111,7 +127,16 @@ def _repeated(step: Step, failed: set[str]) -> bool:
 def _made(step: Step, *variables: str, options: str = "") -> bool:
     told = {"CI": "true", "PYTEST_ADDOPTS": f"-o cache_dir={step.cache} {options}"}
     command = ["make", "--no-print-directory", step.target, *step.variables, *variables]
-    with subprocess.Popen(command, env=os.environ | told, process_group=0) as make:
+    kept = _last_lines[step.target] = deque[str](maxlen=KEPT_LINES)
+    make = subprocess.Popen(
+        command,
+        env=os.environ | told,
+        process_group=0,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        errors="replace",
+    )
+    with _printed(make.stdout, kept):
         try:
             return make.wait(step.most_minutes * 60) == 0
         except subprocess.TimeoutExpired as late:
@@ -119,3 +144,23 @@ def _made(step: Step, *variables: str, options: str = "") -> bool:
         finally:
             with suppress(ProcessLookupError):  # all processes of the step have ended
                 os.killpg(make.pid, signal.SIGKILL)
+            make.wait()
+
+
+@contextmanager
+def _printed(output: IO[str] | None, kept: "deque[str]") -> Iterator[None]:
+    """Print the output while the step runs, and keep its last lines."""
+    assert output is not None
+
+    def copy() -> None:
+        for line in output:
+            kept.append(line)
+            sys.stdout.write(line)
+            sys.stdout.flush()
+
+    copying = Thread(target=copy, daemon=True)
+    copying.start()
+    try:
+        yield
+    finally:
+        copying.join(REST_OF_OUTPUT)  # a process that left the step's group may keep the pipe open

@@ -1,6 +1,6 @@
 """Flows in a database: graphs that are pushed, attempts that start and end, and supervisors that write."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -167,10 +167,11 @@ class Flow:
         lasts: timedelta = MINUTE,
         door: int | None = None,
         code_version: str | None = None,
+        after: Collection[int] = (),
     ) -> Claimed:
         door = self.door if door is None else door
         host = f"host of {token}"
-        return self.store.step_claims.claim(self.flow, door, starts, token, host, lasts, code_version)
+        return self.store.step_claims.claim(self.flow, door, starts, token, host, lasts, code_version, after)
 
     def end(
         self, *starts: AttemptRef, kind: EndKind = COMPLETED, token: str = "host", **fields: Any

@@ -66,7 +66,10 @@ class Managed(Flow):
         return list(self.managers.waiting(self.mine, limit, after=after))
 
     def start_items(self, *chosen: Waiting) -> ManagerStarts:
-        starts = [Start(number=entry.number, attempt=entry.attempt, request=entry.request) for entry in chosen]
+        starts = [
+            Start(number=entry.number, attempt=entry.attempt, generation=entry.generation, request=entry.request)
+            for entry in chosen
+        ]
         answer: ManagerStarts = self.managers.start(self.mine, starts)
         return answer
 
@@ -88,8 +91,9 @@ class Managed(Flow):
 
     def react(self, job: Job, verdict: Verdict = Verdict.OK, effects: Effects = NO_EFFECTS, **retry: Any) -> None:
         again = Retry(override=job.override, request=job.request, **retry) if retry else None
-        reaction = Reaction(number=job.number, attempt=job.attempt, verdict=verdict, retry=again, effects=effects)
-        self.managers.react(self.mine, reaction)
+        end = {"number": job.number, "attempt": job.attempt, "ended_at": job.ended_at}
+        reaction = Reaction(**end, verdict=verdict, retry=again, effects=effects)
+        self.managers.react(self.mine, [reaction])
 
     def claimed_by(self, token: str) -> ManagerRef:
         """Let another host take the manager's attempt."""
@@ -119,6 +123,15 @@ def managed(
     if begins:
         flow.begun()
     return flow
+
+
+def pushed_manager(database: Database, work: StepWork, id: str = "shops/nightly") -> Flow:  # noqa: A002
+    """Push a flow with a manager, whom no host has taken yet."""
+    member = MemberDefinition(path="manager", work=work)
+    definition = FlowDefinition(id=id, name="nightly", family="shops", members=(member,))
+    store = SqlStore(database)
+    answer = store.flow_doors.push(PushFlow(definition=definition))
+    return Flow(store, answer.flow_id, answer.flow_uid)
 
 
 def numbers(jobs: Iterable[Job | Waiting]) -> list[int]:

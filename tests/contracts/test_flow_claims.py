@@ -315,3 +315,22 @@ def test_ended_attempts_keep_no_claim(database: Database, flow: Flow) -> None:
     with database.read() as connection:
         tokens = connection.execute(select(flow_attempts.c.claim_token, flow_attempts.c.claim_expires_at)).all()
     assert tokens == [(None, None)]
+
+
+def test_a_follower_starts_only_after_the_steps_before_it(database: Database) -> None:
+    flow = pushed(database, steps("a").add("b", plain, deps="a"))
+    first, following, before = flow.start("a"), flow.start("b"), [flow.row("a").number]
+    flow.claim(first)
+    assert flow.claim(following, after=before).stale == [following.number]
+    flow.end(first)
+    [step] = flow.claim(following, after=before).mine
+    assert step.path == "b"
+    assert flow.claim(following, after=[*before, following.number]).mine  # an attempt on record stays the host's
+
+
+def test_a_follower_does_not_start_after_a_failed_step(database: Database) -> None:
+    flow = pushed(database, steps("a", max_attempts=1).add("b", plain, deps="a"))
+    first, following = flow.start("a"), flow.start("b")
+    flow.claim(first)
+    flow.end(first, kind=FAILED)
+    assert flow.claim(following, after=[first.number]).stale == [following.number]

@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.requests import Downstream, GraftMembers, PushFlow
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import decode
+from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
@@ -345,9 +346,8 @@ def test_the_run_of_a_pruned_flow_stays(database: Database) -> None:
     shown = flow.store.runs.get(run.run_id)
     assert shown.flow is not None
     assert (shown.flow.id, shown.flow.path, shown.flow.attempt) == ("w", "shop", 1)
-    assert [line.run_id for line in flow.store.records.page(
-        limit=9, before=None, status=None, crawler=None, flow=flow.uid
-    )] == [run.run_id]  # fmt: skip
+    page = flow.store.records.page(RunFilter(flow=flow.uid), limit=9)
+    assert [line.run_id for line in page] == [run.run_id]
 
 
 def test_a_definition_is_read_as_it_was_written() -> None:

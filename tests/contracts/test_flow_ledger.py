@@ -188,6 +188,16 @@ def test_the_supervisors_own_start_overtakes_its_write(database: Database) -> No
     assert flow.states["right"] == "available"
 
 
+def test_a_member_with_a_start_that_the_supervisor_does_not_know_is_not_ended(database: Database) -> None:
+    """A host has started the step by itself: the flow must not end beside the step."""
+    flow = pushed(database, diamond())
+    row = flow.row("top")
+    flow.claim(flow.start("top"))
+    cancelled = Change(row, row._replace(state=MemberState.CANCELLED, reason="drained"))
+    assert not flow.write(cancelled, state=FlowState.CANCELLED)
+    assert (flow.states["top"], flow.ledger.flow.state) == ("executing", FlowState.EXECUTING)
+
+
 def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
     """The former attempt may end between the supervisor's reading and its write about the next generation."""
     flow = pushed(database, Workflow(id="w").add("a", plain))

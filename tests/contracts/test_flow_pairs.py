@@ -2,15 +2,10 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime
-from threading import Barrier
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import event
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.requests import GraftMembers
@@ -19,19 +14,16 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.messages import AttemptRef, GrowGroup
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
-from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of
 from crawler_lifecycle.ports import CrawlStart, Execution, StepEnd
+from tests.contracts.contention import Act, noted, run_at_once
 from tests.contracts.flows import COMPLETED, MINUTE, Flow, pushed, rows_of
 from tests.databases import empty, ref_to
 from tests.unit.flows.work import graft_function, item_and_context, plain
 
 ROUNDS = 2  # of each pair
-EXPECTED = (BadInput, Conflict, Fenced, NotFound)  # an act may come too late for the other act
-DEADLOCK, TIMEOUT = 1213, 1205
 NUMBERS = itertools.count()
-Act = Callable[[], object]
 
 
 def shops(number: int = 0) -> Workflow:
@@ -203,35 +195,14 @@ def mariadb(mariadb_url: str) -> Iterator[Database]:
     database.close()
 
 
-def run_at_once(*acts: Act) -> None:
-    barrier = Barrier(len(acts))
-
-    def run(act: Act) -> None:
-        barrier.wait()
-        with suppress(*EXPECTED):
-            act()
-
-    with ThreadPoolExecutor(len(acts)) as pool:
-        for future in [pool.submit(run, act) for act in acts]:
-            future.result()
-
-
 @pytest.mark.parametrize("first", ACTS, ids=lambda act: str(act.__name__))
 def test_no_pair_of_acts_deadlocks(mariadb: Database, first: Callable[[World], Act]) -> None:
-    contentions: list[tuple[str, int]] = []
-    pair = ""
-
-    def note(context: Any) -> None:
-        code = context.original_exception.args[0]
-        if code in (DEADLOCK, TIMEOUT):
-            contentions.append((pair, code))
-
-    event.listen(mariadb.engine, "handle_error", note)
+    contended: list[str] = []
     world = World(mariadb)
-    seconds = itertools.dropwhile(lambda act: act is not first, ACTS)
-    for second in seconds:
-        pair = f"{first.__name__} and {second.__name__}"
-        for _ in range(ROUNDS):
-            run_at_once(first(world), second(world), first(world), second(world))
-            world.revive()
-    assert contentions == []
+    for second in itertools.dropwhile(lambda act: act is not first, ACTS):
+        with noted(mariadb) as contentions:
+            for _ in range(ROUNDS):
+                run_at_once(first(world), second(world), first(world), second(world))
+                world.revive()
+        contended += [f"{second.__name__}: {code}" for code in contentions]
+    assert contended == []

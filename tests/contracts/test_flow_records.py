@@ -6,16 +6,20 @@ from threading import Barrier
 
 import pytest
 
+from crawler_lifecycle.adapters.sql import flow_results
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.records import FlowPlace
+from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.errors import Conflict, NotFound
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.databases import MakeRun
 from tests.unit.flows.work import plain
+
+MIB = 1024 * 1024
 
 
 def shop(flow: str = "w", family: str | None = None) -> Workflow:
@@ -123,6 +127,19 @@ def test_arguments_of_a_retry_are_shown(database: Database) -> None:
     assert flow.store.flow_records.kept("w").arguments == {0: {"lang": "fr"}}
 
 
+def test_more_results_than_fit_are_refused_by_number(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = pushed(database, Workflow(id="w").add("a", plain).add("b", plain))
+    flow.go_on()
+    for path in "ab":
+        flow.end(flow.last(path), result=f'"{"r" * MIB}"')
+    flow.go_on()
+    records = flow.store.flow_records
+    monkeypatch.setattr(flow_results, "LARGEST_READING", MIB + 2)
+    assert records.results("w", [0]) == {0: "r" * MIB}
+    with pytest.raises(BadInput, match="job: the results have 2 MiB, and 1 MiB are read at once: name some jobs"):
+        records.results("w", [0, 1])
+
+
 def test_an_unknown_flow_is_refused_everywhere(database: Database) -> None:
     records = SqlStore(database).flow_records
     for read in (
@@ -141,7 +158,7 @@ def test_an_unknown_flow_is_refused_everywhere(database: Database) -> None:
 
 
 def runs_of(store: SqlStore, **filters: object) -> list[int]:
-    page = store.records.page(limit=9, before=None, status=None, crawler=None, **filters)  # type: ignore[arg-type]
+    page = store.records.page(RunFilter.model_validate(filters), limit=9)
     return [run.run_id for run in page]
 
 
@@ -152,7 +169,7 @@ def test_a_run_knows_its_place_in_its_flow(database: Database) -> None:
     place = FlowPlace(id="w", path="shop", attempt=1)
     assert (run.flow, flow.store.runs.get(run.run_id).flow) == (place, place)
     assert run.request.flow == start.request.flow
-    (line,) = flow.store.records.page(limit=9, before=None, status=None, crawler=None, flows=True)
+    (line,) = flow.store.records.page(RunFilter(flows=True), limit=9)
     assert line.flow == place
     assert flow.store.records.summaries([run.run_id])[0].flow == place
 
@@ -179,7 +196,7 @@ def test_runs_are_found_by_their_tags(database: Database, make_run: MakeRun) -> 
     assert runs_of(store, tag="nightly") == [both.run_id, one.run_id]
     assert runs_of(store, tag="shops") == [both.run_id]
     assert runs_of(store, tag="Shops") == runs_of(store, tag="shops ") == []
-    (line,) = store.records.page(limit=9, before=None, status=None, crawler=None, tag="shops")
+    (line,) = store.records.page(RunFilter(tag="shops"), limit=9)
     assert line.tags == both.tags == ["nightly", "shops"]
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.managers.turns import Counts, Effects, Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
@@ -12,6 +13,7 @@ from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import ManagerRef
 from tests.contracts.flows import pushed
 from tests.contracts.managers import MANAGER, Managed, item, managed, numbers
+from tests.contracts.statements import counted
 from tests.unit.flows.work import plain
 
 
@@ -64,7 +66,7 @@ def test_items_may_come_before_the_manager_begins(database: Database) -> None:
 
 
 def test_a_manager_that_has_ended_takes_no_items(flow: Managed) -> None:
-    flow.managers.close(flow.mine, "finished", Effects())
+    flow.managers.close(flow.mine, "finished", Effects(), 0)
     with pytest.raises(Conflict, match="has ended"):
         add(flow, "late", "x")
 
@@ -83,7 +85,7 @@ def test_failed_items_are_tried_again_with_other_arguments(flow: Managed) -> Non
 
 def test_a_retry_brings_a_manager_back_that_has_ended(flow: Managed) -> None:
     failed(flow, "a")
-    flow.managers.close(flow.mine, "finished", Effects())
+    flow.managers.close(flow.mine, "finished", Effects(), 0)
     flow.end(flow.last("manager"))
     while not flow.go_on().is_empty:
         pass
@@ -92,6 +94,42 @@ def test_a_retry_brings_a_manager_back_that_has_ended(flow: Managed) -> None:
     flow.ref_to_manager = ManagerRef(flow.uid, MANAGER, 2, "host")
     assert not flow.begun("child-2").is_closed
     assert numbers(flow.waiting()) == [1]
+
+
+def test_many_items_are_retried_and_cancelled_with_few_statements(flow: Managed, database: Database) -> None:
+    failed(flow, "a", "b", "c")
+    flow.offer("d", read=4)
+    with counted(database) as single:
+        assert retry(flow, 1) == 1
+    with counted(database) as several:
+        assert retry(flow, 1, 2, 3, 4) == 4, "items that wait are renewed as well"
+    assert len(several) <= len(single)
+    generations = [record.generation for record in flow.store.manager_doors.items(flow.id, limit=9)]
+    assert (generations, counts(flow)) == ([3, 2, 2, 2], Counts(waiting=4))
+    with counted(database) as cancels:
+        assert flow.store.manager_doors.cancel_items(flow.id, CancelItems()).count == 4
+    assert sum("manager_items" in statement for statement in cancels) == 1
+    assert retry(flow, 2, 4, arguments={"depth": 3}) == 2
+    assert counts(flow) == Counts(cancelled=2, waiting=2)
+    assert [again.request.arguments["depth"] for again in flow.waiting()] == ["3", "3"]
+
+
+def test_a_retry_between_the_close_and_the_end_of_the_step_is_refused(flow: Managed) -> None:
+    failed(flow, "a")
+    flow.managers.close(flow.mine, "finished", Effects(), 0)
+    with pytest.raises(Conflict, match="retry in a moment"):
+        retry(flow, 1)
+    assert counts(flow) == Counts(failed=1)
+    flow.end(flow.last("manager"))
+    assert retry(flow, 1) == 1
+
+
+def test_a_retry_during_a_stop_waits_for_the_next_attempt(flow: Managed) -> None:
+    failed(flow, "a")
+    flow.cancel("manager")
+    assert retry(flow) == 1
+    flow.managers.close(flow.mine, "cancelled", Effects(), 0)
+    assert counts(flow) == Counts(waiting=1)
 
 
 def test_waiting_items_are_cancelled(flow: Managed) -> None:
@@ -110,14 +148,84 @@ def test_the_failed_items_are_named(flow: Managed) -> None:
     failed(flow, "a", "b")
     flow.offer("c", read=3)
     items = flow.store.manager_doors.items
-    (first,) = items(flow.id, states=[ItemState.FAILED], limit=1)
+    (first,) = items(flow.id, ItemFilter(states=(ItemState.FAILED,)), limit=1)
     assert (first.number, first.state, first.crawler, first.attempt) == (1, ItemState.FAILED, "books", 1)
     assert (first.outcome, first.override) == ("failed", {"shop": "a"})
     assert first.run_id is not None
-    assert [record.number for record in items(flow.id, states=[ItemState.FAILED], after=1, limit=9)] == [2]
-    assert [record.number for record in items(flow.id, outcome="failed", limit=9)] == [1, 2]
+    assert [record.number for record in items(flow.id, ItemFilter(states=(ItemState.FAILED,)), after=1, limit=9)] == [2]
+    assert [record.number for record in items(flow.id, ItemFilter(outcome="failed"), limit=9)] == [1, 2]
     waiting = items(flow.id, after=2, limit=9)[0]
     assert (waiting.number, waiting.run_id, waiting.outcome) == (3, None, None)
+
+
+def test_items_are_found_by_number_tag_and_label(flow: Managed) -> None:
+    tagged = item("a")
+    request = tagged.request
+    assert request is not None
+    tagged = tagged.model_copy(
+        update={"request": request.model_copy(update={"tags": ["north"], "labels": ["site:example.com"]})}
+    )
+    flow.commit(tagged, item("b"), item("c"))
+    items = flow.store.manager_doors.items
+    assert [record.number for record in items(flow.id, ItemFilter(tag="north"), limit=9)] == [1]
+    assert [record.number for record in items(flow.id, ItemFilter(tag="site:example.com"), limit=9)] == [1]
+    assert items(flow.id, ItemFilter(tag="nor"), limit=9) == []
+    assert [
+        record.number
+        for record in items(
+            flow.id,
+            ItemFilter(
+                numbers=(
+                    3,
+                    2,
+                    9,
+                )
+            ),
+            limit=9,
+        )
+    ] == [2, 3]
+    (first,) = items(flow.id, ItemFilter(numbers=(1,)), limit=1)
+    assert (first.tags, first.labels) == (("north",), ("site:example.com",))
+
+
+def test_unknown_items_are_refused(flow: Managed) -> None:
+    failed(flow, "a")
+    with pytest.raises(NotFound, match="no item 7"):
+        retry(flow, 1, 7)
+    with pytest.raises(NotFound, match="no item 9"):
+        flow.store.manager_doors.cancel_items(flow.id, CancelItems(numbers=(9,)))
+    assert counts(flow) == Counts(failed=1)
+
+
+def test_the_managers_of_a_flow_have_numbers_sums_and_problems(flow: Managed) -> None:
+    failed(flow, "a", "b")
+    flow.offer("c", "c", read=4, is_exhausted=True)
+    flow.commit(stats={"items": 3.0}, tags=("north",))
+    flow.managers.pause(flow.mine, Problem(phase="on_start", error="ValueError"))
+    (status,) = flow.store.manager_doors.statuses(flow.id)
+    assert (status.path, status.function, status.arguments) == ("manager", "m:Shops", ("--own", "3"))
+    assert status.counts == Counts(failed=2, waiting=1, repeated=1)
+    assert (status.read, status.is_exhausted, status.incarnation) == (4, True, 1)
+    assert (status.stats["items"], status.tags) == (3.0, ("north",))
+    assert status.problem is not None
+    sums = flow.store.manager_doors.sums([flow.uid, "another"])
+    assert sums.keys() == {flow.uid}
+    assert (sums[flow.uid].total, sums[flow.uid].open, sums[flow.uid].failed) == (3, 1, 2)
+    assert (sums[flow.uid].repeated, sums[flow.uid].has_problem) == (1, True)
+
+
+def test_a_manager_before_its_begin_has_no_incarnation(database: Database) -> None:
+    flow = managed(database, begins=False)
+    (status,) = flow.store.manager_doors.statuses(flow.id)
+    assert (status.incarnation, status.counts, status.first_began_at) == (0, Counts(), None)
+    assert flow.store.manager_doors.sums([flow.uid]) == {}
+    assert pushed(database, Workflow(id="w").add("a", plain)).store.manager_doors.statuses("w") == []
+
+
+def test_a_second_start_with_other_arguments_is_a_conflict(database: Database) -> None:
+    assert managed(database, begins=False).uid == managed(database, begins=False).uid
+    with pytest.raises(Conflict, match="has a crawl manager with another class, other arguments"):
+        managed(database, begins=False, arguments=["--own", "4"])
 
 
 def test_a_resume_clears_a_problem(flow: Managed) -> None:

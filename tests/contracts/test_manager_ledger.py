@@ -7,9 +7,22 @@ from sqlalchemy import func, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
-from crawler_lifecycle.contract.managers.items import Item, JobState
-from crawler_lifecycle.contract.managers.turns import Counts, Effects, Intent, Page, Problem, Verdict
+from crawler_lifecycle.contract.flows.item_requests import AddItems
+from crawler_lifecycle.contract.managers.items import Item, ItemState, JobState
+from crawler_lifecycle.contract.managers.turns import (
+    GENERATOR_CHANGED,
+    SCHEDULED,
+    Counts,
+    Effects,
+    Intent,
+    Page,
+    Problem,
+    Reaction,
+    Retry,
+    Verdict,
+)
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import Conflict, Fenced
 from crawler_lifecycle.ports import ManagerRef
 from tests.contracts.flows import CANCELLED
@@ -59,7 +72,7 @@ def test_a_host_without_the_claim_writes_nothing(flow: Managed) -> None:
         lambda: flow.commit(added("c")),
         lambda: flow.start_items(chosen),
         lambda: flow.managers.intent(flow.mine),
-        lambda: flow.managers.close(flow.mine, "finished", Effects()),
+        lambda: flow.managers.close(flow.mine, "finished", Effects(), 0),
         flow.ended,
     ):
         with pytest.raises(Fenced):
@@ -69,8 +82,8 @@ def test_a_host_without_the_claim_writes_nothing(flow: Managed) -> None:
 
 def test_an_end_stays_within_its_attempt_and_a_later_attempt_begins_anew(flow: Managed) -> None:
     flow.offer("a")
-    flow.managers.close(flow.mine, "done", Effects(add=(added("b"),), lines=("good night",)))
-    flow.managers.close(flow.mine, "other", Effects())
+    flow.managers.close(flow.mine, "done", Effects(add=(added("b"),), lines=("good night",)), 0)
+    flow.managers.close(flow.mine, "other", Effects(), 0)
     assert counts(flow) == {"cancelled": 2}
     begun = flow.managers.begin(flow.mine, "child-2")
     assert (begun.is_closed, begun.close_reason) == (True, "done")
@@ -95,6 +108,57 @@ def test_people_pause_drain_stop_and_leave_a_manager(flow: Managed) -> None:
 def test_a_cancel_without_the_end_of_crawls_leaves_them(flow: Managed) -> None:
     flow.cancel("manager", terminate=False)
     assert flow.managers.intent(flow.mine) is Intent.LEAVE
+
+
+@pytest.mark.parametrize(("terminate", "intent"), [(True, Intent.STOP), (False, Intent.LEAVE)])
+def test_a_retry_during_a_stop_is_for_the_next_attempt(flow: Managed, terminate: bool, intent: Intent) -> None:
+    flow.offer("a", "b")
+    chosen = flow.waiting()[0]
+    flow.cancel("manager", terminate=terminate)
+    flow.retry("manager")
+    (news,) = flow.managers.news("host", LONG_AGO)
+    assert [flow.managers.intent(flow.mine), news.intent] == [intent, intent]
+    assert flow.start_items(chosen).stale == [1]
+    flow.managers.close(flow.mine, "cancelled", Effects(), 0)
+    assert counts(flow) == {"waiting": 2}, "the next attempt starts the items"
+    flow.end(flow.last("manager"), kind=CANCELLED)
+    while not flow.go_on().is_empty:
+        pass
+    flow.ref_to_manager = ManagerRef(flow.uid, MANAGER, 2, "host")
+    assert not flow.begun("child-2").is_closed
+    assert flow.managers.intent(flow.mine) is Intent.RUN
+    assert numbers(start.job for start in flow.start_items(*flow.waiting()).started) == [1, 2]
+
+
+def test_a_close_after_a_further_door_is_refused_unless_people_want_the_end(flow: Managed) -> None:
+    request = AddItems(key="late", items=(added("x"),))
+    flow.store.manager_doors.add_items(flow.id, request)
+    assert flow.managers.close(flow.mine, "finished", Effects(tags=("no",)), 0) == 1
+    begun = flow.begun()
+    assert (begun.is_closed, begun.tags, counts(flow)) == (False, (), {"waiting": 1})
+    flow.hold("drain")
+    assert flow.managers.close(flow.mine, "drained", Effects(), 0) is None
+    assert counts(flow) == {"cancelled": 1}
+
+
+def test_a_stop_settles_ends_without_a_reaction(flow: Managed) -> None:
+    flow.offer(*"abc")
+    for number, status in ((1, RunStatus.FAILED), (2, RunStatus.COMPLETED), (3, RunStatus.COMPLETED)):
+        flow.ended_run(flow.started(number), status)
+    flow.react(next(job for job in flow.ended() if job.number == 3))
+    flow.cancel("manager")
+    assert flow.managers.close(flow.mine, "cancelled", Effects(), 0) is None
+    assert counts(flow) == {"completed": 2, "failed": 1}
+    states = [record.state for record in flow.store.manager_doors.items(flow.id, limit=9)]
+    assert states == [ItemState.FAILED, ItemState.COMPLETED, ItemState.COMPLETED]
+    assert flow.ended() == []
+
+
+def test_a_manager_that_leaves_keeps_ends_for_a_later_attempt(flow: Managed) -> None:
+    flow.offer("a")
+    flow.ended_run(flow.started())
+    flow.managers.close(flow.mine, "left", Effects(), 0)
+    assert numbers(flow.ended()) == [1]
 
 
 def test_a_problem_pauses_until_it_is_cleared(flow: Managed) -> None:
@@ -123,6 +187,14 @@ def test_a_page_that_is_on_record_changes_nothing(flow: Managed) -> None:
     begun = flow.begun()
     assert (begun.read, begun.cursor, begun.is_exhausted, begun.stats) == (2, {"at": 2}, True, {"pulled": 1})
     assert counts(flow) == {"waiting": 2}
+
+
+def test_a_digest_stays_until_people_accept_another_generator(flow: Managed) -> None:
+    flow.offer("a", read=1, digest="first")
+    flow.managers.pause(flow.mine, Problem(phase="workflow_loop", error="no"))
+    assert flow.begun().digest == "first"
+    flow.managers.pause(flow.mine, Problem(phase=GENERATOR_CHANGED, error="no"))
+    assert flow.begun().digest is None
 
 
 def test_a_page_behind_a_gap_is_refused(flow: Managed) -> None:
@@ -219,6 +291,31 @@ def test_items_of_two_managers_do_not_meet(flow: Managed, database: Database) ->
     assert flow.managers.jobs(neighbour.mine, JobState.FINISHED, limit=10) == []
 
 
+def test_a_start_counts_once_in_its_own_transaction(flow: Managed) -> None:
+    flow.offer("a", "b", read=2)
+    for _ in range(2):
+        flow.start_items(*flow.waiting())
+    assert flow.begun().stats == {SCHEDULED: 2}
+    flow.start_items()
+    assert flow.begun().stats == {SCHEDULED: 2}
+
+
+def test_a_request_is_refused_before_its_start(flow: Managed) -> None:
+    flow.offer("a")
+    for _ in range(2):
+        flow.managers.refuse(flow.mine, 1, 1, Refusal("there is no crawler named books"))
+    assert counts(flow) == {"refused": 1}
+    assert flow.start_items(*flow.waiting()).started == []
+    assert SCHEDULED not in flow.begun().stats
+
+
+def test_an_attempt_with_a_run_is_not_refused(flow: Managed) -> None:
+    flow.offer("a")
+    flow.run_of(flow.started())
+    flow.managers.refuse(flow.mine, 1, 1, Refusal("its workflow was terminated"))
+    assert counts(flow) == {"running": 1}
+
+
 def test_an_end_is_reacted_to_once(flow: Managed) -> None:
     flow.offer("a")
     run = flow.ended_run(flow.started())
@@ -229,10 +326,42 @@ def test_an_end_is_reacted_to_once(flow: Managed) -> None:
     assert news.has_ends
     for _ in range(2):
         flow.react(job, effects=Effects(stats={"n": 1}, add=(added("next"),)))
-    assert flow.begun().stats == {"n": 1}
+    assert flow.begun().stats == {"n": 1, SCHEDULED: 1}
     assert counts(flow) == {"completed": 1, "waiting": 1}
     assert flow.ended() == []
     assert not flow.managers.news("host", LONG_AGO)[0].has_ends
+
+
+def test_reactions_go_on_record_together(flow: Managed) -> None:
+    """A repeated reaction, and a reaction to an end that is no end any more, change nothing, nor do their effects."""
+    flow.offer("a", "b", "c", "d", "e", read=5)
+    flow.start_items(*(item for item in flow.waiting() if item.number != 5))
+    runs = [flow.ended_run(start, RunStatus.FAILED) for start in flow.managers.unstarted(flow.mine)]
+    jobs = flow.ended()
+    reopened(flow, runs[3])
+    retry = Retry(override={"again": "yes"}, request=jobs[1].request)
+    reactions = [
+        Reaction(
+            number=job.number,
+            attempt=job.attempt,
+            ended_at=job.ended_at,
+            verdict=verdict,
+            retry=again,
+            effects=Effects(stats={"n": 1}, tags=(f"t{job.number}",), add=(added(f"next-{job.number}"),)),
+        )
+        for job, verdict, again in zip(
+            jobs, [Verdict.OK, Verdict.BAD, Verdict.BAD, Verdict.OK], [None, retry, None, None], strict=True
+        )
+    ]
+    for _ in range(2):
+        flow.managers.react(flow.mine, [*reactions, reactions[0]])
+    begun = flow.managers.begin(flow.mine, "child-1")
+    assert begun.stats == {"n": 3, SCHEDULED: 4}
+    assert begun.tags == ("t1", "t2", "t3")
+    assert counts(flow) == {"completed": 1, "failed": 1, "running": 1, "waiting": 5}
+    again = next(item for item in flow.waiting() if item.number == 2)
+    assert (again.attempt, again.override) == (2, {"again": "yes"})
+    assert flow.ended() == []
 
 
 def test_a_retry_is_the_next_attempt_of_its_item(flow: Managed) -> None:
@@ -278,9 +407,21 @@ def test_a_refused_start_ends_its_item(flow: Managed) -> None:
     flow.offer("a")
     start = flow.started()
     for _ in range(2):
-        flow.managers.refuse(flow.mine, 1, start.job.attempt, "no such crawler")
+        flow.managers.refuse(flow.mine, 1, start.job.attempt, Refusal("no such crawler"))
     assert counts(flow) == {"refused": 1}
+    assert flow.begun().stats == {SCHEDULED: 0}
     assert flow.managers.running(flow.mine) == flow.managers.unstarted(flow.mine) == flow.ended() == []
+
+
+def test_a_run_that_comes_after_the_refusal_of_its_attempt_is_not_made(flow: Managed) -> None:
+    """An activity of a terminated workflow was still under way: nobody would react to the end of its run."""
+    flow.offer("a")
+    start = flow.started()
+    flow.managers.refuse(flow.mine, 1, start.job.attempt, Refusal("its workflow was terminated", "terminated"))
+    with pytest.raises(Conflict, match="was refused before its run"):
+        flow.run_of(start)
+    (job,) = flow.managers.jobs(flow.mine, JobState.FINISHED, limit=9)
+    assert (job.outcome, job.run_id, job.is_failed) == ("terminated", None, True)
 
 
 def test_jobs_are_listed_and_found(flow: Managed) -> None:

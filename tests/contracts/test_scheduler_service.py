@@ -53,6 +53,13 @@ def test_made_is_201_and_there_already_is_200(http: httpx.Client) -> None:
     assert first.json() | {"created": False} == second.json()
 
 
+def test_managers_are_named_and_described(http: httpx.Client) -> None:
+    assert http.get("/v1/crawlers").json()["managers"] == ["shops"]
+    entry = http.get("/v1/manager", params={"name": "shops"}).json()
+    assert entry == {"name": "shops", "class": "m:Shops", "arguments": ["--own", "3"], "queue": "default"}
+    assert problem(http.get("/v1/manager", params={"name": "absent"}), 404).field == "name"
+
+
 def test_the_copy_in_the_request_is_deployed(http: httpx.Client, cluster: SmallCluster) -> None:
     post(http, a_request())
     ((deployed, _),) = cluster.jobs.values()

@@ -84,7 +84,7 @@ def test_created_at_the_same_time_it_is_still_one(database: Database) -> None:
 def test_an_id_too_long_leaves_nothing(database: Database) -> None:
     with pytest.raises(BadInput, match="workflow_id"):
         SqlStore(database).runs.create(new_run(workflow_id="x" * 701))
-    assert SqlStore(database).records.page(limit=9, before=None, status=None, crawler=None) == []
+    assert SqlStore(database).records.page(limit=9) == []
 
 
 def test_a_run_id_never_comes_back(database: Database, make_run: MakeRun) -> None:

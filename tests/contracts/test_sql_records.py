@@ -10,17 +10,19 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.run_filter import RunFilter
+from crawler_lifecycle.contract.states import ListedStatus, RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.errors import NotFound
 from tests.databases import MakeRun, ref_to
 
+REQUESTERS = [("ann", Trigger.API), ("bob", Trigger.API), (None, Trigger.API), ("ann", Trigger.MANUAL)]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def test_pages_go_from_the_newest_to_the_oldest(database: Database, make_run: MakeRun) -> None:
     made = [make_run(2).run_id for _ in range(5)]
     records, seen, before = SqlStore(database).records, list[int](), None
-    while page := records.page(limit=2, before=before, status=None, crawler=None):
+    while page := records.page(limit=2, before=before):
         seen.extend(run.run_id for run in page)
         before = seen[-1]
     assert seen == made[::-1]
@@ -28,7 +30,7 @@ def test_pages_go_from_the_newest_to_the_oldest(database: Database, make_run: Ma
 
 def test_a_line_of_the_list_is_a_short_form_of_the_run(database: Database, make_run: MakeRun) -> None:
     run = make_run(3, trigger=Trigger.MANUAL)
-    (line,) = SqlStore(database).records.page(limit=10, before=None, status=None, crawler=None)
+    (line,) = SqlStore(database).records.page(limit=10)
     assert line == RunSummary(**{name: getattr(run, name) for name in RunSummary.model_fields})
     assert line.tasks == {TaskStatus.QUEUED: 3}
 
@@ -39,12 +41,44 @@ def test_lists_by_status_and_crawler(database: Database, make_run: MakeRun) -> N
     records = SqlStore(database).records
 
     def ids(status: RunStatus | None, crawler: str | None) -> list[int]:
-        return [run.run_id for run in records.page(limit=9, before=None, status=status, crawler=crawler)]
+        chosen = RunFilter(statuses=() if status is None else (status,), crawler=crawler)
+        return [run.run_id for run in records.page(chosen, limit=9)]
 
     assert ids(None, "books") == [books.run_id]
     assert ids(RunStatus.PROCESSING, None) == [upper.run_id]
     assert ids(RunStatus.PROCESSING, "books") == []
     assert ids(None, "' OR 1=1 --") == []
+
+
+def test_lists_and_counts_choose_alike(database: Database, make_run: MakeRun) -> None:
+    runs = [make_run(requested_by=name, trigger=trigger) for name, trigger in REQUESTERS]
+    store = SqlStore(database)
+    for run, reason in zip(runs, ("stopped", "stopped_forced", "too_many_failures"), strict=False):
+        store.tasks.cancel_queued(ref_to(run), "stopped")
+        store.runs.close(ref_to(run), RunStatus.FAILED, reason)
+    records = store.records
+
+    def numbers(chosen: RunFilter) -> list[int]:
+        numbered = [
+            runs.index(run) + 1 for run in runs for line in records.page(chosen, limit=9) if line.run_id == run.run_id
+        ]
+        assert sum(records.counts(chosen).values()) == len(numbered)
+        return numbered
+
+    assert numbers(RunFilter(listed=(ListedStatus.STOPPED,))) == [1, 2]
+    assert numbers(RunFilter(listed=(ListedStatus.FAILED,))) == [3]
+    assert numbers(RunFilter(listed=(ListedStatus.FAILED, ListedStatus.INITIALIZING))) == [3, 4]
+    assert numbers(RunFilter(statuses=(RunStatus.FAILED,))) == [1, 2, 3]
+    assert numbers(RunFilter(reason="stopped_forced")) == [2]
+    assert numbers(RunFilter(requested_by="ann")) == [1, 4]
+    assert numbers(RunFilter(triggers=(Trigger.MANUAL,), requested_by="ann")) == [4]
+    assert numbers(RunFilter(since=runs[1].created_at, until=runs[3].created_at)) == [2, 3]
+    assert numbers(RunFilter(search=str(runs[2].run_id))) == [3]
+    assert records.counts(RunFilter()) == {
+        ListedStatus.STOPPED: 2,
+        ListedStatus.FAILED: 1,
+        ListedStatus.INITIALIZING: 1,
+    }
 
 
 def test_why_a_run_failed_stands_in_every_list_and_record_of_it(database: Database, make_run: MakeRun) -> None:
@@ -59,7 +93,7 @@ def test_why_a_run_failed_stands_in_every_list_and_record_of_it(database: Databa
         store.tasks.cancel_queued(ref_to(run), "stopped")
         store.runs.close(ref_to(run), RunStatus.FAILED, reason)
     records = store.records
-    listed = {run.run_id: run for run in records.page(limit=9, before=None, status=None, crawler=None)}
+    listed = {run.run_id: run for run in records.page(limit=9)}
     live = {run.run_id: run for run in records.summaries(list(listed))}
     for run in (failed, stopped, running):
         shown = records.overview(run.run_id).run

@@ -20,7 +20,7 @@ def test_a_completed_run_has_its_main_tasks_word_and_result_and_the_sums(databas
     end_tasks(database, run, [BANNED, MORE, None, MORE], TaskStatus.SUCCEEDED, None)
     closed = store.runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
     assert (closed.outcome, closed.stats, closed.result) == ("banned", {"items": 11, "pages": 18}, {"next": 7})
-    (line,) = store.records.page(limit=1, before=None, status=None, crawler=None)
+    (line,) = store.records.page(limit=1)
     assert (line.outcome, line.stats) == ("banned", {"items": 11, "pages": 18})
     details = store.records.details(run.run_id)
     assert [task.crawl_result for task in details.tasks] == [BANNED, MORE, None, MORE]

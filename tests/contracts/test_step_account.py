@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import check, upgrade
 from crawler_lifecycle.contract.managers.turns import Counts, Effects
+from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows import Graft, RunningJob, Workflow
 from tests.contracts.flows import pushed
@@ -120,6 +121,6 @@ def test_a_host_writes_the_ledger_of_a_manager(account: Database) -> None:
     flow.managers.delay(flow.mine, [2])
     assert flow.commit(added("c"), lines=("one more",)) == [3]
     start = flow.started(1)
-    flow.managers.refuse(flow.mine, 1, start.job.attempt, "no such crawler")
-    flow.managers.close(flow.mine, "finished", Effects())
+    flow.managers.refuse(flow.mine, 1, start.job.attempt, Refusal("no such crawler"))
+    flow.managers.close(flow.mine, "finished", Effects(), 0)
     assert flow.managers.counts(flow.mine) == Counts(cancelled=2, refused=1)

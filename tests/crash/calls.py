@@ -7,11 +7,14 @@ import crawler_lifecycle.services.placing as placing
 import crawler_lifecycle.services.scheduler as scheduler
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities
-from crawler_lifecycle.ports import StepClaims
+from crawler_lifecycle.managers.link import ManagerLink
+from crawler_lifecycle.ports import ManagerLedger, StepClaims
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.watcher import Watcher
 from crawler_lifecycle.settings import Settings
-from tests.crash.hooks import OF_THE_CLUSTER
+from tests.crash.channels import ANSWERED, CALLED, HOST, OBJECT
+from tests.crash.hooks import AFTER, BEFORE, OF_STARTS, OF_THE_CLUSTER
+from tests.crash.managing import AFTER_THE_EFFECTS, IN_THE_HOOK
 from tests.crash.ports import asked_by, asked_in, methods_of
 
 
@@ -36,3 +39,24 @@ OF_HOSTS = {*(f"claims.{method}" for method in methods_of(StepClaims)), "doors.g
 def of_activities() -> set[str]:
     """Return `class: port.method` for every call in the code of the activities."""
     return {f"{holder.__name__}: {each}" for holder in HOLDERS.values() for each in asked_by(holder)}
+
+
+def points_of_managers() -> dict[str, set[str]]:
+    """Return the points at which the host or the process of a manager's object dies, by call.
+
+    A call is a message of the object, a transaction of the ledger, or both."""
+    messages = {*methods_of(ManagerLink)} - {"now"}  # the object has a clock of its own
+    points = {
+        name: {f"{side}.{name}.{when}" for side in (HOST, OBJECT) for when in (CALLED, ANSWERED)} for name in messages
+    }
+    points["enter"] = {point for point in points["enter"] if point.endswith(CALLED)}  # has no answer
+    points["delay"] = {point for point in points["delay"] if point.endswith(CALLED)}  # an item is delayed once
+    points["close"].discard(f"{OBJECT}.close.{ANSWERED}")  # the host's death at this answer ends the object, too
+    points["begin"] = {point for point in points["begin"] if point.startswith(HOST)}  # there is no object before
+    for method in methods_of(ManagerLedger):
+        points.setdefault(method, set()).update(f"managers.{method}.{when}" for when in (BEFORE, AFTER))
+    for call in OF_STARTS:
+        points[call] = {f"supervisors.{call}.{when}" for when in (BEFORE, AFTER)}
+    points["stop"].discard(f"supervisors.stop.{AFTER}")  # the supervisor asks, too: the next host may find no run open
+    points["hook"] = {IN_THE_HOOK, AFTER_THE_EFFECTS}
+    return points

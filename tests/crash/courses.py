@@ -41,6 +41,7 @@ from tests.crash.interruptions import (
     paused_installation,
     take_turns,
 )
+from tests.crash.managers import manager, manager_drained, manager_stopped
 from tests.crash.occurrences import occurrence, occurrence_cancelled
 from tests.crash.stack import DELISTED, HOSTILE, HOSTILE_FILE, PATIENCE, Case, until
 from tests.crash.steps import CANCEL, CHILD_BEGUN, CHILD_ENDED, START, STEPS, TIMER
@@ -443,6 +444,9 @@ COURSES = {
         hosted=True,
     ),
     "flow_doors": Course(flow_doors),
+    "manager": Course(manager, hosted=True),
+    "manager_drained": Course(manager_drained, hosted=True),
+    "manager_stopped": Course(manager_stopped, hosted=True),
     "occurrence": Course(
         occurrence,
         only=frozenset(("push_occurrence",)),

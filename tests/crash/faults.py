@@ -147,13 +147,18 @@ def one_after_the_other(folder: Path, well: Way) -> Way:
     return partial(_the_next, [Faulty(fault, folder) for fault in OF_PORTS], well)
 
 
+def one_fault(faulty: Faulty, well: Way) -> Way:
+    """Each call of a method meets this fault once, and then goes `well`."""
+    return partial(_the_next, [faulty], well)
+
+
 def _the_next(faulty: Sequence[Faulty], well: Way, point: str, call: Callable[[], Any]) -> Any:
     for each in faulty:
         if each.is_due(point):
             return each.misbehave(point, call)
-    (late,) = (each for each in faulty if each.fault is Fault.LATE)
+    late = [each for each in faulty if each.fault is Fault.LATE] or faulty
     through = partial(well, point, call)
-    return late.behave(point, _awaited(through) if _is_awaited(call) else through)
+    return late[0].behave(point, _awaited(through) if _is_awaited(call) else through)
 
 
 def _awaited(through: Callable[[], Any]) -> Callable[[], Any]:

@@ -32,15 +32,17 @@ from crawler_lifecycle.activities.boundary import Boundary  # noqa: F401 (loaded
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.domain.reasons import IMAGE_PULL, SUSPENDED
-from crawler_lifecycle.ports import Cluster, StepClaims
+from crawler_lifecycle.ports import Cluster, FlowSupervisors, ManagerLedger, StepClaims
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.flows.host import StepHost
+from crawler_lifecycle.services.flows.managers.hosting import Managers, managers_of
 from crawler_lifecycle.services.placing import PlacesJobs
 from crawler_lifecycle.services.scheduler import make_app
 from crawler_lifecycle.services.watcher import Watcher
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from tests.crash.channels import HOST, mortal_channel
 from tests.crash.deaths import Deaths
-from tests.crash.faults import OF_PORTS, Fault, Faulty, LosingCommits, one_after_the_other
+from tests.crash.faults import OF_PORTS, Fault, Faulty, LosingCommits, one_after_the_other, one_fault
 from tests.crash.ports import Way, between, by_way_of, methods_of, through
 from tests.crash.steps import THEN, MortalSteps
 
@@ -49,6 +51,7 @@ MOMENTS = (BEFORE, AFTER, THEN)
 TROUBLES = (*OF_PORTS, BEFORE, AFTER)  # of the other parts, at each call
 PAUSE = 0.1
 UNSTARTABLE = {"phase": JobPhase.WAITING, "cause": IMAGE_PULL, "give_up_after": timedelta()}
+OF_STARTS = methods_of(FlowSupervisors)  # calls of Temporal by the hosts of managers
 OF_THE_CLUSTER = [*methods_of(Cluster), *methods_of(PlacesJobs)]
 
 
@@ -56,7 +59,7 @@ def living(part: str, deaths: Deaths, faulty: Faulty | None = None) -> AbstractC
     """Return what a part of this kind lives with."""
     if part == "lifecycle":
         return mortal(deaths, faulty)
-    return mortal_host(deaths) if part == "flows" else troubled(deaths)
+    return mortal_host(deaths, faulty) if part == "flows" else troubled(deaths)
 
 
 @contextmanager
@@ -76,12 +79,18 @@ def mortal(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def mortal_host(deaths: Deaths) -> Iterator[None]:
-    """A host of steps, around its activity and around each call of the ledger."""
+def mortal_host(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
+    """A host of steps, around its activity and around each call of the ledgers, and at the messages of managers.
+
+    `faulty`: how the ledger and the starts of managers are."""
     deaths.folder.mkdir(parents=True, exist_ok=True)
+    mortal_channel(deaths, HOST)
+    dying = partial(_dying, deaths)
+    of_managers = dying if faulty is None else one_fault(faulty, dying)
     with (
         patch.object(workers.flows, "LifecyclePlugin", partial(_plugin, deaths, None)),
-        patch.object(workers.flows, "StepHost", partial(_host, partial(_dying, deaths))),
+        patch.object(workers.flows, "StepHost", partial(_host, dying)),
+        patch.object(workers.flows, "managers_of", partial(_managers, of_managers)),
     ):
         yield
 
@@ -145,6 +154,11 @@ async def _dying_after(deaths: Deaths, point: str, answer: Any) -> Any:
 def _host(way: Way, claims: Any, doors: Any, *given: Any) -> StepHost:
     claims = between(way, claims, "claims", methods_of(StepClaims))
     return StepHost(claims, between(way, doors, "doors", ["graft"]), *given)
+
+
+def _managers(way: Way, ledger: Any, supervisors: Any, *given: Any) -> Managers:
+    ledger = between(way, ledger, "managers", methods_of(ManagerLedger))
+    return managers_of(ledger, between(way, supervisors, "supervisors", OF_STARTS), *given)
 
 
 def _dispatcher(way: Way, folder: Path, claims: Any, deploying: Any, *given: Any) -> Dispatcher:

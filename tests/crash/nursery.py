@@ -27,7 +27,7 @@ import workers.scheduler
 import workers.watcher
 from crawler_lifecycle.services import process
 from crawler_lifecycle.services.flows.modules import load
-from tests.crash import graph, hooks
+from tests.crash import graph, hooks, managing
 from tests.crash.deaths import Deaths
 from tests.crash.faults import Fault, Faulty
 
@@ -36,7 +36,9 @@ PARTS: dict[str, Callable[[], Any]] = {
     "dispatcher": lambda: process.run(workers.dispatcher.main),
     "watcher": lambda: process.run(workers.watcher.main),
     "scheduler": lambda: sys.exit(workers.scheduler.main()),
-    "flows": lambda: process.run(partial(workers.flows.serve, load([graph.__name__]), [workers.flows.DEFAULT_QUEUE])),
+    "flows": lambda: process.run(
+        partial(workers.flows.serve, load([graph.__name__, managing.__name__]), [workers.flows.DEFAULT_QUEUE])
+    ),
 }
 PAUSE = 0.02
 BETWEEN_LOOKS = 0.2
@@ -48,7 +50,8 @@ LAST_WORD_SECONDS = 20
 class ChildPlan:
     """`notes`: the folder of its deaths and of its faults. `failing`: the activities that fail, or else all.
 
-    `alone`: in an installation of its own, with a dispatcher if `dispatched`. `hosted`: beside a host of steps."""
+    `alone`: in an installation of its own, with a dispatcher if `dispatched`. `hosted`: beside a host of steps, whose
+    managers have the fault `of_host`."""
 
     name: str
     part: str
@@ -59,6 +62,7 @@ class ChildPlan:
     alone: bool = False
     dispatched: bool = False
     hosted: bool = False
+    of_host: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 

@@ -358,7 +358,7 @@ def _beside(child: ChildPlan) -> list[ChildPlan]:
 def _own_host(child: ChildPlan) -> ChildPlan:
     """Return the host of the case's steps. It is born with the case's worker, and has the same deaths."""
     own = child.environment | {NOTES: child.notes, DEATHS: json.dumps(child.deaths)}
-    return replace(child, name=f"{child.name}.host", part="flows", fault=None, environment=own)
+    return replace(child, name=f"{child.name}.host", part="flows", fault=child.of_host, environment=own)
 
 
 def _own_dispatcher(child: ChildPlan) -> ChildPlan:

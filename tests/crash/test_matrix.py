@@ -19,14 +19,16 @@ from temporalio.api.enums.v1 import EventType
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.ports import ManagerLedger
 from crawler_lifecycle.workflows.plugin import WORKFLOWS
 from tests.activity_events import begun_in
-from tests.crash.calls import CALLS, HOLDERS, NAMES, OF_HOSTS, of_activities
+from tests.crash.calls import CALLS, HOLDERS, NAMES, OF_HOSTS, of_activities, points_of_managers
 from tests.crash.courses import COURSES, OF_CHILDREN, STEPS_OF_FLOWS, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
 from tests.crash.graph import AFTER_THE_FUNCTION, IN_THE_FUNCTION
 from tests.crash.hooks import AFTER, BEFORE, MOMENTS, TROUBLES
 from tests.crash.nursery import ChildPlan
+from tests.crash.ports import methods_of
 from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
 from tests.crash.steps import STEPS, THEN, kinds, steps, steps_of
 from tests.databases import create_database, mariadb, mariadb_is_installed, missing
@@ -40,7 +42,7 @@ HOSTILE = ChildPlan("hostile.words", "lifecycle", "")
 TAKEN = list(dict(courses_of(NAMES)))  # every activity is met on one of them
 
 
-def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None) -> ChildPlan:
+def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None, of_host: Fault | None = None) -> ChildPlan:
     """A course with an installation or a host of its own is there for what only it comes to: there, the rest fails for
     nobody."""
     chosen = COURSES[course]
@@ -56,6 +58,7 @@ def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None) -> C
         alone=chosen.alone,
         dispatched=chosen.dispatched,
         hosted=chosen.hosted,
+        of_host=of_host,
     )
 
 
@@ -81,6 +84,35 @@ POINTS_OF_A_HOST |= {
 }
 LONG = {"claims.renew": "flow_cancelled"}  # the function of this course goes on
 HOSTED = [_plan(LONG.get(call, "flow"), call, *sorted(points)) for call, points in POINTS_OF_A_HOST.items()]
+# calls that no course comes to; tests/services/flows/test_managers.py and tests/contracts are about these
+BY_NO_MANAGER = {
+    "find": "an author's method that asks for jobs",
+    "wait_for": "an author's method that waits for jobs",
+    "pause": "code that keeps failing",
+    "refuse": "a request that can never become a run",
+    **dict.fromkeys(("describe", "failure"), "a crawl that has no run after a minute"),
+    **dict.fromkeys(("nudge_flow", "go_on"), "the supervisor's calls, and none of a host"),
+}
+POINTS_OF_MANAGERS = {call: points for call, points in points_of_managers().items() if call not in BY_NO_MANAGER}
+MANAGED_BY = {"close": "manager_drained", "stop": "manager_stopped"}
+TAKEN_OVER = ("jobs", "running")  # calls about a manager that a host has taken over
+BEFORE_A_CALL = dict.fromkeys(TAKEN_OVER, ("managers.react.before",))
+# the runs' own transactions write the attempts of managers, and the supervisor ends a manager's flow
+WORKERS_OF_MANAGERS = {
+    "runs": ("create_history_id", "update_run_status"),
+    "supervisor": ("begin_flow", "write_flow"),
+    "claims": ("claims.claim", "claims.end", "run_steps"),
+}
+MANAGED = [
+    *(_plan("manager", what, *deaths) for what, deaths in WORKERS_OF_MANAGERS.items()),
+    *(
+        _plan(MANAGED_BY.get(call, "manager"), call, *sorted(points), *BEFORE_A_CALL.get(call, ()))
+        for call, points in POINTS_OF_MANAGERS.items()
+    ),
+    _plan("manager_stopped", "intents", "managers.intent", "managers.close", "stop_attempts"),
+]
+MANAGED_BY_FAULTS = [_plan("manager", fault, of_host=fault) for fault in OF_PORTS]
+MANAGED_UNDISTURBED = [_plan(course, "undisturbed") for course in ("manager", "manager_drained", "manager_stopped")]
 UNDISTURBED = [_plan("flow", "undisturbed"), _plan("flow_doors", "dying")]
 RESOLVED = (
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
@@ -120,6 +152,11 @@ ELSEWHERE = {
     "HandoverAudit: findings.keep_open",  # a workflow is at it
     "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
     f"DeploymentActivities: {PUT_BACK}",
+    # managers whose rows and runs do not agree: tests/activities/test_audit_managers.py
+    "FlowAudit: managers.tell",
+    "FlowAudit: managers.refuse",
+    "FlowAudit: supervisors.failure",
+    "FlowAudit: supervisors.start_crawl",
     # flows are kept for ever
     "FlowAudit: doors.prune",
     "FlowAudit: ends.ended_before",
@@ -132,8 +169,23 @@ ELSEWHERE = {
         for call in ("supervisors.requested_run_id", "cluster.look", "tasks.by_status", "tasks.rows")
     ),
 }
-ON_SQLITE = [*EVERY_STEP, *HOSTED, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, *UNDISTURBED, HOSTILE]
+ON_SQLITE = [
+    *EVERY_STEP,
+    *MANAGED,
+    *MANAGED_BY_FAULTS,
+    *MANAGED_UNDISTURBED,
+    *HOSTED,
+    *CASES,
+    *OF_SERVICES,
+    *BY_STEP,
+    *FAULTY,
+    *UNDISTURBED,
+    HOSTILE,
+]
 ON_MARIADB = CASES[3::4]
+MANAGED_ON_MARIADB = [
+    case for case in MANAGED if case.name.partition(".")[2] in ("react", "offer", "start", "start_crawl", "runs")
+]
 HOSTED_ON_MARIADB = [case for case in HOSTED if "claims.end" in case.name or "function" in case.name]
 DATABASES = [pytest.param(name, marks=pytest.mark.closing(name)) for name in ("sqlite", "mariadb")]
 AT_ONCE = 40  # more cases keep each other from being in time
@@ -186,7 +238,7 @@ async def matrix(
         places = asyncio.Semaphore(AT_ONCE)
         on_sqlite = _run(places, await stacks.enter_async_context(crashing(folder, children)))
         on_mariadb = None
-        chosen = _chosen(request, "again", [*HOSTED_ON_MARIADB, *ON_MARIADB, *LOSING, HOSTILE])
+        chosen = _chosen(request, "again", [*HOSTED_ON_MARIADB, *MANAGED_ON_MARIADB, *ON_MARIADB, *LOSING, HOSTILE])
         if mariadb_port is not None and chosen:
             new_database = partial(create_database, mariadb_port, password=OF_THE_DATABASE)
             folder = tmp_path_factory.mktemp("mariadb")
@@ -220,6 +272,11 @@ def _run(places: asyncio.Semaphore, stack: Stack) -> Running:
 
 def _shard_of(fault: str | None) -> pytest.MarkDecorator:
     return pytest.mark.shard(f"sqlite: {fault}")
+
+
+def _shard_of_manager(case: ChildPlan) -> pytest.MarkDecorator:
+    """Two groups of about the same size."""
+    return pytest.mark.shard(f"sqlite: managers, {MANAGED.index(case) % 2}")
 
 
 @pytest.mark.shard("sqlite: activities")
@@ -299,6 +356,36 @@ async def test_a_host_of_steps_dies_around_a_call(matrix: Matrix, name: str) -> 
 @pytest.mark.parametrize("again", [case.name for case in HOSTED_ON_MARIADB])
 async def test_a_host_of_steps_dies_on_mariadb(matrix: Matrix, again: str) -> None:
     await _assert_host_died(_on_mariadb(matrix), again)
+
+
+@pytest.mark.parametrize("name", [pytest.param(case.name, marks=_shard_of_manager(case)) for case in MANAGED])
+async def test_a_manager_loses_its_host_object_or_worker(matrix: Matrix, name: str) -> None:
+    await _assert_manager_died(matrix.sqlite, name)
+
+
+@pytest.mark.shard("mariadb")
+@pytest.mark.parametrize("again", [case.name for case in MANAGED_ON_MARIADB])
+async def test_a_manager_loses_its_host_object_or_worker_on_mariadb(matrix: Matrix, again: str) -> None:
+    await _assert_manager_died(_on_mariadb(matrix), again)
+
+
+@pytest.mark.shard("sqlite: managers, calls that fail")
+@pytest.mark.parametrize("name", [case.name for case in MANAGED_BY_FAULTS])
+async def test_what_the_host_of_a_manager_speaks_to_fails(matrix: Matrix, name: str) -> None:
+    case, _ = await matrix.sqlite.over(name)
+    fault = case.plan.of_host
+    known = {f"managers.{method}" for method in methods_of(ManagerLedger)} | {"supervisors.start_crawl"}
+    without = {f"managers.{call}" for call in (*BY_NO_MANAGER, *TAKEN_OVER)}
+    await _until_late(lambda: {f"{call}.{fault}" for call in known - without} - case.noted)
+    matrix.sqlite.stack.assert_each_is_one(case)
+
+
+@pytest.mark.shard("sqlite: managers, calls that fail")
+@pytest.mark.parametrize("name", [case.name for case in MANAGED_UNDISTURBED])
+async def test_managers_without_a_death(matrix: Matrix, name: str) -> None:
+    case, _ = await matrix.sqlite.over(name)
+    assert not case.noted
+    matrix.sqlite.stack.assert_each_is_one(case)
 
 
 @pytest.mark.shard("sqlite: hosts")
@@ -397,6 +484,14 @@ async def _assert_died_around(running: Running, name: str) -> None:
 async def _assert_host_died(running: Running, name: str) -> None:
     case, _ = await running.over(name)
     assert case.noted >= POINTS_OF_A_HOST[name.partition(".")[2]]
+    running.stack.assert_each_is_one(case)
+
+
+async def _assert_manager_died(running: Running, name: str) -> None:
+    case, _ = await running.over(name)
+    what = name.partition(".")[2]
+    assert case.noted >= POINTS_OF_MANAGERS.get(what, set())
+    assert case.noted
     running.stack.assert_each_is_one(case)
 
 

@@ -19,7 +19,7 @@ from crawler_lifecycle.services.flows.modules import load
 from crawler_lifecycle.settings.processes import FlowSettings
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
-from workers.flows import working
+from workers.flows import for_steps, working
 
 MODULES = ("tests.unit.flows.reference_chancy", "tests.unit.flows.reference_oban", "tests.flows.steps")
 QUEUES = ("default", "high_priority")
@@ -56,7 +56,8 @@ async def service(
         monkeypatch.setenv("TEMPORAL_ADDRESS", real_time.client.service_client.config.target_host)
         store, modules = stage.store, load(MODULES)
         host = StepHost(store.step_claims, store.flow_doors, modules, FlowSettings(), "test", StepClients().around)
-        queues = [steps_queue(stage.queue, f"{queue}|{name}|") for queue in QUEUES for name in modules.names]
+        routes = [f"{queue}|{name}|" for queue in QUEUES for name in modules.names]
+        queues = {steps_queue(stage.queue, route): for_steps(host) for route in routes}
         async with working(real_time.client, host, queues, 1.0):
             yield Service(tmp_path, stage)
     await asyncio.to_thread(database.close)

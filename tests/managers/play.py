@@ -1,241 +1,130 @@
-"""A manager on the real ledger, with faked runs: a test decides how each run ends, and when the object dies."""
+"""A play whose acts are given beforehand: each act comes at one of the manager's waits."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
-from uuid import uuid4
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
-from crawler_lifecycle.contract.managers.turns import (
-    Begun,
-    Counts,
-    Effects,
-    Intent,
-    Offered,
-    Page,
-    Reaction,
-    Start,
-    Wake,
-)
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.reasons import STOPPED
-from crawler_lifecycle.managers.driving import drive
+from crawler_lifecycle.contract.flows.item_requests import RetryItems
+from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
-from crawler_lifecycle.ports import ManagerStart, NewRun
-from tests.contracts.flows import BOOKS
-from tests.contracts.managers import Managed, managed
+from crawler_lifecycle.ports import Execution, ManagerRef
+from crawler_lifecycle.ports.flows.claims import StepEnd
+from crawler_lifecycle.testing import ManagerPlay, StartedJob
+from crawler_lifecycle.testing.managed import FOR_EVER, HOST
+from tests.contracts.managers import Managed
 
-ENDS = {
-    "finished": (RunStatus.COMPLETED, "all_succeeded"),
-    "failed": (RunStatus.FAILED, "main_job_failed"),
-    "cancelled": (RunStatus.FAILED, STOPPED),
-}
-
-
-class Crash(BaseException):
-    """The process of the object dies."""
+Act = Callable[["Play"], object]
 
 
 @dataclass
 class Play:
-    """A manager's flow. Each `act` runs at the manager's next sleep; without acts, the object is left."""
+    """A manager, object after object. Without further acts, the object is left."""
 
-    flow: Managed
-    make: Callable[[], WorkFlowManager]
-    acts: list[Callable[["Play"], object]] = field(default_factory=list)
-    started: list[tuple[int, int, str, dict[str, str], tuple[str, ...], dict[str, str]]] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
-    dies_at: str | None = None  # name of the call after which the object dies
-    later: timedelta = timedelta()
-    manager: WorkFlowManager | None = None
-    slept: list[float | None] = field(default_factory=list)
+    kit: ManagerPlay
 
-    def run(self, *acts: Callable[["Play"], object]) -> str | None:
+    def run(self, *acts: Act) -> str | None:
         """Run a new object with these acts. Return the close reason; None: the object was left."""
-        self.acts = list(acts)
+        self.kit.replace()
+        self.kit.cycle()
+        for act in acts:
+            if self.kit.close_reason is None:
+                act(self)
+                self.kit.cycle()
+        self.kit.replace()
+        return self.kit.close_reason
 
-        def make() -> WorkFlowManager:
-            self.manager = self.make()
-            return self.manager
+    def crash(self, at: str, *acts: Act) -> None:
+        """Run a new object with these acts; its process dies at the point."""
+        self.kit.replace()
+        deaths = self.kit.deaths
+        self.kit.stage.is_fatal = lambda point: point == at and self.kit.deaths == deaths
+        self.run(*acts)
+        assert self.kit.deaths > deaths, f"the manager did not reach {at!r}"
 
-        return drive(make, PlayLink(self))
-
-    def crash(self, after: str, *acts: Callable[["Play"], object]) -> None:
-        """Run a new object, which dies after the call of the link."""
-        self.dies_at = after
-        try:
-            self.run(*acts)
-        except Crash:
-            self.dies_at = None
-        assert self.dies_at is None, f"the manager never called {after}"
-
-    def end(self, *numbers: int, outcome: str = "finished") -> Callable[["Play"], object]:
+    def end(self, *numbers: int, outcome: str = "finished") -> Act:
         return lambda _: self.end_now(*numbers, outcome=outcome)
 
     def end_now(self, *numbers: int, outcome: str = "finished") -> None:
         """End the running jobs with these numbers, or all."""
-        for job in self.flow.managers.running(self.flow.mine):
-            if not numbers or job.number in numbers:
-                run = self.flow.store.runs.get(job.run_id)
-                self.flow.close(run, *ENDS[outcome])
+        for number in numbers or (None,):
+            self.kit.end(number, outcome)
+
+    @property
+    def flow(self) -> Managed:
+        managed = self.kit.managed
+        return Managed(managed.store, managed.id, managed.uid, ref_to_manager=managed.ref)
+
+    @property
+    def manager(self) -> WorkFlowManager:
+        return self.kit.manager
 
     @property
     def counts(self) -> Counts:
-        counts: Counts = self.flow.managers.counts(self.flow.mine)
-        return counts
+        return self.kit.counts
+
+    @property
+    def started(self) -> list[StartedJob]:
+        return self.kit.started
 
     @property
     def numbers(self) -> list[int]:
-        return [start[0] for start in self.started]
+        return [start.number for start in self.started]
 
     @property
     def spiders(self) -> list[str]:
-        return [start[2] for start in self.started]
+        return [start.spider for start in self.started]
 
     @property
     def arguments(self) -> list[dict[str, str]]:
-        return [start[3] for start in self.started]
+        return [dict(start.arguments) for start in self.started]
 
     @property
-    def tags(self) -> list[tuple[str, ...]]:
-        return [start[4] for start in self.started]
+    def tags(self) -> list[Sequence[str]]:
+        return [start.tags for start in self.started]
 
     @property
-    def lines(self) -> list[str]:
-        return self.flow.events
-
-
-class PlayLink:
-    """The link for an object. The calls go to the ledger at once."""
-
-    def __init__(self, play: Play) -> None:
-        self._play = play
-        self._ledger = play.flow.managers
-        self._child = str(uuid4())
-
-    @property
-    def _mine(self) -> Any:
-        return self._play.flow.mine
-
-    def _done(self, call: str) -> None:
-        self._play.calls.append(call)
-        if self._play.dies_at == call:
-            raise Crash
-
-    def begin(self) -> Begun:
-        begun: Begun = self._ledger.begin(self._mine, self._child)
-        self._make_runs(self._ledger.unstarted(self._mine))
-        return begun
-
-    def intent(self) -> Intent:
-        intent: Intent = self._ledger.intent(self._mine)
-        return intent
-
-    def enter(self, phase: str, about: str | None = None) -> None:
-        self._done(f"enter {phase}")
-
-    def ended(self, limit: int) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ledger.ended(self._mine, limit)
-        return jobs
-
-    def react(self, reaction: Reaction) -> None:
-        self._ledger.react(self._mine, reaction)
-        self._done("react")
-
-    def running(self) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ledger.running(self._mine)
-        return jobs
-
-    def jobs(
-        self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
-    ) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ledger.jobs(
-            self._mine, state, after=after, limit=limit, tags=tags, every_flow=every_flow
-        )
-        return jobs
-
-    def offer(self, page: Page) -> Offered:
-        offered: Offered = self._ledger.offer(self._mine, page)
-        self._done("offer")
-        return offered
-
-    def waiting(self, limit: int, *, after: Waiting | None = None) -> Sequence[Waiting]:
-        items: Sequence[Waiting] = self._ledger.waiting(self._mine, limit, after=after)
-        return items
-
-    def delay(self, numbers: Collection[int]) -> None:
-        self._ledger.delay(self._mine, numbers)
-        self._done("delay")
-
-    def start(self, starts: Sequence[Start]) -> Sequence[Job | str | None]:
-        answer = self._ledger.start(self._mine, starts)
-        self._done("start on record")
-        jobs = self._make_runs(answer.started)
-        self._done("start")
-        return [jobs.get(start.number) for start in starts]
-
-    def _make_runs(self, starts: Sequence[ManagerStart]) -> dict[int, Job]:
-        """Make runs for the attempts on record, as a host does."""
-        jobs: dict[int, Job] = {}
-        for start in starts:
-            run = self._play.flow.store.runs.create(NewRun(start.request, BOOKS, 1, start.job.key, str(uuid4())))
-            jobs[start.job.number] = start.job.model_copy(update={"run_id": run.run_id})
-            request = start.request
-            self._play.started.append(
-                (
-                    start.job.number,
-                    start.job.attempt,
-                    request.crawler,
-                    dict(request.arguments),
-                    tuple(request.tags),
-                    dict(request.settings),
-                )
-            )
-        return jobs
-
-    def commit(self, effects: Effects) -> Sequence[int]:
-        numbers: Sequence[int] = self._ledger.commit(self._mine, effects, str(uuid4()))
-        self._done("commit")
-        return numbers
-
-    def find(self, keys: Collection[str]) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ledger.find(self._mine, keys)
-        return jobs
-
-    def counts(self) -> Counts:
-        return self._play.counts
-
-    def sleep(self, seconds: float | None, *, for_news: bool = True) -> Wake:
-        play = self._play
-        play.slept.append(seconds)
-        if not play.acts:
-            return Wake(must_leave=True)
-        play.acts.pop(0)(play)
-        return Wake()
-
-    def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
-        self._play.slept.append(seconds)
-        if self._play.acts:
-            self._play.acts.pop(0)(self._play)
-        return {job.key for job in self.find(keys) if job.state is JobState.RUNNING}
-
-    def close(self, reason: str, effects: Effects) -> None:
-        self._ledger.close(self._mine, reason, effects)
-        self._done("close")
-
-    def now(self) -> datetime:
-        return datetime.now(UTC) + self._play.later
+    def slept(self) -> list[float | None]:
+        return self.kit.slept
 
 
 def nothing(_: Play) -> None:
     """Let a cycle pass."""
 
 
-def play_of(database: Database, make: Callable[[], WorkFlowManager], *arguments: str) -> Play:
-    return Play(managed(database, begins=False, arguments=list(arguments)), make)
+def later(seconds: float) -> Act:
+    """Let time pass, and no cycle."""
+
+    def act(play: Play) -> None:
+        play.kit.managed.clock.now += timedelta(seconds=seconds)
+
+    return act
 
 
-def acts(count: int, act: Callable[[Play], object]) -> Iterable[Callable[[Play], object]]:
-    return [act] * count
+def play_of(make: Callable[[], WorkFlowManager], *arguments: str) -> Play:
+    return Play(ManagerPlay(make, *arguments, family="shops"))
+
+
+def retry_items(kit: ManagerPlay, *numbers: int) -> None:
+    """Let items be tried again, or all failed items, as people do. A closed manager begins again."""
+    managed, ref = kit.managed, kit.managed.ref
+    if kit.close_reason is not None:
+        former = AttemptRef(number=ref.member, generation=1, attempt=ref.attempt)
+        end = StepEnd(managed.uid, former, EndKind.COMPLETED, kit.now)
+        assert managed.store.step_claims.end([end], HOST)
+    managed.store.manager_doors.retry_items(managed.id, RetryItems(numbers=numbers or None))
+    if kit.close_reason is not None:
+        managed.ref, kit.close_reason = _claimed_again(kit), None
+
+
+def _claimed_again(kit: ManagerPlay) -> ManagerRef:
+    """Claim the attempt in the member's next generation as a host does."""
+    managed = kit.managed
+    flow = managed.store.flow_ledger.begin(managed.uid, Execution(f"flow-{managed.uid}", "again", None))
+    page = managed.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
+    (member,), _ = page.rows.unpacked()
+    start = AttemptRef(number=member.number, generation=member.generation, attempt=managed.ref.attempt + 1)
+    claimed = managed.store.step_claims.claim(flow, page.door, [start], HOST, HOST, FOR_EVER)
+    assert not claimed.stale, "the manager's attempt is not free"
+    return ManagerRef(managed.uid, member.number, start.attempt, HOST)

@@ -1,16 +1,14 @@
 """CrawlManager and PeriodicCrawlManager. Names begin with the numbers of the requirements; T: shub-workflow's tests."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import CrawlManager, JobDict, JobParams, PeriodicCrawlManager, WorkFlowManager
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.failures import AuthorsFailure
-from tests.managers.play import nothing, play_of
+from tests.managers.play import later, nothing, play_of
 
 
 class Books(CrawlManager):
@@ -43,30 +41,30 @@ def test_2_and_t2_the_name_comes_from_the_command_line_without_an_attribute() ->
         parsed(Books, "mine", "another")
 
 
-def test_7_and_26_jobs_have_the_tags_of_family_manager_and_command_line(database: Database) -> None:
-    play = play_of(database, Books, "-t", "k=v", "--children-tag", "a", "--spider-args", '{"depth": 2}')
+def test_7_and_26_jobs_have_the_tags_of_family_manager_and_command_line() -> None:
+    play = play_of(Books, "-t", "k=v", "--children-tag", "a", "--spider-args", '{"depth": 2}')
     play.run(nothing)
     assert play.tags == [("FLOW_ID=shops", "PARENT_NAME=nightly", "a", "k=v")]
     assert play.arguments == [{"depth": "2"}]
 
 
-def test_8_and_t28_a_flow_tag_reaches_all_further_jobs_and_stays(database: Database) -> None:
+def test_8_and_t28_a_flow_tag_reaches_all_further_jobs_and_stays() -> None:
     class Tagging(PeriodicCrawlManager):
         name, spider, loop_mode = "nightly", "books", 60
 
         def finished_ok_hook(self, *_: Any) -> None:
             self.append_flow_tag("seen=1")
 
-    play = play_of(database, Tagging)
+    play = play_of(Tagging)
     play.run(play.end(), nothing)
     play.run(play.end())
     assert ["seen=1" in tags for tags in play.tags] == [False, True, True]
 
 
-def test_11_another_project_is_refused(database: Database) -> None:
+def test_11_another_project_is_refused() -> None:
     with pytest.raises(BadInput, match="project_id"):
         parsed(Books, "--project-id", "999")
-    play = play_of(database, Books)
+    play = play_of(Books)
     play.run(nothing)
     assert play.manager is not None
     with pytest.raises(BadInput, match="project_id"):
@@ -84,13 +82,13 @@ def test_24_a_program_alias_gives_arguments(capsys: pytest.CaptureFixture[str]) 
     assert "known are: deep" in capsys.readouterr().err
 
 
-def test_25_authors_add_own_arguments(database: Database) -> None:
+def test_25_authors_add_own_arguments() -> None:
     class Own(Books):
         def add_argparser_options(self) -> None:
             super().add_argparser_options()
             self.argparser.add_argument("--own", type=int)
 
-    play = play_of(database, Own, "--own", "3")
+    play = play_of(Own, "--own", "3")
     play.run(nothing)
     assert play.manager is not None
     assert play.manager.args.own == 3
@@ -102,11 +100,11 @@ def test_26_json_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None
     assert "--job-settings" in capsys.readouterr().err
 
 
-def test_t7_the_spider_comes_from_the_command_line_without_an_attribute(database: Database) -> None:
+def test_t7_the_spider_comes_from_the_command_line_without_an_attribute() -> None:
     class AnySpider(CrawlManager):
         name, loop_mode = "nightly", 60
 
-    play = play_of(database, AnySpider, "toys")
+    play = play_of(AnySpider, "toys")
     play.run(nothing)
     assert play.spiders == ["toys"]
 
@@ -114,51 +112,51 @@ def test_t7_the_spider_comes_from_the_command_line_without_an_attribute(database
 # one job
 
 
-def test_t6_49_a_job_is_started_watched_and_not_started_again(database: Database) -> None:
-    play = play_of(database, Books)
+def test_t6_49_a_job_is_started_watched_and_not_started_again() -> None:
+    play = play_of(Books)
     assert play.run(nothing, play.end()) == "finished"
     assert play.numbers == [1]
     assert play.counts.completed == 1
 
 
-def test_12_a_single_cycle_leaves_the_job_running(database: Database) -> None:
-    play = play_of(database, Books, "--loop-mode", "0")
+def test_12_a_single_cycle_leaves_the_job_running() -> None:
+    play = play_of(Books, "--loop-mode", "0")
     assert play.run() == "finished"
     assert play.counts.running == 1
 
 
-def test_20_and_t8_the_first_bad_outcome_is_the_close_reason(database: Database) -> None:
-    play = play_of(database, Books)
+def test_20_and_t8_the_first_bad_outcome_is_the_close_reason() -> None:
+    play = play_of(Books)
     assert play.run(play.end(outcome="cancelled")) == "cancelled"
 
 
-def test_t9_67_a_job_of_a_former_object_is_adopted(database: Database) -> None:
+def test_t9_67_a_job_of_a_former_object_is_adopted() -> None:
     resumed: list[JobDict] = []
 
     class Resumed(Books):
         def resume_running_job_hook(self, job: JobDict) -> None:
             resumed.append(job)
 
-    play = play_of(database, Resumed, "--spider-args", '{"a": 1}')
+    play = play_of(Resumed, "--spider-args", '{"a": 1}')
     assert play.run(nothing) is None
     assert play.run(play.end()) == "finished"
     assert play.numbers == [1]
     assert [(job["spider"], job["state"], job["number"]) for job in resumed] == [("books", "running", 1)]
 
 
-@pytest.mark.parametrize("call", ["commit", "start on record", "start", "react", "close"])
-def test_a_death_starts_no_job_twice(database: Database, call: str) -> None:
-    play = play_of(database, Books)
+@pytest.mark.parametrize("call", ["after commit", "start on record", "after start", "after react", "after close"])
+def test_a_death_starts_no_job_twice(call: str) -> None:
+    play = play_of(Books)
     play.crash(call, play.end())
     play.run(play.end(), nothing)
-    assert [start[:2] for start in play.started] == [(1, 1)]
+    assert [(start.number, start.attempt) for start in play.started] == [(1, 1)]
     assert play.counts.completed == 1
 
 
 # hooks
 
 
-def test_40_47_a_hook_gets_copies_and_each_end_has_one_hook(database: Database) -> None:
+def test_40_47_a_hook_gets_copies_and_each_end_has_one_hook() -> None:
     calls: list[Any] = []
 
     class Hooks(Books):
@@ -173,42 +171,42 @@ def test_40_47_a_hook_gets_copies_and_each_end_has_one_hook(database: Database) 
             with pytest.raises(BadInput, match="holds up"):
                 self.wait_for([jobkey])
 
-    play_of(database, Hooks).run(nothing)
-    play = play_of(database, Hooks)
+    play_of(Hooks).run(nothing)
+    play = play_of(Hooks)
     play.run(play.end(outcome="failed"))
     assert calls == [("metadata", "failed"), ("bad", "failed", "failed", False)]
 
 
-def test_39_live_jobs_are_told_once_in_a_pause(database: Database) -> None:
+def test_39_live_jobs_are_told_once_in_a_pause() -> None:
     calls: list[str] = []
 
     class Live(Books):
         def running_job_hook(self, jobkey: str) -> None:
             calls.append(jobkey)
 
-    play = play_of(database, Live)
+    play = play_of(Live)
     play.run(nothing, nothing, nothing)
     assert len(calls) == 1
 
 
-def test_n5_a_hook_that_raises_has_no_effect_and_is_called_again(database: Database) -> None:
+def test_n5_a_hook_that_raises_has_no_effect_and_is_called_again() -> None:
     class Raises(Books):
         def bad_outcome_hook(self, *_: Any) -> None:
             self.stats.inc_value("calls")
             raise ValueError("no")
 
-    play = play_of(database, Raises)
+    play = play_of(Raises)
     with pytest.raises(AuthorsFailure) as failure:
         play.run(play.end(outcome="failed"))
     assert (failure.value.phase, failure.value.job) == ("bad_outcome_hook", f"flow-{play.flow.uid}-1-1")
     assert "ValueError: no" in failure.value.error
     assert play.counts.running == 1
-    play.make = Books
+    play.kit.replace(Books)
     assert play.run() == "failed"
     assert "calls" not in play.flow.begun().stats
 
 
-def test_16_on_start_and_on_close(database: Database) -> None:
+def test_16_on_start_and_on_close() -> None:
     calls: list[Any] = []
 
     class Life(Books):
@@ -219,24 +217,24 @@ def test_16_on_start_and_on_close(database: Database) -> None:
         def on_close(self) -> None:
             calls.append(self.state["starts"])
 
-    play = play_of(database, Life)
+    play = play_of(Life)
     play.run(nothing)
     play.run(play.end())
     assert calls == [False, True, 2]
 
 
-def test_17_the_time_counts_from_the_first_beginning(database: Database) -> None:
-    play = play_of(database, Books, "--max-running-time", "100")
+def test_17_the_time_counts_from_the_first_beginning() -> None:
+    play = play_of(Books, "--max-running-time", "100")
     assert play.run(nothing) is None
     assert play.slept[-1] is not None
     assert play.slept[-1] <= 60
-    play.later = timedelta(seconds=101)
+    later(101)(play)
     assert play.run(nothing) == "max_running_time"
     assert play.counts.running == 1
 
 
-def test_48_stats_are_summed_once(database: Database) -> None:
-    play = play_of(database, Books)
+def test_48_stats_are_summed_once() -> None:
+    play = play_of(Books)
     play.run(play.end())
     assert play.flow.begun().stats == {"crawlmanager/scheduled_jobs": 1}
 
@@ -244,21 +242,21 @@ def test_48_stats_are_summed_once(database: Database) -> None:
 # people
 
 
-def test_a_pause_starts_nothing_and_hooks_go_on(database: Database) -> None:
-    play = play_of(database, PeriodicBooks)
+def test_a_pause_starts_nothing_and_hooks_go_on() -> None:
+    play = play_of(PeriodicBooks)
     play.run(lambda p: p.flow.hold("pause"), play.end(), nothing, lambda p: p.flow.hold("run"), nothing)
     assert play.numbers == [1, 2]
     assert play.counts.completed == 1
 
 
-def test_a_drain_ends_after_the_last_job(database: Database) -> None:
-    play = play_of(database, PeriodicBooks)
+def test_a_drain_ends_after_the_last_job() -> None:
+    play = play_of(PeriodicBooks)
     assert play.run(lambda p: p.flow.hold("drain"), nothing, play.end()) == "drained"
     assert play.numbers == [1]
 
 
-def test_a_leave_ends_at_once(database: Database) -> None:
-    play = play_of(database, PeriodicBooks)
+def test_a_leave_ends_at_once() -> None:
+    play = play_of(PeriodicBooks)
     assert play.run(lambda p: p.flow.cancel("manager", terminate=False)) == "left"
     assert play.counts.running == 1
 
@@ -273,26 +271,26 @@ class PeriodicBooks(PeriodicCrawlManager):
 # periodic
 
 
-def test_13_a_periodic_manager_needs_a_pause(database: Database) -> None:
+def test_13_a_periodic_manager_needs_a_pause() -> None:
     with pytest.raises(BadInput, match="loop_mode"):
-        play_of(database, PeriodicBooks, "--loop-mode", "0").run()
+        play_of(PeriodicBooks, "--loop-mode", "0").run()
 
 
-def test_t12_50_a_periodic_manager_starts_again_after_any_end(database: Database) -> None:
-    play = play_of(database, PeriodicBooks)
+def test_t12_50_a_periodic_manager_starts_again_after_any_end() -> None:
+    play = play_of(PeriodicBooks)
     assert play.run(play.end(), play.end(outcome="cancelled"), play.end(outcome="failed")) is None
     assert play.numbers == [1, 2, 3, 4]
 
 
-def test_50_a_job_that_fails_at_once_makes_the_pause_grow(database: Database) -> None:
+def test_50_a_job_that_fails_at_once_makes_the_pause_grow() -> None:
     class Quick(PeriodicBooks):
         quick_end = 10
 
-    play = play_of(database, Quick)
+    play = play_of(Quick)
     play.run(play.end(outcome="failed"), nothing)
     assert play.numbers == [1]
     assert play.slept[-1] is not None
     assert play.slept[-1] <= 2
-    play.later = timedelta(seconds=3)
+    later(3)(play)
     play.run(nothing)
     assert play.numbers == [1, 2]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.managers import (
     AsyncSchedulerCrawlManagerMixin,
     CrawlManager,
@@ -20,7 +19,6 @@ from crawler_lifecycle.managers import (
     generator,
 )
 from crawler_lifecycle.managers.failures import AuthorsFailure
-from tests.contracts.managers import managed
 from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of
 
@@ -32,22 +30,22 @@ def shops(play: Play) -> list[str]:
 # the stream
 
 
-def test_52_t15_special_keys_are_no_arguments(database: Database) -> None:
+def test_52_t15_special_keys_are_no_arguments() -> None:
     class Special(Shops):
         def set_parameters_gen(self) -> Iterator[Any]:
             yield {"spider": "toys", "units": 2, "tags": ["t"], "job_settings": {"DELAY": 1}, "page": 1}
             yield {"page": 2, "nested": {"b": 1, "a": [1]}}
 
-    play = play_of(database, Special, "--job-settings", '{"DELAY": 0, "ROBOTS": "no"}')
+    play = play_of(Special, "--job-settings", '{"DELAY": 0, "ROBOTS": "no"}')
     play.run(nothing)
     assert play.spiders == ["toys", "books"]
     assert play.arguments == [{"page": "1"}, {"page": "2", "nested": '{"a":[1],"b":1}'}]
-    assert play.started[0][5] == {"DELAY": "1", "ROBOTS": "no"}
+    assert play.started[0].settings == {"DELAY": "1", "ROBOTS": "no"}
     assert "t" in play.tags[0]
 
 
-def test_53_t29_at_most_so_many_jobs_run_at_once(database: Database) -> None:
-    play = play_of(database, shops_with(names="abcde"), "--max-running-jobs", "2")
+def test_53_t29_at_most_so_many_jobs_run_at_once() -> None:
+    play = play_of(shops_with(names="abcde"), "--max-running-jobs", "2")
     sizes: list[int] = []
 
     def end_all(p: Play) -> None:
@@ -59,7 +57,7 @@ def test_53_t29_at_most_so_many_jobs_run_at_once(database: Database) -> None:
     assert shops(play) == list("abcde")
 
 
-def test_54_55_the_number_may_change(database: Database) -> None:
+def test_54_55_the_number_may_change() -> None:
     class Dynamic(Shops):
         names = "abcde"
 
@@ -71,13 +69,13 @@ def test_54_55_the_number_may_change(database: Database) -> None:
         assert p.manager is not None
         p.manager.state["most"] = 3
 
-    play = play_of(database, Dynamic)
+    play = play_of(Dynamic)
     play.run(nothing, more, nothing)
     assert shops(play) == ["a", "b", "c"]
 
 
-def test_61_jobs_have_their_number_and_retries_keep_it(database: Database) -> None:
-    play = play_of(database, shops_with(names="ab", MAX_RETRIES=1))
+def test_61_jobs_have_their_number_and_retries_keep_it() -> None:
+    play = play_of(shops_with(names="ab", MAX_RETRIES=1))
     play.run(play.end(1, outcome="failed"), nothing)
     sequences = [tag for tags in play.tags for tag in tags if tag.startswith("JOBSEQ")]
     assert sequences == ["JOBSEQ=0000000001", "JOBSEQ=0000000002", "JOBSEQ=0000000001.r1"]
@@ -86,46 +84,45 @@ def test_61_jobs_have_their_number_and_retries_keep_it(database: Database) -> No
 # repeats
 
 
-def test_56_b1_repeats_in_a_cycle_are_skipped(database: Database) -> None:
-    play = play_of(database, shops_with(names="ABABA"))
+def test_56_b1_repeats_in_a_cycle_are_skipped() -> None:
+    play = play_of(shops_with(names="ABABA"))
     assert play.run(play.end()) == "finished"
     assert shops(play) == ["A", "B"]
     assert play.counts.repeated == 3
 
 
-def test_56_the_command_line_counts_and_settings_do_not(database: Database) -> None:
+def test_56_the_command_line_counts_and_settings_do_not() -> None:
     class Repeats(Shops):
         def set_parameters_gen(self) -> Iterator[Any]:
             yield {"shop": "a"}
             yield {"shop": "a", "job_settings": {"X": 1}, "units": 2, "tags": ["t"]}
             yield {"shop": "a", "spider": "toys"}
 
-    play = play_of(database, Repeats, "--spider-args", '{"depth": 1}')
+    play = play_of(Repeats, "--spider-args", '{"depth": 1}')
     play.run(nothing)
     assert play.spiders == ["books", "toys"]
 
 
-def test_57_own_keys_and_no_dedup(database: Database) -> None:
+def test_57_own_keys_and_no_dedup() -> None:
     class Keys(Shops):
         def set_parameters_gen(self) -> Iterator[Any]:
             yield {"shop": "a", "key": "1"}
             yield {"shop": "b", "key": "1"}
 
-    play = play_of(database, Keys)
+    play = play_of(Keys)
     play.run(nothing)
     assert play.arguments == [{"shop": "a"}]
 
 
-def test_57_without_dedup_equal_sets_are_jobs(database: Database) -> None:
-    play = play_of(database, shops_with(names="aaa", dedup=False))
+def test_57_without_dedup_equal_sets_are_jobs() -> None:
+    play = play_of(shops_with(names="aaa", dedup=False))
     play.run(nothing)
     play.run(nothing)
     assert shops(play) == ["a", "a", "a"]
 
 
-def test_b2_n4_a_resumed_manager_runs_nothing_again(database: Database) -> None:
+def test_b2_n4_a_resumed_manager_runs_nothing_again() -> None:
     play = play_of(
-        database,
         shops_with(names="abcd", dont_acquire_finished_jobs=True),
         "--spider-args",
         '{"x": 1}',
@@ -140,7 +137,7 @@ def test_b2_n4_a_resumed_manager_runs_nothing_again(database: Database) -> None:
 # refused sets
 
 
-def test_28_37_a_bad_set_is_refused_and_the_rest_goes_on(database: Database) -> None:
+def test_28_37_a_bad_set_is_refused_and_the_rest_goes_on() -> None:
     class Bad(Shops):
         spider = ""
 
@@ -150,7 +147,7 @@ def test_28_37_a_bad_set_is_refused_and_the_rest_goes_on(database: Database) -> 
             yield {"spider": "books", "page": object()}
             yield {"spider": "books", "page": 3}
 
-    play = play_of(database, Bad)
+    play = play_of(Bad)
     assert play.run(play.end()) == "finished_with_failures"
     assert play.arguments == [{"page": "3"}]
     assert play.counts.refused == 3
@@ -159,14 +156,14 @@ def test_28_37_a_bad_set_is_refused_and_the_rest_goes_on(database: Database) -> 
     assert "spider_args.page" in problems[1]
 
 
-def test_28_refused_sets_may_be_skipped(database: Database) -> None:
+def test_28_refused_sets_may_be_skipped() -> None:
     class Skips(Shops):
         on_refused = "skip"
 
         def set_parameters_gen(self) -> Iterator[Any]:
             yield {"page": None}
 
-    assert play_of(database, Skips).run(nothing) == "finished"
+    assert play_of(Skips).run(nothing) == "finished"
 
 
 # throttles
@@ -183,8 +180,8 @@ class OneEach(Shops):
         return self.spider_running_count(params["spider"]) < 1
 
 
-def test_59_n1_the_choices_of_the_cycle_count(database: Database) -> None:
-    play = play_of(database, OneEach)
+def test_59_n1_the_choices_of_the_cycle_count() -> None:
+    play = play_of(OneEach)
     play.run(nothing)
     assert play.spiders == ["books", "toys"]
     assert play.counts.delayed == 3
@@ -192,8 +189,8 @@ def test_59_n1_the_choices_of_the_cycle_count(database: Database) -> None:
     assert [arguments["page"] for arguments in play.arguments] == ["0", "4", "1", "2", "3"]
 
 
-def test_60_delayed_jobs_are_listed(database: Database) -> None:
-    play = play_of(database, OneEach)
+def test_60_delayed_jobs_are_listed() -> None:
+    play = play_of(OneEach)
     play.run(nothing)
     manager = play.manager
     assert isinstance(manager, OneEach)
@@ -203,7 +200,7 @@ def test_60_delayed_jobs_are_listed(database: Database) -> None:
     assert sorted(manager.get_running_spiders()) == ["books", "toys"]
 
 
-def test_b4_delayed_jobs_keep_the_manager_open(database: Database) -> None:
+def test_b4_delayed_jobs_keep_the_manager_open() -> None:
     class Closed(Shops):
         def can_schedule_job_with_params(self, _: FullJobParams) -> bool:
             return bool(self.state.get("open"))
@@ -212,12 +209,12 @@ def test_b4_delayed_jobs_keep_the_manager_open(database: Database) -> None:
         assert p.manager is not None
         p.manager.state["open"] = True
 
-    play = play_of(database, Closed)
+    play = play_of(Closed)
     assert play.run(nothing, open_up, play.end()) == "finished"
     assert shops(play) == ["a", "b", "c"]
 
 
-def test_59_many_delayed_jobs_hold_the_generator(database: Database) -> None:
+def test_59_many_delayed_jobs_hold_the_generator() -> None:
     pulled: list[int] = []
 
     class Endless(Shops):
@@ -231,15 +228,15 @@ def test_59_many_delayed_jobs_hold_the_generator(database: Database) -> None:
         def can_schedule_job_with_params(self, _: FullJobParams) -> bool:
             return False
 
-    play_of(database, Endless).run(nothing, nothing)
+    play_of(Endless).run(nothing, nothing)
     assert len(pulled) <= 40
 
 
 # retries
 
 
-def test_62_t19_a_failed_job_is_tried_again(database: Database) -> None:
-    play = play_of(database, shops_with(names="a", MAX_RETRIES=2))
+def test_62_t19_a_failed_job_is_tried_again() -> None:
+    play = play_of(shops_with(names="a", MAX_RETRIES=2))
     fail = play.end(outcome="failed")
     assert play.run(fail, fail, fail) == "finished_with_failures"
     assert [arguments.get("retry_num") for arguments in play.arguments] == [None, "1", "2"]
@@ -247,19 +244,15 @@ def test_62_t19_a_failed_job_is_tried_again(database: Database) -> None:
     assert sources == [f"RETRIED_FROM=flow-{play.flow.uid}-1-{attempt}" for attempt in (1, 2)]
 
 
-def test_62_t18_no_retry_by_default_and_none_after_a_cancel(database: Database) -> None:
-    play = play_of(database, shops_with(names="a"))
+def test_62_t18_no_retry_by_default_and_none_after_a_cancel() -> None:
+    play = play_of(shops_with(names="a"))
     assert play.run(play.end(outcome="failed")) == "finished_with_failures"
-    again = play_of_second(database, shops_with(names="a", MAX_RETRIES=3))
+    again = play_of(shops_with(names="a", MAX_RETRIES=3))
     again.run(again.end(outcome="cancelled"))
     assert len(again.started) == 1
 
 
-def play_of_second(database: Database, make: Any) -> Play:
-    return Play(managed(database, "shops/second", begins=False, arguments=[]), make)
-
-
-def test_63_64_a_retry_changes_parameters_or_is_given_up(database: Database) -> None:
+def test_63_64_a_retry_changes_parameters_or_is_given_up() -> None:
     class Changes(Shops):
         names = "ab"
         MAX_RETRIES = 3
@@ -270,14 +263,14 @@ def test_63_64_a_retry_changes_parameters_or_is_given_up(database: Database) -> 
                 raise StopRetry
             return {"spider_args": {"slow": "1"}, "job_settings": {"DELAY": 5}, "tags": ["again"], "units": 4}
 
-    play = play_of(database, Changes)
+    play = play_of(Changes)
     play.run(play.end(outcome="failed"), nothing)
     assert play.arguments[2:] == [{"shop": "a", "slow": "1"}]
-    assert play.started[2][5] == {"DELAY": "5"}
+    assert play.started[2].settings == {"DELAY": "5"}
     assert "again" in play.tags[2]
 
 
-def test_64_a_retry_may_wait(database: Database) -> None:
+def test_64_a_retry_may_wait() -> None:
     class Waits(Shops):
         names = "a"
         MAX_RETRIES = 1
@@ -285,13 +278,13 @@ def test_64_a_retry_may_wait(database: Database) -> None:
         def retry_delay(self, outcome: str, number: int) -> float:
             return 3600
 
-    play = play_of(database, Waits)
+    play = play_of(Waits)
     assert play.run(play.end(outcome="failed"), nothing) is None
     assert play.counts.retrying == 1
     assert len(play.started) == 1
 
 
-def test_58_65_n3_an_own_hook_requeues_by_add_job(database: Database) -> None:
+def test_58_65_n3_an_own_hook_requeues_by_add_job() -> None:
     class Requeues(Shops):
         names = "ab"
 
@@ -300,7 +293,7 @@ def test_58_65_n3_an_own_hook_requeues_by_add_job(database: Database) -> None:
                 self.state["again"] = True
                 self.add_job(spider, job_args_override)
 
-    play = play_of(database, Requeues, "--max-running-jobs", "1")
+    play = play_of(Requeues, "--max-running-jobs", "1")
     fail = play.end(outcome="failed")
     assert play.run(fail, play.end(), play.end()) == "finished_with_failures"
     assert shops(play) == ["a", "a", "b"]
@@ -309,20 +302,59 @@ def test_58_65_n3_an_own_hook_requeues_by_add_job(database: Database) -> None:
 # crashes
 
 
+class Watched(Shops):
+    """Overrides the methods around starts and ends, as an author does."""
+
+    def can_schedule_job_with_params(self, params: FullJobParams) -> bool:
+        return bool(super().can_schedule_job_with_params(params))
+
+    def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+        """React by the engine alone."""
+
+
+POINTS = ["after offer", "start on record", "after start", "before react", "after react"]
+AUTHORS = ["can_schedule_job_with_params", "finished_ok_hook"]
+
+
 @pytest.mark.parametrize(
-    "call", ["offer", "start on record", "start", "commit", "react", "enter can_schedule_job_with_params"]
+    ("make", "call"), [*((Shops, call) for call in POINTS), *((Watched, call) for call in (*POINTS, *AUTHORS))]
 )
-def test_67_b7_a_death_loses_no_job_and_starts_none_twice(database: Database, call: str) -> None:
-    play = play_of(database, shops_with(names="abcd", MAX_RETRIES=1), "--max-running-jobs", "2")
+def test_67_b7_a_death_loses_no_job_and_starts_none_twice(make: type[Shops], call: str) -> None:
+    play = play_of(type("Some", (make,), {"names": "abcd", "MAX_RETRIES": 1}), "--max-running-jobs", "2")
     play.crash(call, play.end(1, outcome="failed"), play.end())
     reason = play.run(*[play.end()] * 6)
     assert reason == "finished"
-    assert sorted({start[0] for start in play.started}) == [1, 2, 3, 4]
-    assert len(play.started) == len({start[:2] for start in play.started})
+    assert sorted({start.number for start in play.started}) == [1, 2, 3, 4]
+    assert len(play.started) == len({start.key for start in play.started})
     assert play.counts.completed == 4
 
 
-def test_n5_a_generator_that_raises_keeps_the_sets_before(database: Database) -> None:
+@pytest.mark.parametrize(("make", "reactions"), [(Shops, 1), (Watched, 3)])
+def test_ends_without_an_authors_hook_are_reacted_to_together(make: type[Shops], reactions: int) -> None:
+    play = play_of(make)
+    assert play.run(play.end()) == "finished"
+    assert play.kit.stage.calls.count("after react") == reactions
+    assert play.counts.completed == 3
+
+
+def test_a_failing_job_does_not_undo_the_reactions_before() -> None:
+    class Raises(Shops):
+        def bad_outcome_hook(self, *_: Any) -> None:
+            raise ValueError("no")
+
+    play = play_of(Raises)
+
+    def end_all(p: Play) -> None:
+        p.end_now(1)
+        p.end_now(2, outcome="failed")
+
+    with pytest.raises(AuthorsFailure, match="no") as failure:
+        play.run(end_all)
+    assert failure.value.phase == "bad_outcome_hook"
+    assert play.counts.completed == 1
+
+
+def test_n5_a_generator_that_raises_keeps_the_sets_before() -> None:
     class Raises(Shops):
         broken = True
 
@@ -332,7 +364,7 @@ def test_n5_a_generator_that_raises_keeps_the_sets_before(database: Database) ->
                 raise ValueError("no")
             yield {"shop": "c"}
 
-    play = play_of(database, Raises)
+    play = play_of(Raises)
     with pytest.raises(AuthorsFailure) as failure:
         play.run(nothing)
     assert failure.value.phase == "set_parameters_gen"
@@ -342,7 +374,7 @@ def test_n5_a_generator_that_raises_keeps_the_sets_before(database: Database) ->
     assert shops(play) == ["a", "b", "c"]
 
 
-def test_68_a_cursor_goes_on_behind_the_last_page(database: Database) -> None:
+def test_68_a_cursor_goes_on_behind_the_last_page() -> None:
     begun_at: list[Any] = []
 
     class Cursor(Shops):
@@ -351,14 +383,14 @@ def test_68_a_cursor_goes_on_behind_the_last_page(database: Database) -> None:
             for number in range(cursor or 0, 4):
                 yield Item({"page": number}, cursor=number + 1)
 
-    play = play_of(database, Cursor, "--max-running-jobs", "2")
+    play = play_of(Cursor, "--max-running-jobs", "2")
     play.run(nothing)
     assert play.run(play.end(), play.end()) == "finished"
     assert begun_at == [None, 2]
     assert [arguments["page"] for arguments in play.arguments] == ["0", "1", "2", "3"]
 
 
-def test_b6_resume_hooks_see_jobs_with_settings_and_units(database: Database) -> None:
+def test_b6_resume_hooks_see_jobs_with_settings_and_units() -> None:
     seen: dict[str, list[JobDict]] = {"running": [], "finished": []}
 
     class Resumes(Shops):
@@ -372,7 +404,7 @@ def test_b6_resume_hooks_see_jobs_with_settings_and_units(database: Database) ->
         def resume_finished_job_hook(self, job: JobDict) -> None:
             seen["finished"].append(job)
 
-    play = play_of(database, Resumes)
+    play = play_of(Resumes)
     play.run(play.end(2), nothing)
     play.run(nothing)
     (running,), (finished,) = seen["running"], seen["finished"]
@@ -383,7 +415,7 @@ def test_b6_resume_hooks_see_jobs_with_settings_and_units(database: Database) ->
 # methods around a start
 
 
-def test_3c2_an_override_around_each_start(database: Database) -> None:
+def test_3c2_an_override_around_each_start() -> None:
     keys: list[Any] = []
 
     class Around(Shops):
@@ -392,24 +424,24 @@ def test_3c2_an_override_around_each_start(database: Database) -> None:
             keys.append(super().schedule_spider_with_jobargs(changed, spider))
             return keys[-1]
 
-    play = play_of(database, Around)
+    play = play_of(Around)
     play.run(nothing)
     assert keys == [f"flow-{play.flow.uid}-{number}-1" for number in (1, 2, 3)]
     assert all("mine" in tags for tags in play.tags)
 
 
-def test_3c2_an_override_of_the_loop_calls_super(database: Database) -> None:
+def test_3c2_an_override_of_the_loop_calls_super() -> None:
     class Loops(Shops):
         def workflow_loop(self) -> bool:
             self.stats.inc_value("loops")
             return bool(super().workflow_loop())
 
-    play = play_of(database, Loops)
+    play = play_of(Loops)
     assert play.run(play.end()) == "finished"
     assert play.flow.begun().stats["loops"] == 2
 
 
-def test_66_coroutines_are_awaited(database: Database) -> None:
+def test_66_coroutines_are_awaited() -> None:
     class Concurrent(AsyncSchedulerCrawlManagerMixin, Shops):
         async def finished_ok_hook(self, *_: Any) -> None:
             await asyncio.sleep(0)
@@ -419,23 +451,23 @@ def test_66_coroutines_are_awaited(database: Database) -> None:
             await asyncio.sleep(0)
             return True
 
-    play = play_of(database, Concurrent)
+    play = play_of(Concurrent)
     assert play.run(play.end()) == "finished"
     assert play.flow.begun().stats["awaited"] == 3
 
 
-def test_66_a_coroutine_without_the_mixin_is_awaited_too(database: Database) -> None:
+def test_66_a_coroutine_without_the_mixin_is_awaited_too() -> None:
     class Awaited(Shops):
         async def finished_ok_hook(self, *_: Any) -> None:
             await asyncio.sleep(0)
             self.stats.inc_value("awaited")
 
-    play = play_of(database, Awaited)
+    play = play_of(Awaited)
     assert play.run(play.end()) == "finished"
     assert play.flow.begun().stats["awaited"] == 3
 
 
-def test_the_example_of_the_page_runs(database: Database) -> None:
+def test_the_example_of_the_page_runs() -> None:
     class Example(GeneratorCrawlManager):
         name = "crawl"
         loop_mode = 60
@@ -450,24 +482,24 @@ def test_the_example_of_the_page_runs(database: Database) -> None:
             for n in range(10):
                 yield {"page": n}
 
-    play = play_of(database, Example)
+    play = play_of(Example)
     assert play.run(*[play.end()] * 3) == "finished"
     assert [arguments["page"] for arguments in play.arguments] == [str(n) for n in range(10)]
     assert issubclass(Example, CrawlManager)
 
 
-def test_endless_repeats_do_not_hold_up_reactions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_repeats_do_not_hold_up_reactions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "LARGEST_PAGE", 10)
-    play = play_of(database, shops_with(names=itertools.chain("ab", itertools.repeat("a"))))
+    play = play_of(shops_with(names=itertools.chain("ab", itertools.repeat("a"))))
     assert play.run(play.end(), nothing) is None
     assert play.counts.completed == 2
     assert play.slept == [0.0, 0.0, 0.0]
 
 
-def test_a_long_generator_is_read_again_in_parts(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_generator_is_read_again_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "LARGEST_PAGE", 2)
     names = [f"shop-{number}" for number in range(220)]
-    play = play_of(database, shops_with(names=names), "--max-running-jobs", "210")
+    play = play_of(shops_with(names=names), "--max-running-jobs", "210")
     play.run(nothing, nothing, nothing)
     assert play.run(*[play.end()] * 6) == "finished"
     assert shops(play) == names

@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.requests import RetryItems
+from crawler_lifecycle.contract.flows.item_requests import RetryItems
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CrawlManager, JobParams
 from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of
@@ -16,7 +15,7 @@ class Books(CrawlManager):
     loop_mode = 60
 
 
-def test_66_hooks_of_a_class_behind_the_mixin_are_called(database: Database) -> None:
+def test_66_hooks_of_a_class_behind_the_mixin_are_called() -> None:
     class Behind(Shops):
         names = "a"
 
@@ -26,11 +25,11 @@ def test_66_hooks_of_a_class_behind_the_mixin_are_called(database: Database) -> 
     class Concurrent(AsyncSchedulerCrawlManagerMixin, Behind):
         pass
 
-    play = play_of(database, Concurrent)
+    play = play_of(Concurrent)
     assert play.run(play.end(outcome="failed")) == "own failed"
 
 
-def test_66_starts_of_a_class_behind_the_mixin_are_called(database: Database) -> None:
+def test_66_starts_of_a_class_behind_the_mixin_are_called() -> None:
     class Behind(Shops):
         def schedule_spider_with_jobargs(self, job_args_override: Any = None, spider: str | None = None) -> Any:
             changed: Any = {**job_args_override, "tags": ["mine"]}
@@ -39,12 +38,12 @@ def test_66_starts_of_a_class_behind_the_mixin_are_called(database: Database) ->
     class Concurrent(AsyncSchedulerCrawlManagerMixin, Behind):
         pass
 
-    play = play_of(database, Concurrent)
+    play = play_of(Concurrent)
     play.run(nothing)
     assert [("mine" in tags) for tags in play.tags] == [True] * 3
 
 
-def test_66_a_retry_may_be_a_coroutine_around_the_default(database: Database) -> None:
+def test_66_a_retry_may_be_a_coroutine_around_the_default() -> None:
     class Concurrent(AsyncSchedulerCrawlManagerMixin, Shops):
         names = "a"
         MAX_RETRIES = 1
@@ -56,24 +55,24 @@ def test_66_a_retry_may_be_a_coroutine_around_the_default(database: Database) ->
             await asyncio.sleep(0)
             return {"spider_args": {"slow": "1"}}
 
-    play = play_of(database, Concurrent)
+    play = play_of(Concurrent)
     play.run(play.end(outcome="failed"), nothing)
     assert play.arguments[1] == {"shop": "a", "slow": "1", "retry_num": "1"}
 
 
-def test_29_31_a_job_keeps_its_parameters_over_a_death(database: Database) -> None:
+def test_29_31_a_job_keeps_its_parameters_over_a_death() -> None:
     class Own(Books):
         def on_start(self, resumed: bool = False) -> None:
             if not resumed:
                 self.schedule_spider_with_jobargs({"spider_args": {"page": 1}})
 
-    play = play_of(database, Own)
-    play.crash("commit")
+    play = play_of(Own)
+    play.crash("after commit")
     play.run(nothing)
     assert play.arguments == [{"page": "1"}]
 
 
-def test_29_people_change_the_arguments_of_a_single_job(database: Database) -> None:
+def test_29_people_change_the_arguments_of_a_single_job() -> None:
     class Stays(Books):
         def _goes_on_after_its_job(self) -> bool:
             return True
@@ -81,18 +80,18 @@ def test_29_people_change_the_arguments_of_a_single_job(database: Database) -> N
     def retry(p: Play) -> None:
         p.flow.store.manager_doors.retry_items(p.flow.id, RetryItems(numbers=(1,), arguments={"page": 2}))
 
-    play = play_of(database, Stays)
+    play = play_of(Stays)
     play.run(play.end(outcome="failed"), retry, nothing)
     assert play.arguments == [{}, {"page": "2"}]
 
 
-def test_13_a_generator_manager_without_pauses_is_warned_about(database: Database) -> None:
-    play = play_of(database, shops_with(loop_mode=0))
+def test_13_a_generator_manager_without_pauses_is_warned_about() -> None:
+    play = play_of(shops_with(loop_mode=0))
     assert play.run() is not None
-    assert play.lines.count("manager") == 1
+    assert play.flow.events.count("manager") == 1
 
 
-def test_13_a_generator_manager_with_pauses_is_not_warned_about(database: Database) -> None:
-    play = play_of(database, shops_with())
+def test_13_a_generator_manager_with_pauses_is_not_warned_about() -> None:
+    play = play_of(shops_with())
     play.run(nothing)
-    assert "manager" not in play.lines
+    assert "manager" not in play.flow.events

@@ -38,7 +38,7 @@ from crawler_lifecycle.errors import TemporaryError
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
 from tests.waiting import eventually, eventually_async
 
-BIG_FILE = 4_000_000_000  # of holes; its archive takes seconds
+BIG_FILE = 2_000_000_000  # of holes; its archive takes seconds
 PATIENCE = 75.0
 # The next attempt notes that it began beside a former attempt whose program lives.
 SCRIPT = r"""

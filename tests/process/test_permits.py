@@ -1,6 +1,7 @@
 """Runs under a limit and a pause of their site, by the command line, with real jobs."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -34,8 +35,9 @@ async def test_runs_of_a_site_follow_each_other_by_priority_and_wait_for_the_end
     await stack.until_running(first, 2)
     second = await stack.start(labels=[SITE], tasks=2, start_limit_seconds=1)
     third = await stack.start(labels=[SITE], priority=5)
-    for run, place in ((second, 2), (third, 1)):
+    for run in (second, third):
         await until_in_line(stack, run, "admission")
+    for run, place in ((second, 2), (third, 1)):
         overview = await asyncio.to_thread(stack.control.runs.overview, run.run_id)
         assert overview.run.held_by == f"label:{SITE}"
         assert overview.place is not None
@@ -74,6 +76,22 @@ async def test_a_run_in_line_is_stopped_and_leaves_the_line(stack: Site) -> None
     details = await stack.until_over(second)
     assert (details.run.reason, stack.jobs(second)) == ("stopped", {})
     assert (await limits(stack, "limits"))["runs_held"] == 0
+    stack.release(first, 0)
+    await stack.assert_true(first, {0: 0})
+    assert await limits(stack, "limits", "set", "--label", SITE, "--runs", "none") == {}
+
+
+async def test_a_stop_whose_signal_was_lost_ends_a_run_in_line(stack: Site) -> None:
+    """The process of the door died between the write and the signal."""
+    await limits(stack, "limits", "set", "--label", SITE, "--runs", "1")
+    first = await stack.start(labels=[SITE])
+    await stack.until_running(first, 1)
+    second = await stack.start(labels=[SITE])
+    await until_in_line(stack, second, "admission")
+    runs = stack.control.parts.store.runs
+    await asyncio.to_thread(runs.request_stop, second.run_id, StopRequest(), datetime.now(UTC))
+    await eventually(lambda: stack.details(second).run.status is RunStatus.FAILED, patience=PATIENCE)
+    assert stack.details(second).run.reason == "stopped"
     stack.release(first, 0)
     await stack.assert_true(first, {0: 0})
     assert await limits(stack, "limits", "set", "--label", SITE, "--runs", "none") == {}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.domain.pacing import LONGEST_LOG_PAUSE, log_pause
 from crawler_lifecycle.services.api import following
-from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.services.api import following
 from crawler_lifecycle.services.api.following import Follower, Read
-from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings

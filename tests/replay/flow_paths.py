@@ -246,8 +246,16 @@ async def _scheduled_cancelled(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def _followed(flows: FlowStage) -> WorkflowHandle[Any, Any]:
+    """The host starts the steps by itself, and a crawl comes after them."""
+    flows.host.follows = True
+    _ends_of_itself(flows, RunStatus.COMPLETED)
+    return flows.supervisor(await flows.run(chain(3).add("shop", crawl("books"), deps="j2")))
+
+
 FLOW_PATHS = {
     "flow_diamond": FlowPath(_runs(diamond)),
+    "flow_followed": FlowPath(_followed),
     "flow_in_slices": FlowPath(_runs(lambda: Workflow().add_many("many", [plain] * 20))),
     "flow_with_a_failure": FlowPath(_runs(lambda: Workflow().add("a", crawl("unknown")).add("b", plain, deps="a"))),
     "flow_crawl": FlowPath(_crawl),

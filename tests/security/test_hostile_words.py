@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.requests import make_request
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.contract.requests import RunRequest, parse
+from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.ports import Claim
 from tests.databases import MakeRun, ref_to
 from tests.schedulers import a_request
@@ -51,7 +52,7 @@ def test_both_databases_keep_each_apart(database: Database, make_run: MakeRun) -
     runs = {name: make_run(entry=Crawler(name=name, command=["true"])).run_id for name in (*HOSTILE, "%", "_", "\\%")}
     records = SqlStore(database).records
     for name, run_id in runs.items():
-        found = records.page(limit=100, before=None, status=None, crawler=name)
+        found = records.page(RunFilter(crawler=name), limit=100)
         assert [(each.run_id, each.crawler) for each in found] == [(run_id, name)]
 
 

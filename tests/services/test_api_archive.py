@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,16 +11,12 @@ import pytest
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.domain.naming import event_id
-from crawler_lifecycle.ports import Archive
+from crawler_lifecycle.contract.states import ExportState
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of, ref_to
+from tests.run_archives import CONTENT, event_of, exported, over
 from tests.stores import BUCKET, ENDED_AT, S3Store
-
-CONTENT = bytes(range(256)) * 1000
 
 
 @pytest.fixture
@@ -33,32 +28,6 @@ def database_url(sqlite_template: Path, tmp_path: Path) -> str:
 def http(api: Api) -> Iterator[httpx.Client]:
     with api.client() as client:
         yield client
-
-
-def over(database: Database, run: RunRecord) -> RunRecord:
-    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
-    SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
-    return SqlStore(database).runs.get(run.run_id)
-
-
-def event_of(run: RunRecord, archive: Archive | None) -> ExportEvent:
-    figures = (
-        {"files": archive.files, "bytes": archive.bytes, "size": archive.size, "sha256": archive.sha256}
-        if archive
-        else {}
-    )
-    return ExportEvent(
-        event_id=event_id(run.run_uid, ExportKind.FILES_READY, run.end_number), kind=ExportKind.FILES_READY,
-        run_id=run.run_id, run_uid=run.run_uid, crawler=run.crawler, status=run.status, reason=run.reason,
-        tasks=run.tasks, supporting_files="", at=datetime.now(UTC), **figures,
-    )  # fmt: skip
-
-
-def exported(database: Database, run: RunRecord, archive: Archive | None) -> None:
-    event = event_of(run, archive)
-    SqlStore(database).runs.open_export(ref_to(run), event)
-    location = archive.location if archive else None
-    SqlStore(database).runs.settle_export(ref_to(run), event.event_id, ExportState.DONE, location, None, event)
 
 
 def archived(folder: Path, database: Database, run: RunRecord) -> bytes:
@@ -112,6 +81,8 @@ def test_an_archive_in_a_bucket_is_a_redirect_to_a_signed_address(
         assert answer.status_code == 307
         assert answer.headers["cache-control"] == "no-store"
         content = httpx.get(answer.headers["location"], trust_env=False).content
+        address = http.get(f"/v1/runs/{run.run_id}/archive", headers={"Accept": "application/json"}).json()["url"]
+        assert httpx.get(address, trust_env=False).content == content
     assert hashlib.sha256(content).hexdigest() == answer.headers["x-archive-sha256"]
 
 

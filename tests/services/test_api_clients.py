@@ -193,8 +193,12 @@ def test_head_is_get_without_the_body(http: httpx.Client, make_run: MakeRun) -> 
 
 def test_parameters_that_are_strange_are_refused(http: httpx.Client, make_run: MakeRun) -> None:
     run = make_run().run_id
-    assert "limit, search, status" in problem(http.get("/v1/runs?statuss=FAILED"), 422, "statuss").detail
-    problem(http.get("/v1/runs?status=COMPLETED&status=FAILED"), 422, "status")
+    assert (
+        "limit, listed, reason, requested_by, search, since, status"
+        in problem(http.get("/v1/runs?statuss=FAILED"), 422, "statuss").detail
+    )
+    problem(http.get("/v1/runs?search=a&search=b"), 422, "search")
+    assert http.get("/v1/runs?status=COMPLETED&status=FAILED").status_code == 200
     problem(http.get(f"/v1/runs/{run}?x=1"), 422, "x")
     problem(http.get("/v1/changes?runs=1"), 422, "runs")
     problem(http.post("/v1/runs?key=1", json={"crawler": "books"}), 422, "key")
@@ -245,3 +249,42 @@ def test_new_tasks_say_where_they_are(http: httpx.Client, make_run: MakeRun) -> 
     answer = http.post(f"/v1/runs/{run}/tasks", json={"count": 2}, headers={"Idempotency-Key": "more"})
     assert answer.status_code == 201
     assert [task["task"] for task in http.get(answer.headers["location"]).json()["tasks"]] == [1, 2]
+
+
+def test_a_log_is_text_for_those_who_ask_for_text(
+    http: httpx.Client, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole log up to its present end, in as many reads as its parts take."""
+    whole = b"page 1 of 20\nS\xc3\xa3o Paulo\n" * 3
+
+    def part(_: RunReader, run_uid: str, task: object, offset: int = 0) -> LogChunk:
+        text = whole[offset : offset + 25]
+        return LogChunk(text=text.decode(), offset=offset + len(text), ended=not text)
+
+    monkeypatch.setattr(RunReader, "task_log", part)
+    path = f"/v1/runs/{make_run().run_id}/logs"
+    for accept in ("text/plain", "text/plain, application/json", "text/html, text/plain;q=0.5, */*"):
+        answer = http.get(path, headers={"Accept": accept})
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert answer.content == whole
+    assert http.get(path, params={"offset": 50}, headers={"Accept": "text/plain"}).content == whole[50:]
+    for accept in ("*/*", "application/json", "application/json, text/plain"):
+        assert http.get(path, headers={"Accept": accept}).json()["offset"] == 25
+    problem(http.get("/v1/runs/4711/logs", headers={"Accept": "text/plain"}), 404)
+
+
+def test_changes_of_a_run_are_followed_by_either_name(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run()
+    for name in (str(run.run_id), run.run_uid):
+        with stream(http, f"/v1/changes?run={name}") as events:
+            assert next(events).kind == "ready"
+    for name in ("4711", "1fb52c80-6a0c-4d34-8ed0-6b1f4a0a8a6e", "nightly"):
+        problem(http.get(f"/v1/changes?run={name}"), 404)
+
+
+def test_all_of_a_run_comes_in_one_answer(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run(3)
+    details = http.get(f"/v1/runs/{run.run_uid}/details").json()
+    assert details["run"]["run_id"] == run.run_id
+    assert [(task["task"], task["events"]) for task in details["tasks"]] == [(0, []), (1, []), (2, [])]
+    problem(http.get("/v1/runs/4711/details"), 404)

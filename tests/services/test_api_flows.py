@@ -242,8 +242,8 @@ def test_runs_of_flows_are_hidden_unless_asked_for(http: httpx.Client, database:
     assert runs() == [own]
     assert runs(flows="true") == [of_flow, own]
     assert runs(flow="f") == [of_flow]
-    assert runs(tag="nightly") == [own]
-    assert runs(tag="books", flows="true") == [of_flow]
+    assert runs(tag="nightly") == [of_flow, own]
+    assert runs(tag="books") == [of_flow]
     assert done(http.get(f"/v1/runs/{of_flow}"))["run"]["flow"] == {"id": "f", "path": "c", "attempt": 1}
     page = done(http.get("/v1/runs", params={"flows": "true", "limit": "1"}))
     problem(http.get("/v1/runs", params={"cursor": page["next"]}), 422, "cursor")

@@ -76,6 +76,30 @@ def test_a_failed_run_has_an_outcome_word_without_any_result(
     assert (closed["outcome"], closed["stats"], closed["result"]) == (outcome, None, None)
 
 
+def test_runs_are_chosen_by_several_values_and_counted(
+    http: httpx.Client, database: Database, make_run: MakeRun
+) -> None:
+    store, runs = SqlStore(database), [make_run(requested_by=name) for name in ("ann", "bob", "ann")]
+    for run, reason in zip(runs, ("stopped", "main_job_failed"), strict=False):
+        store.tasks.cancel_queued(ref_to(run), "stopped")
+        store.runs.close(ref_to(run), RunStatus.FAILED, reason)
+
+    def chosen(query: str) -> list[int]:
+        numbers = [run["run_id"] for run in http.get(f"/v1/runs?{query}").json()["runs"]]
+        assert sum(http.get(f"/v1/run-counts?{query}").json()["counts"].values()) == len(numbers)
+        return numbers
+
+    stopped, failed, begun = (run.run_id for run in runs)
+    assert chosen("listed=STOPPED&listed=INITIALIZING") == [begun, stopped]
+    assert chosen("status=FAILED") == [failed, stopped]
+    assert chosen("status=FAILED&requested_by=ann") == [stopped]
+    assert chosen("since=2100-01-01T00:00:00Z") == []
+    assert chosen("until=2100-01-01T00:00:00Z&trigger=api&reason=main_job_failed") == [failed]
+    assert http.get("/v1/run-counts").json() == {"counts": {"FAILED": 1, "INITIALIZING": 1, "STOPPED": 1}}
+    for query in ("listed=LATE", "since=today", "search=a&search=b", "trigger=clock"):
+        problem(http.get(f"/v1/run-counts?{query}"), 422, query.partition("=")[0])
+
+
 def test_a_part_of_a_name_finds_its_crawlers(http: httpx.Client, make_run: MakeRun) -> None:
     mixer, percent = (make_run(entry=Crawler(name=name)).run_id for name in ("The-Mixer", "100%_done"))
     for part, found in (("mix", [mixer]), ("%", [percent]), ("_", [percent]), ("0%_D", [percent]), ("\\", [])):

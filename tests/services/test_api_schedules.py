@@ -1,14 +1,17 @@
 """The API's doors to schedules, on a real Temporal server and with the real catalogue; nothing of them is due."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner, Result
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.adapters.sql import migrate
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.schedules import Outcome, Triggered
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api.document import BACKFILL_BODY, PAUSE_BODY, SCHEDULE_BODY
@@ -86,6 +89,40 @@ def test_a_schedule_starts_flows(http: httpx.Client) -> None:
     problem(put(http, "flows"), 422, "flow")  # a schedule keeps what it starts
     assert "starts flows 'shops'" in put(http, "flows").text
     assert http.delete("/v1/schedules/flows").status_code == 200
+
+
+def test_a_schedule_starts_a_manager_of_the_catalogue(http: httpx.Client) -> None:
+    answer = put(http, "monthly", run=None, manager={"name": "shops", "arguments": ["--deep"]})
+    assert answer.status_code == 201, answer.text
+    flow = answer.json()["flow"]
+    assert (flow["id"], flow["name"], flow["family"]) == ("monthly/shops", "shops", "monthly")
+    assert flow["members"][0]["work"]["function"] == "m:Shops"
+    assert flow["members"][0]["work"]["arguments"] == ["--own", "3", "--deep"]
+    assert put(http, "monthly", run=None, manager={"name": "shops", "arguments": []}).status_code == 200
+    problem(put(http, "other", run=None, manager={"name": "absent"}), 422, "manager")
+    problem(put(http, "other", manager={"name": "shops"}), 422)
+    work = flow["members"][0]["work"]
+    problem(put(http, "other", run=None, flow={"id": "x", "members": [{"path": "a", "work": work}]}), 422, "form")
+    assert http.delete("/v1/schedules/monthly").status_code == 200
+
+
+def test_crawlctl_schedules_a_manager_of_the_catalogue_over_the_api(api: Api) -> None:
+    env = {"CRAWLER_REMOTE__TOKEN": api.token(*Scope), "CRAWLER_DATABASE__URL": None, "TEMPORAL_ADDRESS": None}
+    words = ("--api", api.url, "schedule", "create", "yearly", "--manager")
+    rules = ("--cron", "0 0 1 1 *", "--json")
+
+    def crawlctl(*more: str) -> Result:
+        return CliRunner(env=env).invoke(main, [*words, *more])
+
+    created = crawlctl("shops", *rules, "--", "--deep")
+    assert created.exit_code == 0, created.output
+    (member,) = json.loads(created.stdout)["flow"]["members"]
+    assert (member["work"]["function"], member["work"]["arguments"]) == ("m:Shops", ["--own", "3", "--deep"])
+    assert "there is a schedule yearly already" in crawlctl("shops", *rules).output
+    assert crawlctl("shops", *rules, "--replace").exit_code == 0
+    assert crawlctl("absent", *rules, "--replace").exit_code == 2
+    deleted = CliRunner(env=env).invoke(main, ["--api", api.url, "schedule", "delete", "yearly"])
+    assert deleted.exit_code == 0, deleted.output
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.local import creation as making
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
@@ -117,6 +117,9 @@ class SlowDeployer:
 
     def only_installation(self) -> str | None:
         return None
+
+    def manager(self, name: str) -> ManagerEntry:
+        raise NotImplementedError
 
     def crawler_names(self) -> list[str]:
         raise NotImplementedError

@@ -193,3 +193,41 @@ def test_the_examples_are_a_good_catalogue() -> None:
         program, script, *_ = catalogue.entry(name).command
         assert Path(program).is_file()
         assert Path(script).is_file()
+
+
+def test_managers_are_entries_of_their_own(path: Path) -> None:
+    catalogue = load(
+        path,
+        GOOD
+        + """
+        [managers.shops]
+        class = "my_project.managers:Shops"
+
+        [managers."shops of november"]
+        name = "november"
+        class = "my_project.managers:Shops"
+        arguments = ["--max-running-jobs", "8"]
+        queue = "slow"
+        """,
+    )
+    assert catalogue.manager_names() == ["shops", "shops of november"]
+    entry = catalogue.manager("shops of november")
+    assert (entry.name, entry.function, entry.queue) == ("november", "my_project.managers:Shops", "slow")
+    assert entry.arguments == ["--max-running-jobs", "8"]
+    assert catalogue.manager("shops").name == "shops"
+    with pytest.raises(NotFound, match="no crawl manager 'shop'"):
+        catalogue.manager("shop")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('class = "managers.py"', "managers.shops: class"),
+        ("", "managers.shops: class"),
+        ('class = "a:B"\nfile = "x.py"', "managers.shops: file: is not a known field"),
+        ('class = "a:B"\nname = "a/b"', "managers.shops: name: must not contain '/'"),
+    ],
+)
+def test_a_wrong_manager_is_named(path: Path, table: str, message: str) -> None:
+    with pytest.raises(NotReady, match=message):
+        load(path, f"{GOOD}\n[managers.shops]\n{table}\n")

@@ -126,3 +126,16 @@ def test_a_step_that_hangs_is_killed_with_its_processes_and_runs_a_second_time(
 def _runs(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_failed_step_shows_its_telling_lines_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Readers of CI often see only the end of its output."""
+    (tmp_path / "Makefile").write_text(
+        "soak:\n\t@echo DIVERGENCE run 7: it is lost; seq 100; echo 'summary of the soak'; exit 1\n"
+    )
+    with pytest.raises(Failed) as failed:
+        steps.done(Step("soak"))
+    assert str(failed.value).splitlines() == ["soak", "DIVERGENCE run 7: it is lost"]
+    assert "summary of the soak" in capsys.readouterr().out

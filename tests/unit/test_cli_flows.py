@@ -138,7 +138,7 @@ def test_a_push_takes_json_without_code(upgraded: Crawlctl, tmp_path: Path) -> N
         ("import nobody_has_this", (), "cannot be imported: ModuleNotFoundError: No module named 'nobody_has_this' ("),
         ("x = (", (), "cannot be imported: SyntaxError"),
         ("raise SystemExit(3)", (), "cannot be imported: SystemExit: 3"),
-        ("x = 1", (), "has no workflow, no sequence and no function `workflow`"),
+        ("x = 1", (), "has no workflow, no sequence, no crawl manager and no function `workflow`"),
         ("x = 1", ("--flow", "y"), "has no 'y'"),
         ("x = 1", ("--flow", "x"), "--flow: 'x' is no workflow and no function that returns a workflow, but 1"),
         ("def flow(day): ...", (), "'flow' is called without arguments, and cannot be: missing a required argument"),
@@ -150,7 +150,7 @@ def test_a_push_takes_json_without_code(upgraded: Crawlctl, tmp_path: Path) -> N
             "has several workflows: name one of b, c with --flow",
         ),
         ("{w}a = Workflow()", (), "workflow: '"),
-        ("{w}a = Workflow().add('x', lambda: 1)", (), "BadInput: job: <lambda> has no name: a step is"),
+        ("{w}a = Workflow().add('x', lambda: 1)", (), ": job: <lambda> has no name: a step is"),
         ("{w}a = Workflow().add('x', print, deps='y')", (), "'y' is not in the workflow yet"),
         ("{w}def x(): ...\na = Workflow(check_deps=False).add('x', x, deps='z').add('z', x, deps='x')", (),
          "deps: form a cycle: "),
@@ -364,3 +364,20 @@ def test_runs_of_flows_are_listed_on_request(pushed: Crawlctl, database: Databas
     assert [listed(), listed("--flows"), listed("--flow", "nightly-1"), listed("--flow", "other")] == [0, 1, 1, 0]
     assert listed("--flows", "--tag", "x") == 0
     assert "  flow          nightly-1, shop, attempt 1" in pushed("show", "1").stdout
+
+
+@pytest.mark.parametrize(
+    ("former", "wrong", "problem"),
+    [
+        ('deps="extract")\n    .add("load"', 'deps="extarct")\n    .add("load"', "'extarct', which is not in the flow"),
+        ('"extract", extract, deps="shop"', '"extract", extract, deps="load"', "cycle: "),
+    ],
+)
+def test_no_picture_is_made_of_a_file_that_a_push_refuses(
+    crawlctl: Crawlctl, file: Path, former: str, wrong: str, problem: str
+) -> None:
+    text = file.read_text().replace('Workflow("nightly", ', 'Workflow("nightly", check_deps=False, ')
+    assert former in text
+    file.write_text(text.replace(former, wrong))
+    (line,) = lines(crawlctl, "graph", str(file), status=2)
+    assert problem in line

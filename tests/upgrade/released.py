@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "b141ca34dd32e1752df50afc62375937de20cf1c"
+COMMIT = "249c905db0032b69c391f66c2d381fff3d360b29"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

@@ -1,6 +1,7 @@
 """Fixtures for tests of the host."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest_asyncio
 from crawler_lifecycle.adapters.sql.database import Database
 from tests.databases import copy_of
 from tests.services.flows import authors
+from tests.services.flows.stages import Stage
+from tests.services.flows.stages import staged as staged_with
 from tests.services.flows.supervised import Hosted, hosted
 
 
@@ -25,3 +28,9 @@ async def host(flows_database: Database) -> AsyncIterator[Hosted]:
     async with hosted(flows_database) as running:
         yield running
     authors.gate.set()
+
+
+@pytest.fixture
+def staged(flows_database: Database, tmp_path: Path) -> Callable[..., Stage]:
+    """SQLite alone: tests/contracts show that the ledger is the same on MariaDB."""
+    return partial(staged_with, flows_database, tmp_path)

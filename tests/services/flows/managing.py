@@ -1,7 +1,11 @@
 """Authors' managers for tests of their host. A test switches faults on by files in a folder."""
 
+import json
+import logging
 import os
 import signal
+import struct
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +19,7 @@ class Shops(GeneratorCrawlManager):
 
     name = "nightly"
     spider = "books"
-    loop_mode = 60
+    loop_mode: float = 60
 
     def add_argparser_options(self) -> None:
         super().add_argparser_options()
@@ -26,7 +30,9 @@ class Shops(GeneratorCrawlManager):
 
     def on_start(self, resumed: bool = False) -> None:
         ours = [name for name in os.environ if name.startswith(("CRAWLER_", "TEMPORAL_"))]
-        self.log(f"sees {len(ours)} of our variables")
+        self.log(f"sees {len(ours)} of our variables and {len(open_sockets())} socket")
+        print("says hello")
+        logging.getLogger("shops").info("logs hello")
         self.log(f"started in {os.getpid()}, resumed: {resumed}")
 
     def fault(self, name: str) -> bool:
@@ -36,6 +42,21 @@ class Shops(GeneratorCrawlManager):
         except FileNotFoundError:
             return False
         return True
+
+
+def open_sockets() -> list[str]:
+    links = Path("/proc/self/fd").iterdir()
+    return [str(link.readlink()) for link in links if link.is_symlink() and "socket:" in str(link.readlink())]
+
+
+def send(content: bytes) -> None:
+    """Write to the connection between the process and its host, as nobody should."""
+    os.write(int(sys.argv[1]), content)
+
+
+def message(**fields: Any) -> bytes:
+    content = json.dumps(fields).encode()
+    return struct.pack(">I", len(content)) + content
 
 
 class Faulty(Shops):
@@ -49,10 +70,90 @@ class Faulty(Shops):
             os._exit(0)
         if self.fault("hangs"):
             time.sleep(3600)
-        if self.fault("raises") or (self.args.folder / "always").exists():
+        if self.fault("hangs after a call"):
+            self.is_running(jobkey)
+            time.sleep(3600)
+        if self.fault("writes garbage"):
+            send(b"\xff" * 64)
+            time.sleep(3600)
+        if self.fault("writes no JSON"):
+            send(struct.pack(">I", 5) + b"hello")
+            time.sleep(3600)
+        if self.fault("calls nonsense"):
+            send(message(call="rob", arguments=["bank"]))
+            time.sleep(3600)
+        if self.fault("calls with nonsense"):
+            send(message(call="ended", arguments=[{}]))
+            time.sleep(3600)
+        if self.fault("claims its end"):
+            send(message(closed="finished"))
+            time.sleep(3600)
+        shop = (job_args_override.get("spider_args") or {}).get("shop")
+        names = ("raises", "always", f"always {shop}")
+        if self.fault(names[0]) or any((self.args.folder / name).exists() for name in names[1:]):
             raise ValueError("no such shop")
         if self.fault("floods"):
             print("x" * 1_000_000)
+
+
+class Changing(Shops):
+    """Yields other sets than before, as soon as a test wants, and has no keys."""
+
+    dedup = False
+    default_max_jobs = 1
+
+    def set_parameters_gen(self) -> Iterator[Any]:
+        yield from ({"shop": name} for name in ("xbc" if (self.args.folder / "other").exists() else "abc"))
+
+
+class SlowlyMade(Shops):
+    """Takes an hour until the object is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        (self.args.folder / "begun").touch()
+        time.sleep(3600)
+
+
+class FaultyCycle(Shops):
+    """Fails in every cycle, as long as a test wants."""
+
+    def base_loop_tasks(self) -> None:
+        if (self.args.folder / "always").exists():
+            raise ValueError("no cycle")
+
+
+class FaultyGenerator(Shops):
+    """Raises behind the second of its four sets, as long as a test wants."""
+
+    default_max_jobs = 1
+
+    def set_parameters_gen(self) -> Iterator[Any]:
+        yield from ({"shop": name} for name in "ab")
+        if (self.args.folder / "always").exists():
+            raise ValueError("no third set")
+        yield from ({"shop": name} for name in "cd")
+
+
+class Mixed(Shops):
+    """Starts a job of a crawler that does not exist, between two others."""
+
+    def set_parameters_gen(self) -> Iterator[Any]:
+        yield from ({"spider": name} for name in ("books", "unknown", "books"))
+
+    dedup = False
+
+
+class Limited(Shops):
+    """Stops its crawls when its time is over, which is when a test wants."""
+
+    loop_mode = 0.5
+    max_running_time: float = 3600
+    at_limit = "stop"
+
+    def base_loop_tasks(self) -> None:
+        if (self.args.folder / "over").exists():
+            self.max_running_time = 0.001
 
 
 class Refused(CrawlManager):

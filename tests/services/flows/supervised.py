@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsE
 from crawler_lifecycle.domain.flows.plan import Plan
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.settings.processes import FlowSettings
 from tests.contracts.flows import Flow, pushed
 from tests.services.flows import authors
@@ -94,14 +94,16 @@ def planned(flow: Flow) -> tuple[Plan, list[RunSteps]]:
 
 
 @asynccontextmanager
-async def hosted(database: Database, *, store: Any = None, **settings: Any) -> AsyncIterator[Hosted]:
+async def hosted(
+    database: Database, *, store: Any = None, modules: Modules | None = None, **settings: Any
+) -> AsyncIterator[Hosted]:
     """Run a host during the block. Its claims are short, so that tests see renewals. `store`: for its ports."""
     chosen = {"claim_seconds": 2, "drain_seconds": 5, **settings}
     store = store or SqlStore(database)
     host = StepHost(
         store.step_claims,
         store.flow_doors,
-        load([MODULE]),
+        modules or load([MODULE]),
         FlowSettings(**chosen),
         "host of the test",
     )

@@ -1,137 +1,14 @@
 """Hosts of crawl managers: real processes of authors' objects, on the real ledger, with faked runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import RunSteps
 from crawler_lifecycle.errors import Refused, TemporaryError
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.managers.hosting import managers_of
-from crawler_lifecycle.services.flows.modules import load
-from crawler_lifecycle.settings.processes import FlowSettings
-from tests.contracts.flows import BOOKS, Flow
-from tests.databases import copy_of
-from tests.services.flows import managing
-from tests.services.flows.supervised import Hosted
-
-MODULE = managing.__name__
-PATIENCE = 30.0
-
-
-@dataclass
-class FakeTemporal:
-    """Starts runs as rows alone, and remembers how often."""
-
-    flow: Flow
-    started: list[str] = field(default_factory=list)
-    stopped: list[str] = field(default_factory=list)
-    problems: list[Exception] = field(default_factory=list)
-
-    async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
-        if self.problems:
-            raise self.problems.pop(0)
-        new = NewRun(request, BOOKS, 1, workflow_id, str(uuid4()))
-        with suppress(Exception):  # a second start of the same attempt
-            await asyncio.to_thread(self.flow.store.runs.create, new)
-        self.started.append(workflow_id)
-
-    async def stop(self, workflow_id: str, stop: StopRequest) -> str:
-        self.stopped.append(workflow_id)
-        return "signal"
-
-
-@dataclass
-class Stage:
-    """A flow with a manager, and hosts for it."""
-
-    database: Database
-    flow: Flow
-    temporal: FakeTemporal
-    folder: Path
-    steps: RunSteps | None = None  # the supervisor's activity, which the next host gets again
-
-    @asynccontextmanager
-    async def hosted(self, **settings: object) -> AsyncIterator[asyncio.Task[object]]:
-        """Let a host bring the manager on during the block."""
-        options = FlowSettings.model_validate({"claim_seconds": 2, "drain_seconds": 30, **settings})
-        making = partial(managers_of, self.flow.store.managers, self.temporal)  # type: ignore[arg-type]
-        host = StepHost(
-            self.flow.store.step_claims,
-            self.flow.store.flow_doors,
-            load([MODULE]),
-            options,
-            "host of the test",
-            managing=making,
-        )
-        async with host.running():
-            self.steps = self.steps or await Hosted(self.database, host).starting(self.flow)
-            running: asyncio.Task[object] = asyncio.create_task(host.run(self.steps))
-            yield running
-        running.cancel()
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not await asyncio.to_thread(holds):
-                await asyncio.sleep(0.05)  # no event tells that a row has changed
-
-    @property
-    def counts(self) -> Counts:
-        return self.flow.store.manager_doors.item_counts(self.flow.id)
-
-    async def started(self, number: int) -> None:
-        await self.until(lambda: len(set(self.temporal.started)) >= number)
-
-    def end_runs(self, status: RunStatus = RunStatus.COMPLETED) -> None:
-        for run_id in self.flow.store.manager_doors.runs_under_way(self.flow.id):
-            self.flow.close(self.flow.store.runs.get(run_id), status)
-
-    @property
-    def lines(self) -> list[str]:
-        return [line.message for line in self.flow.store.flow_records.lines(self.flow.id, after=0, limit=100)]
-
-    async def result(self) -> object:
-        results = self.flow.store.flow_records.results
-        return (await asyncio.to_thread(results, self.flow.id, [0])).get(0)
-
-
-@pytest.fixture
-def database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
-    """SQLite alone: tests/contracts show that the ledger is the same on MariaDB."""
-    database = Database(copy_of(sqlite_template, tmp_path))
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def staged(database: Database, tmp_path: Path) -> Callable[[str], Stage]:
-    def stage(name: str, *arguments: str) -> Stage:
-        given = [*arguments, "--folder", str(tmp_path)] if name != "Refused" else list(arguments)
-        work = StepWork(function=f"{MODULE}:{name}", form=CallForm.MANAGER, arguments=given)
-        member = MemberDefinition(path="manager", work=work)
-        definition = FlowDefinition(id="shops/nightly", name="nightly", family="shops", members=(member,))
-        store = SqlStore(database)
-        answer = store.flow_doors.push(PushFlow(definition=definition))
-        flow = Flow(store, answer.flow_id, answer.flow_uid)
-        return Stage(database, flow, FakeTemporal(flow), tmp_path)
-
-    return stage
+from tests.services.flows.stages import PATIENCE, Stage
 
 
 async def test_a_manager_runs_to_its_end(staged: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,27 @@ def test_the_cause_of_a_failed_import_is_one_line(tmp_path: Path, text: str | No
     assert "broken_module" not in sys.modules
 
 
+def test_a_refused_graph_names_the_line_in_the_authors_file(tmp_path: Path) -> None:
+    path = tmp_path / "broken_graph.py"
+    path.write_text("from crawler_lifecycle.flows import Workflow\n\nWorkflow().add('a', lambda context: 1)\n")
+    with pytest.raises(NotReady) as raised:
+        load([str(path)])
+    assert raised.value.message == (
+        f"{path} cannot be imported: job: <lambda> has no name: a step is a function at the top level of a module "
+        f"({path}, line 3)"
+    )
+
+
+def test_a_push_at_the_top_level_is_told_with_its_line(tmp_path: Path) -> None:
+    """Programs that came from elsewhere often push without `if __name__ == "__main__"`."""
+    path = tmp_path / "pushing_graph.py"
+    path.write_text("from crawler_lifecycle.client import flows\n\nflows.enqueue_many(None)\n")
+    with pytest.raises(NotReady) as raised:
+        load([str(path)])
+    assert raised.value.message.startswith(f"{path} cannot be imported: no client for flows is open here")
+    assert raised.value.message.endswith(f"({path}, line 3)")
+
+
 def test_a_host_with_a_broken_module_ends_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "broken_module.py"
     path.write_text("x = 1\nraise ValueError('no shop')")

@@ -142,6 +142,20 @@ def build(random: Random, at_least: Sequence[float] = (*SHARES, 1), level: int =
     return workflow
 
 
+def build_steps(random: Random) -> Workflow:
+    """Return a graph with long ways of steps, so that hosts start steps by themselves."""
+    workflow = Workflow(max_parallel=random.choice([None] * 5 + [2]))
+    names: list[str] = []
+    for number in range(random.randint(3, 9)):
+        deps: Any = random.sample(names[-3:], min(len(names), random.choice([0, 1, 1, 1, 2])))
+        work: Any = crawl("books") if random.random() < 0.15 else plain
+        ignores = random.random() < 0.2
+        policy = RetryPolicy(max_attempts=random.randint(1, 2), pause_seconds=random.choice([0, 60]))
+        workflow.add(f"j{number}", work, deps=deps, retry=policy, ignore_cancelled=ignores, ignore_discarded=ignores)
+        names.append(f"j{number}")
+    return workflow
+
+
 def add(random: Random, workflow: Workflow, name: str, names: list[str], at_least: Sequence[float], level: int) -> None:
     deps: Any = random.sample(names, random.randint(0, min(3, len(names))))
     if deps and random.random() < 0.2:

@@ -63,9 +63,10 @@ def test_causes_of_available_jobs() -> None:
 
 
 def test_a_job_that_only_waits_for_its_host_says_so() -> None:
-    play = Play(Workflow().add("a", plain).add("b", plain))
+    play = Play(Workflow().add("a", plain).add("b", plain).add("c", crawl("books")))
     play.write(play.planner.advance(NOW, most_starts=1))
-    assert explain(play, "b").cause == "start"
+    assert explain(play, "b").cause == f"host:{plain.__module__}"
+    assert explain(play, "c").cause == "start"
 
 
 def test_times_and_people() -> None:

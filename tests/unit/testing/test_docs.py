@@ -19,7 +19,7 @@ from crawler_lifecycle.client import WorkflowPlugin
 from crawler_lifecycle.testing import MemoryFlows, run_inline
 from tests.unit.testing.pages import DOCS, files_of
 
-PAGES = ["tutorial/first-graph.md", "howto/test-flows.md"]
+PAGES = ["tutorial/first-graph.md", "howto/test-flows.md", "howto/test-managers.md", "howto/manager-rules.md"]
 PORTS = DOCS / "howto" / "flows-from-chancy-and-oban.md"
 INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_package", "api_plugin", "run"]
 

@@ -1,0 +1,108 @@
+"""Flows on the page: progress, a live graph with boxes of many, and the ledger that names what failed."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.flows import Workflow
+from tests.browser.chromium import Page
+from tests.browser.shelf import MARKS, Shelf
+from tests.contracts.flows import failing, pushed
+from tests.unit.flows.work import plain
+
+pytestmark = MARKS
+BOX = "[...document.querySelectorAll('.box')].find((box) => box.getAttribute('aria-label').startsWith('%s'))"
+ACROSS = "Number(/translate\\((\\d+)/.exec((%s).getAttribute('transform'))[1])"
+JOBS = "[...document.querySelectorAll('.jobs button.open')].map((job) => job.textContent).join()"
+WIDE = 1000
+
+
+@pytest.fixture
+def page(shelf_page: Page) -> Page:
+    return shelf_page
+
+
+def write(shelf: Shelf, flow: str, names: list[str], **values: Any) -> None:
+    member = flow_members.c
+    numbers = SqlStore(shelf.database).flow_records.numbers(flow, names).values()
+    with shelf.database.transaction() as connection:
+        owner = connection.scalar(select(flows.c.id).where(flows.c.flow_id == flow))
+        chosen = update(flow_members).where(member.flow == owner, member.number.in_(numbers))
+        connection.execute(chosen.values(**values))
+
+
+def diamond(name: str) -> Workflow:
+    flow = Workflow("diamond", id=name).add("fetch", plain)
+    flow.add("left", plain, deps="fetch").add("right", plain, deps="fetch")
+    return flow.add("join", plain, deps=["left", "right"])
+
+
+def wide(name: str) -> Workflow:
+    flow = Workflow("wide", id=name).add("list", plain)
+    for number in range(WIDE):
+        flow.add(f"site-{number}", plain, deps="list")
+    return flow.add("merge", plain, deps=[f"site-{number}" for number in range(WIDE)])
+
+
+async def test_a_flow_is_drawn_and_redrawn_as_it_goes_on(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, diamond("shop/diamond one"))
+    await page.evaluate("location.hash = '#/flows'")
+    await page.until_text("0/4", "1 available, 3 suspended")
+    await page.click(".flows a", "shop/diamond one")
+    await page.until("document.querySelectorAll('.box').length === 4")
+    assert await page.evaluate("document.querySelectorAll('.edge').length") == 4
+    places = [await page.evaluate(ACROSS % (BOX % name)) for name in ("fetch", "left", "join")]
+    assert places == sorted(places)
+    assert len(set(places)) == 3, "a layer for each step"
+    write(shelf, "shop/diamond one", ["fetch"], state="executing")
+    await page.until(f"({BOX % 'fetch'}).dataset.status === 'executing'")
+    await page.evaluate(f"({BOX % 'fetch'}).focus()")
+    await page.press("Enter")
+    await page.until_text("Attempts", "none yet")
+    assert await page.evaluate("location.hash") == "#/flows/shop%2Fdiamond%20one?view=ledger&job=fetch"
+
+
+async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, wide("wide"))
+    failed = [f"site-{number}" for number in (7, 70, 700, 77, 770, 777, 999)]
+    write(shelf, "wide", failed, state="discarded", reason="exit 3: banned")
+    await page.evaluate("location.hash = '#/flows/wide?view=graph'")
+    await page.until("document.querySelectorAll('.box').length === 3")
+    assert await page.evaluate("document.querySelectorAll('.box')[1].getAttribute('aria-label')") == (
+        "plain: 7 discarded, 993 suspended"
+    )
+    await page.click("[aria-label=View] .chip", "Ledger")
+    await page.click(".ledger .chip", "discarded")
+    await page.until(f"{JOBS} === 'site-7,site-70,site-77,site-700,site-770,site-777,site-999'")
+    await page.until_text("exit 3: banned")
+    await page.evaluate("document.querySelector('.ledger input[type=search]').focus()")
+    await page.type("77")
+    await page.until(f"{JOBS} === 'site-77,site-770,site-777'")
+    await page.reload()
+    await page.until(f"{JOBS} === 'site-77,site-770,site-777'")
+
+
+async def test_a_job_is_retried_where_it_stands(page: Page, shelf: Shelf) -> None:
+    failing(shelf.database, "nightly")
+    await page.evaluate("location.hash = '#/flows/nightly?view=ledger&job=a'")
+    await page.until_text("no such table", "attempt 1")
+    await page.click("tr[data-key=a] .act button", "Retry")
+    await page.until("document.querySelector('tr[data-key=a] .pill').textContent === 'available'")
+    await page.click("button", "Pause")
+    await page.until("document.querySelector('.head .pill').textContent === 'paused'")
+
+
+async def test_an_approval_is_given_where_it_stands(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, Workflow("asks", id="asks").add_approval("go", note="may we?").add("work", plain, deps="go"))
+    await page.evaluate("location.hash = '#/flows/asks?view=ledger'")
+    await page.click("tr[data-key=go] .act button", "Approve")
+    await page.click("[aria-label=View] .chip", "Timeline")
+    await page.until("document.querySelector('.timeline').textContent.includes('approved')")
+
+
+async def test_an_unknown_flow_is_called_so(page: Page) -> None:
+    await page.evaluate("location.hash = '#/flows/nobody'")
+    await page.until_text("there is no flow 'nobody'")

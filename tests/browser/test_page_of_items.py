@@ -1,0 +1,69 @@
+"""The page shows a crawl manager's items, retries those that failed, and tells why a manager is paused."""
+
+import pytest
+
+from crawler_lifecycle.contract.managers.turns import Problem, Verdict
+from crawler_lifecycle.contract.states import RunStatus
+from tests.browser.chromium import Page
+from tests.browser.shelf import MARKS, Shelf
+from tests.contracts.managers import Managed, item, managed
+
+pytestmark = MARKS
+FAILURE = Problem(phase="bad_outcome_hook", job="key", error="Traceback\nKeyError: 'shop'", failures=5)
+ITEMS = "[...document.querySelectorAll('.boxed tbody tr')].map((row) => row.children[0].textContent).join()"
+
+
+@pytest.fixture
+def page(shelf_page: Page) -> Page:
+    return shelf_page
+
+
+def forty(shelf: Shelf, name: str) -> Managed:
+    """Return a manager with forty items: of the first nine, the third and the seventh have failed."""
+    flow = managed(shelf.database, name)
+    flow.commit(*(item(f"shop-{number}") for number in range(1, 41)))
+    for number in range(1, 10):
+        is_bad = number in (3, 7)
+        flow.ended_run(flow.started(number), RunStatus.FAILED if is_bad else RunStatus.COMPLETED)
+        flow.react(flow.ended()[0], Verdict.BAD if is_bad else Verdict.OK)
+    return flow
+
+
+async def test_the_few_that_failed_are_named_and_retried_in_place(page: Page, shelf: Shelf) -> None:
+    flow = forty(shelf, "shops/november")
+    await page.evaluate("location.hash = '#/flows'")
+    await page.until_text("7 of 40 items", "2 failed")
+    await page.click(".flows a", "shops/november")
+    await page.until(f"{ITEMS}.startsWith('1,2,3,4')")
+    await page.click(".ledger .chip", "failed")
+    await page.until(f"{ITEMS} === '3,7'")
+    assert await page.evaluate("location.hash") == "#/flows/shops%2Fnovember?item=failed"
+    run = await page.evaluate("document.querySelector('.boxed td[data-label=Run] a').getAttribute('href')")
+    assert str(run).startswith("#/runs/")
+    await page.click(".boxed [data-key='3'] button", "Retry")
+    await page.until(f"{ITEMS} === '7'")
+    assert [entry.number for entry in flow.waiting(100)][:1] == [3]
+    await page.click(".ledger button", "Retry all that failed")
+    await page.until_text("No such items.")
+    await page.click(".ledger .chip", "waiting")
+    await page.until(f"{ITEMS}.startsWith('3,7,10')")
+    await page.click(".boxed [data-key='10'] button", "Cancel")
+    await page.until(f"{ITEMS}.startsWith('3,7,11')")
+
+
+async def test_items_are_found_by_label_and_outcome(page: Page, shelf: Shelf) -> None:
+    forty(shelf, "shops/labels")
+    await page.evaluate("location.hash = '#/flows/shops%2Flabels?tag=north'")
+    await page.until_text("No such items.")
+    await page.evaluate("location.hash = '#/flows/shops%2Flabels?outcome=failed'")
+    await page.until(f"{ITEMS} === '3,7'")
+
+
+async def test_a_paused_manager_shows_its_traceback_and_goes_on(page: Page, shelf: Shelf) -> None:
+    flow = forty(shelf, "shops/paused")
+    flow.managers.pause(flow.mine, FAILURE)
+    await page.evaluate("location.hash = '#/flows/shops%2Fpaused'")
+    await page.until_text("The manager is paused", "KeyError: 'shop'")
+    await page.click(".ledger button", "Resume")
+    await page.until("!document.querySelector('main').innerText.includes('KeyError')")
+    assert flow.managers.problem(flow.mine) is None

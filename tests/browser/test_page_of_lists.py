@@ -1,0 +1,139 @@
+"""The list of runs tells what is wrong: stopped runs apart from failures, counts, filters in the address, views."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.contract.crawl_result import CrawlResult
+from crawler_lifecycle.contract.states import TaskStatus
+from tests.browser.chromium import Page
+from tests.browser.shelf import MARKS, Shelf
+
+pytestmark = MARKS
+PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "services" / "api" / "page"
+LARGEST_PAGE = 150_000  # bytes, before compression
+NUMBERS = "[...document.querySelectorAll('.runs tbody .id a')].map((link) => link.textContent).join()"
+CHIP = "[...document.querySelectorAll('.filters .chip')].find((chip) => chip.textContent.startsWith('%s'))"
+
+
+@pytest.fixture
+def page(shelf_page: Page) -> Page:
+    return shelf_page
+
+
+def test_the_page_is_small() -> None:
+    assert sum(path.stat().st_size for path in PAGE_FOLDER.iterdir()) < LARGEST_PAGE
+
+
+async def test_a_list_tells_failures_from_stops_and_counts_both(page: Page, shelf: Shelf) -> None:
+    good = shelf.ended([CrawlResult(stats={"items": 5, "pages": 200, "errors": 3})], TaskStatus.SUCCEEDED)
+    bad = shelf.ended([None], TaskStatus.FAILED, "exit_2")
+    stopped = shelf.stopped()
+    await page.evaluate("location.hash = '#/'")
+    await page.until(f"{NUMBERS}.startsWith('{stopped.run_id},{bad.run_id},{good.run_id}')")
+    looks = "[...document.querySelectorAll('.runs tbody tr')].slice(0, 3).map((row) => row.dataset.look).join()"
+    assert await page.evaluate(looks) == "STOPPED,FAILED,COMPLETED"
+    await page.until_text("5 items, 200 pages, 3 errors", "1.5 % errors", "failed in 24 hours")
+    await page.until(f"{CHIP % 'stopped'}.textContent === 'stopped1'")
+    await page.click(".filters .chip", "stopped")
+    await page.until(f"{NUMBERS} === '{stopped.run_id}' && location.hash === '#/?listed=STOPPED'")
+    await page.click(".filters .chip", "failed")
+    await page.until(f"{NUMBERS}.startsWith('{stopped.run_id},{bad.run_id}')")
+    assert await page.evaluate("location.hash") == "#/?listed=STOPPED&listed=FAILED"
+    await page.reload()
+    await page.until(f"{NUMBERS}.startsWith('{stopped.run_id},{bad.run_id}')")
+    assert await page.evaluate(f"{CHIP % 'failed'}.getAttribute('aria-pressed')") == "true"
+
+
+async def test_a_view_is_kept_and_forgotten(page: Page, shelf: Shelf) -> None:
+    shelf.ended([None], TaskStatus.FAILED, "exit_2")
+    await page.evaluate("location.hash = '#/?listed=FAILED&within=7d'")
+    await page.until_text("Save this view")
+    await page.evaluate("window.prompt = () => 'broken'")
+    await page.click(".filters .chip", "Save this view")
+    await page.until("document.querySelector('.chip.view a').textContent === 'broken'")
+    await page.evaluate("location.hash = '#/'")
+    await page.until("document.querySelector('.chip.view a[aria-current=false]')")
+    await page.click(".chip.view a", "broken")
+    await page.until("location.hash === '#/?listed=FAILED&within=7d'")
+    await page.click(".chip.view button")
+    await page.until("!document.querySelector('.chip.view')")
+
+
+async def test_a_list_without_runs_says_so_and_leads_on(page: Page, shelf: Shelf) -> None:
+    await page.evaluate("location.hash = '#/?requested_by=nobody'")
+    await page.until_text("No such runs.", "requester: nobody")
+    await page.click(".empty a", "Show all runs")
+    await page.until("location.hash === '#/'")
+
+
+async def test_a_run_that_ends_leaves_a_list_of_open_runs(page: Page, shelf: Shelf) -> None:
+    run = shelf.begun(1)
+    await page.evaluate("location.hash = '#/?listed=PROCESSING'")
+    await page.until(f"{NUMBERS} === '{run.run_id}'")
+    shelf.end(run, [None], TaskStatus.SUCCEEDED)
+    await page.until(f"{NUMBERS} === ''")
+
+
+async def test_a_crawler_has_its_history(page: Page, shelf: Shelf) -> None:
+    shelf.ended([CrawlResult(stats={"items": 1234})], TaskStatus.SUCCEEDED)
+    shelf.ended([None], TaskStatus.FAILED, "exit_2")
+    await page.evaluate("location.hash = '#/crawlers/books'")
+    await page.until_text("% of the latest", "1,234 items", "Duration", "Items")
+    columns = "[...document.querySelectorAll('.columns-of')].map((chart) => chart.children.length)"
+    over = await page.evaluate("document.querySelectorAll('.boxed .pill:not([data-status=PROCESSING])').length")
+    assert await page.evaluate(columns) == [over, over]
+
+
+async def test_audits_and_schedules_have_pages(page: Page) -> None:
+    await page.evaluate("location.hash = '#/audits'")
+    await page.until_text("The audits found nothing that disagrees.", "No audit has been complete yet.")
+    await page.evaluate("location.hash = '#/schedules'")
+    await page.until("document.querySelector('h1').textContent === 'Schedules'")
+    await page.until("!document.querySelector('.empty').hidden")  # Temporal is away here
+
+
+async def test_a_run_is_started_again_with_what_it_had(page: Page, shelf: Shelf) -> None:
+    run = shelf.ended([None], TaskStatus.FAILED, "exit_2")
+    await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+    await page.click(".head button", "Run again")
+    await page.until("document.querySelector('#start-crawler').value === 'books'")
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+
+
+async def test_the_list_is_walked_with_keys(page: Page, shelf: Shelf) -> None:
+    first, second = (shelf.stopped() for _ in range(2))
+    await page.evaluate("location.hash = '#/?listed=STOPPED'")
+    await page.until(f"{NUMBERS}.startsWith('{second.run_id},{first.run_id}')")
+    for key, run in (("j", second), ("j", first), ("k", second)):
+        await page.press(key)
+        await page.until(f"document.activeElement.textContent === '{run.run_id}'")
+    await page.press("?")
+    await page.until_text("Next and previous line")
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+
+
+async def test_a_click_is_meant_for_the_line_that_was_pressed(page: Page, shelf: Shelf) -> None:
+    """Every line moves down when a run begins between press and release."""
+    first, second = (shelf.stopped() for _ in range(2))
+    await page.evaluate("location.hash = '#/?listed=STOPPED'")
+    await page.until(f"{NUMBERS}.startsWith('{second.run_id},{first.run_id}')")
+    await page.press_mouse(f".runs [data-key='{second.run_id}'] a")
+    third = shelf.stopped()
+    await page.until(f"{NUMBERS}.startsWith('{third.run_id},{second.run_id}')")
+    await page.release_mouse()
+    await page.until(f"location.hash === '#/runs/{second.run_id}'")
+
+
+async def test_a_line_stays_in_place_when_one_above_leaves(page: Page, shelf: Shelf) -> None:
+    """Lines were put in again where they already were, and lost their focus."""
+    lower, upper = (shelf.begun(1) for _ in range(2))
+    await page.evaluate("location.hash = '#/?listed=PROCESSING'")
+    await page.until(f"{NUMBERS}.startsWith('{upper.run_id},{lower.run_id}')")
+    await page.evaluate(f"document.querySelector(\".runs [data-key='{lower.run_id}'] a\").focus()")
+    shelf.end(upper, [None], TaskStatus.SUCCEEDED)
+    await page.until(f"{NUMBERS}.startsWith('{lower.run_id}')")
+    assert await page.evaluate("document.activeElement.textContent") == str(lower.run_id)
+    shelf.end(lower, [None], TaskStatus.SUCCEEDED)

@@ -1,0 +1,148 @@
+"""All pairs of acts on a crawl manager, its doors and its runs at once on MariaDB: no act deadlocks with another."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.contract.managers.items import Job, JobState
+from crawler_lifecycle.contract.managers.turns import Effects, Page, Start, Verdict
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.unstarted import Refusal
+from crawler_lifecycle.ports import Execution, ManagerStart
+from tests.contracts.contention import Act, noted, run_at_once
+from tests.contracts.managers import added, item, managed
+from tests.databases import empty
+
+NAMES = itertools.count()
+AT_ONCE = 4  # crawls under way
+
+
+class World:
+    """A manager in the middle of its life, and acts on the manager. A method prepares its act."""
+
+    def __init__(self, database: Database) -> None:
+        self.flow = managed(database)
+        self.store = self.flow.store
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Let items wait, crawls run, and ends have no reaction."""
+        self.flow.hold("run")
+        self.flow.offer(*(f"shop-{next(NAMES)}" for _ in range(AT_ONCE)))
+        starts = self.flow.start_items(*self.flow.waiting(AT_ONCE)).started
+        self.runs = [self.flow.run_of(start) for start in starts[:-1]]
+        self.unstarted: list[ManagerStart] = list(starts[-1:])
+        if self.runs:
+            self.flow.close(self.runs[0], RunStatus.FAILED, "main_job_failed")
+
+    def offer(self) -> Act:
+        page = Page(items=tuple(item(f"shop-{next(NAMES)}") for _ in range(3)), read=self.flow.begun_read + 3)
+        return lambda: self.flow.managers.offer(self.flow.mine, page)
+
+    def start(self) -> Act:
+        chosen = [
+            Start(number=w.number, attempt=w.attempt, generation=w.generation, request=w.request)
+            for w in self.flow.waiting(3)
+        ]
+        return lambda: self.flow.managers.start(self.flow.mine, chosen)
+
+    def react(self) -> Act:
+        ended = self.flow.ended(2)
+
+        def act() -> None:
+            for job in ended:
+                self.flow.react(job, Verdict.BAD, self._effects(), delay_seconds=0)
+
+        return act
+
+    def commit(self) -> Act:
+        call, effects = str(uuid4()), self._effects()
+        return lambda: self.flow.managers.commit(self.flow.mine, effects, call)
+
+    def refuse(self) -> Act:
+        jobs: list[Job] = [start.job for start in self.unstarted]
+
+        def act() -> None:
+            for job in jobs:
+                self.flow.managers.refuse(self.flow.mine, job.number, job.attempt, Refusal("no such crawler"))
+
+        return act
+
+    def delay(self) -> Act:
+        waiting = [waits.number for waits in self.flow.waiting(5)]
+        return lambda: self.flow.managers.delay(self.flow.mine, waiting)
+
+    def begin(self) -> Act:
+        return lambda: self.flow.managers.begin(self.flow.mine, str(uuid4()))
+
+    def list_jobs(self) -> Act:
+        return lambda: self.flow.managers.jobs(self.flow.mine, JobState.FINISHED, limit=9)
+
+    def add_items(self) -> Act:
+        request = AddItems(key=str(uuid4()), items=(added(f"shop-{next(NAMES)}"), added(f"shop-{next(NAMES)}")))
+        return lambda: self.store.manager_doors.add_items(self.flow.id, request)
+
+    def retry_items(self) -> Act:
+        return lambda: self.store.manager_doors.retry_items(self.flow.id, RetryItems())
+
+    def cancel_items(self) -> Act:
+        return lambda: self.store.manager_doors.cancel_items(self.flow.id, CancelItems())
+
+    def hold(self) -> Act:
+        hold = ("drain", "run")[next(NAMES) % 2]
+        return lambda: self.flow.hold(hold)
+
+    def make_run(self) -> Act:
+        return lambda: [self.flow.run_of(start) for start in self.unstarted]
+
+    def close_run(self) -> Act:
+        return lambda: self.flow.close(self.runs[1])
+
+    def reopen_run(self) -> Act:
+        return lambda: [
+            self.store.runs.reopen(run.run_id, Execution(run.workflow_id, str(uuid4()))) for run in self.runs[:1]
+        ]
+
+    def audit(self) -> Act:
+        before = datetime.now(UTC) + timedelta(seconds=5)
+
+        def act() -> None:
+            for entry in self.store.manager_audits.doubtful(before, limit=9):
+                self.store.manager_audits.tell(entry.flow_uid, entry.member, entry.attempt)
+
+        return act
+
+    def _effects(self) -> Effects:
+        return Effects(add=(added(f"shop-{next(NAMES)}"),), stats={"hooks": 1}, lines=("reacted",), state={"at": "x"})
+
+
+ACTS = [
+    World.offer, World.start, World.react, World.commit, World.refuse, World.delay, World.begin, World.list_jobs,
+    World.add_items, World.retry_items, World.cancel_items, World.hold, World.make_run, World.close_run,
+    World.reopen_run, World.audit,
+]  # fmt: skip
+
+
+@pytest.fixture
+def mariadb(mariadb_url: str) -> Iterator[Database]:
+    empty(mariadb_url)
+    database = Database(mariadb_url, pool_size=8)
+    yield database
+    database.close()
+
+
+@pytest.mark.parametrize("first", ACTS, ids=lambda act: str(act.__name__))
+def test_no_pair_of_a_managers_acts_deadlocks(mariadb: Database, first: Callable[[World], Act]) -> None:
+    contended: list[str] = []
+    world = World(mariadb)
+    for second in itertools.dropwhile(lambda act: act is not first, ACTS):
+        with noted(mariadb) as contentions:
+            run_at_once(first(world), second(world), first(world), second(world))
+            world.prepare()
+        contended += [f"{second.__name__}: {code}" for code in contentions]
+    assert contended == []

@@ -1,0 +1,43 @@
+"""Deaths between a manager's host and the process of the author's object, at each of their messages."""
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from crawler_lifecycle.services.flows.channel import Channel
+from tests.crash.deaths import Deaths
+
+HOST, OBJECT = "host", "object"
+CALLED, ANSWERED = "called", "answered"
+
+
+def mortal_channel(deaths: Deaths, side: str) -> None:
+    """Let this process die before and after each call of the object. The points are `side.call.called` and so on."""
+    send, receive = Channel.send, Channel.receive
+    calls = WeakKeyDictionary[Channel, str]()  # the last call of each object
+
+    def pass_by(channel: Channel, message: dict[str, Any], *, answers: bool) -> None:
+        if not answers:
+            calls[channel] = _name(message)
+        if name := calls.get(channel):
+            deaths.pass_by(f"{side}.{name}.{ANSWERED if answers else CALLED}")
+
+    def sending(channel: Channel, message: dict[str, Any]) -> None:
+        if side == OBJECT:
+            pass_by(channel, message, answers=False)
+        send(channel, message)
+        if side == HOST:
+            pass_by(channel, message, answers=True)
+
+    def receiving(channel: Channel) -> dict[str, Any] | None:
+        message = receive(channel)
+        if message is not None:
+            pass_by(channel, message, answers=side == OBJECT)
+        return message
+
+    changed = {"send": sending, "receive": receiving}
+    for name, method in changed.items():
+        setattr(Channel, name, method)
+
+
+def _name(message: dict[str, Any]) -> str:
+    return str(message.get("call") or next(iter(message), ""))

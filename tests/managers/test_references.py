@@ -1,0 +1,81 @@
+"""The examples of the pages that users of shub-workflow know: tests/managers/reference."""
+
+import asyncio
+import logging
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.managers import GeneratorCrawlManager, get_kumo_loglevel, running
+from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe
+from tests.managers.reference import at_once, crawlmanager, input_files
+
+
+def test_the_example_with_input_files_runs() -> None:
+    play = ManagerPlay(input_files.CrawlManager)
+    play.cycle()
+    assert (play.slept, len(play.running)) == ([120], 4)
+    assert play.until_closed() == "finished"
+    assert [job.arguments for job in play.started] == [{"input_file": f"s3://bucket/inputs/{n}.csv"} for n in range(6)]
+    assert {job.spider for job in play.started} == {"example_spider"}
+
+
+def test_the_example_with_the_mixin_runs_with_a_generator_in_place_of_the_dots() -> None:
+    class CrawlManager(at_once.CrawlManager):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield from ({"page": number} for number in range(3))
+
+    play = ManagerPlay(CrawlManager)
+    play.cycle()
+    assert play.slept == [30]
+    assert play.until_closed() == "finished"
+    assert [job.arguments for job in play.started] == [{"page": "0"}, {"page": "1"}, {"page": "2"}]
+
+
+def test_the_whole_example_runs() -> None:
+    play = ManagerPlay(crawlmanager.CrawlManager, family="f")
+    play.cycle()
+    assert len(play.running) == 4
+    assert play.until_closed() == "finished"
+    assert [job.arguments for job in play.started] == [{"page": str(number)} for number in range(10)]
+    assert play.started[9].tags == ("FLOW_ID=f", "JOBSEQ=0000000010", "PARENT_NAME=crawl")
+
+
+def test_the_whole_example_is_crash_safe() -> None:
+    class Short(crawlmanager.CrawlManager):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield from ({"page": number} for number in (1, 2, 1))
+
+    assert assert_crash_safe(Short, arguments=["--max-running-jobs", "1"], every=3) > 5
+
+
+def test_the_script_of_the_example_runs_its_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[Any] = []
+    monkeypatch.setattr(running, "run", lambda manager: runs.append(type(manager).__name__))
+    monkeypatch.setattr("sys.argv", ["crawlmanager.py"])
+    runpy.run_path(str(Path(crawlmanager.__file__)), run_name="__main__")
+    assert runs == ["CrawlManager"]
+
+
+def test_66_run_is_a_coroutine_with_the_mixin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "run", lambda _: "finished")
+    monkeypatch.setattr("sys.argv", ["crawlmanager.py"])
+    assert asyncio.run(at_once.CrawlManager().run()) == "finished"
+    assert crawlmanager.CrawlManager().run() == "finished"
+    assert issubclass(at_once.CrawlManager, GeneratorCrawlManager)
+
+
+@pytest.mark.parametrize(
+    ("value", "level"),
+    [(None, logging.INFO), ("debug", logging.DEBUG), ("30", 30), ("nonsense", logging.INFO), ("", logging.INFO)],
+)
+def test_the_level_of_logs_comes_from_the_environment(
+    value: str | None, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOG_LEVEL", raising=False)
+    if value is not None:
+        monkeypatch.setenv("LOG_LEVEL", value)
+    assert get_kumo_loglevel() == level

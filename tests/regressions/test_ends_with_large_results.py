@@ -1,0 +1,39 @@
+"""`flow run` reads all results at a flow's end. With more results than are read at once, it showed no end, and exited
+as after a wrong command line, although the flow was completed."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.adapters.sql import flow_results
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.cli.flow_ends import FlowEnd
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.flows import Workflow
+from tests.contracts.flows import pushed
+from tests.databases import copy_of
+from tests.unit.flows.work import plain
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+def test_a_flow_ends_with_more_results_than_are_read_at_once(
+    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = pushed(database, Workflow(id="w").add("a", plain))
+    flow.go_on()
+    flow.end(flow.last("a"), result='"result"')
+    flow.go_on()
+    control = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    end = FlowEnd.read(control.flows, control.flows.status("w"), graph=False)
+    assert (end.results, end.results_problem) == ({"a": "result"}, None)
+    monkeypatch.setattr(flow_results, "LARGEST_READING", 7)
+    end = FlowEnd.read(control.flows, control.flows.status("w"), graph=False)
+    assert (end.is_success, end.results) == (True, None)
+    assert "are read at once: name some jobs" in (end.results_problem or "")
+    control.context.close()

@@ -1,0 +1,90 @@
+"""Failures of a manager's code: a host's end forgot their number, and a changed generator was read five times."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Problem
+from crawler_lifecycle.managers import PeriodicCrawlManager
+from crawler_lifecycle.services.flows.managers import setbacks
+from crawler_lifecycle.services.flows.managers.setbacks import Setbacks, without_setbacks
+from crawler_lifecycle.testing import ManagerPlay
+from tests.services.flows.stages import Stage, staged
+
+PROBLEM = Problem(phase="base_loop_tasks", error="ValueError: no")
+
+
+@pytest.fixture
+def stage(database: Database, tmp_path: object) -> Callable[..., Stage]:
+    return lambda name, *arguments: staged(database, tmp_path, name, *arguments)  # type: ignore[arg-type]
+
+
+def failures(stage: Stage) -> int:
+    return sum("finished_ok_hook failed: " in line for line in stage.lines)
+
+
+async def test_another_host_goes_on_with_the_number_of_failures(stage: Callable[..., Stage]) -> None:
+    shops = stage("Faulty")
+    (shops.folder / "always").touch()
+    async with shops.hosted(manager_tries=3):
+        await shops.started(3)
+        await asyncio.to_thread(shops.end_one)
+        await shops.until(lambda: failures(shops) == 2)
+    async with shops.hosted(manager_tries=3):
+        await shops.until(lambda: "failing" in shops.flow.events)
+    assert failures(shops) == 2, "the third failure pauses the manager, and has the line of the pause"
+    assert any("finished_ok_hook failed 3 times" in line for line in shops.lines)
+
+
+async def test_a_changed_generator_is_told_at_once(stage: Callable[..., Stage]) -> None:
+    shops = stage("Changing")
+    async with shops.hosted():
+        await shops.started(1)
+    (shops.folder / "other").touch()
+    async with shops.hosted():
+        await asyncio.to_thread(shops.end_runs)
+        await shops.until(lambda: "failing" in shops.flow.events)
+    assert any(f"{GENERATOR_CHANGED} failed 1 time: " in line for line in shops.lines)
+    assert len(shops.pids()) == 2
+
+
+def test_counts_on_record_go_on_while_they_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    former = Setbacks(3)
+    assert not former.is_too_much(former.note(PROBLEM, holds_job=False))
+    state = former.put_into({"own": 1, "crawler_lifecycle": {"breakers": {"a": 1}}})
+    for age, number in ((0.0, 2), (setbacks.FRESH_SECONDS, 1)):
+        now = time.time() + age
+        with monkeypatch.context() as patch:
+            patch.setattr(setbacks, "time", lambda now=now: now)
+            another = Setbacks(3)
+            another.take_over(state)
+        assert another.note(PROBLEM, holds_job=False).failures == number
+    assert without_setbacks(state) == {"own": 1, "crawler_lifecycle": {"breakers": {"a": 1}}}
+    assert without_setbacks({"own": 1}) == {"own": 1}
+
+
+def test_a_periodic_manager_keeps_its_pause_over_a_death() -> None:
+    class Again(PeriodicCrawlManager):
+        name = "again"
+        spider = "books"
+        loop_mode = 60
+
+    play = ManagerPlay(Again)
+    play.cycle()
+    for pause in (2, 4, 8):
+        play.end(outcome="failed")
+        play.cycle()
+        play.skip(seconds=pause)
+    starts = len(play.started)
+    play.end(outcome="failed")
+    play.cycle()
+    play.replace()
+    play.cycle()
+    assert len(play.started) == starts, "the pause after four failures at once goes on"
+    play.managed.clock.now += timedelta(seconds=16)
+    play.cycle()
+    assert len(play.started) == starts + 1

@@ -1,0 +1,22 @@
+"""A reading that had begun before a step's end came after the plan behind this end. The supervisor kept the planned
+state and forgot to write it: a job that waited for its retry stayed so on record, also when the plan had cancelled
+it."""
+
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.flows import RetryPolicy, Workflow
+from tests.unit.flows.plays import FAILED, Play
+from tests.unit.flows.work import plain
+
+
+def test_a_reading_from_before_an_end_leaves_the_plan_behind_the_end() -> None:
+    policy = RetryPolicy(max_attempts=2, pause_seconds=60)
+    flow = Play(Workflow(max_parallel=1).add("a", plain, retry=policy).add("b", plain))
+    flow.advance()
+    read = flow.row("a")
+    flow.end("a", FAILED)
+    flow.advance()
+    flow.later(seconds=61)
+    (change,) = flow.planner.advance(flow.now).changes
+    assert (change.row.path, change.was.state, change.row.state) == ("a", "retryable", "available")
+    assert flow.planner.restore([read]) == []  # the change stays to be written
+    assert flow.planner.rows[0].state is MemberState.AVAILABLE

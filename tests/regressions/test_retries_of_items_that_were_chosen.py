@@ -1,0 +1,17 @@
+"""People retried a waiting item with changed arguments while the manager's object had chosen the item: the crawl ran
+with the former arguments."""
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.flows.item_requests import RetryItems
+from tests.contracts.managers import managed
+
+
+def test_the_chosen_item_does_not_start_with_its_former_arguments(database: Database) -> None:
+    flow = managed(database)
+    flow.offer("a")
+    chosen = flow.waiting()
+    flow.store.manager_doors.retry_items(flow.id, RetryItems(numbers=(1,), arguments={"depth": "3"}))
+    refused = flow.start_items(*chosen)
+    assert (refused.started, refused.stale) == ([], [1])
+    (start,) = flow.start_items(*flow.waiting()).started
+    assert start.request.arguments["depth"] == "3"

@@ -1,0 +1,79 @@
+"""A manager had left its crawls alone, and its flow had ended. A stop of the flow then asked no crawl to end, and its
+wait returned at once: nothing of the flow runs any more."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
+from crawler_lifecycle.contract.managers.turns import NO_EFFECTS
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.flows import waiting
+from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.errors import NotFound
+from tests.contracts.flows import CANCELLED
+from tests.contracts.managers import managed
+from tests.databases import copy_of
+
+
+class NotedStops:
+    def __init__(self) -> None:
+        self.stopped: list[tuple[str, bool]] = []
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None: ...
+
+    async def flow_ended(self, flow_uid: str) -> None:
+        raise NotFound("no supervisor")
+
+    async def stop(self, workflow_id: str, stop: StopRequest) -> str:
+        self.stopped.append((workflow_id, stop.force))
+        return "signal"
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def engine() -> NotedStops:
+    return NotedStops()
+
+
+@pytest.fixture
+def flows(database_url: str, tmp_path: Path, engine: NotedStops) -> Iterator[FlowCommands]:
+    control = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    noted: Any = engine
+    yield FlowCommands(control.context, noted)
+    control.context.close()
+
+
+async def test_a_stop_of_an_ended_flow_reaches_the_crawls_that_its_manager_left(
+    flows: FlowCommands, engine: NotedStops, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "SLOW_READ", 0.05)
+    flow = managed(database)
+    flow.offer("a")
+    run = flow.run_of(flow.started())
+    await flows.stop(flow.id, StopFlow(way=StopWay.LEAVE))
+    flow.managers.close(flow.mine, "left", NO_EFFECTS, 0)
+    flow.end(flow.last("manager"), kind=CANCELLED)
+    while not flow.go_on().is_empty:
+        pass
+    assert ((await flows.wait(flow.id)).state, engine.stopped) == ("cancelled", [])
+    await flows.stop(flow.id, StopFlow(actor="ann"))
+    assert engine.stopped == [(run.workflow_id, False)]
+    assert flow.store.runs.get(run.run_id).intent == "STOP"
+    proof = asyncio.create_task(flows.wait_for_proof(flow.id))
+    await asyncio.wait([proof], timeout=0.3)
+    assert not proof.done(), "the crawl still runs"
+    flow.close(run, RunStatus.FAILED, "stopped")
+    assert (await proof).state == "cancelled"

@@ -1,0 +1,18 @@
+"""A flow stopped a crawl of its manager twice, by its supervisor and by the manager's host: the run's timeline told of
+a stop after the run's end."""
+
+from datetime import UTC, datetime, timedelta
+
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.requests import StopRequest
+from tests.house import House
+from tests.services.watching import deploy
+
+
+def test_a_run_tells_of_one_stop_by_its_flow(house: House) -> None:
+    plan, store, now = deploy(house), SqlStore(house.database), datetime.now(UTC)
+    for later, force in enumerate((False, False, True, True)):
+        stop = StopRequest(actor="flow f", door="flow", force=force)
+        store.runs.request_stop(plan.run.run_id, stop, now + timedelta(seconds=later))
+    events = [line.event for line in store.records.details(plan.run.run_id).log]
+    assert (events.count("stop"), events.count("force stop")) == (1, 1)

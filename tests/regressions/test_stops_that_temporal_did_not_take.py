@@ -1,0 +1,30 @@
+"""A stop was on record and its signal was lost, because Temporal was away. The run waited for its permit, where its
+workflow looks at the database every quarter of an hour, so the run was stopped that much later."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.requests import StopRequest
+from tests.house import House
+from tests.services.watching import deploy
+
+
+@pytest.mark.parametrize("forces", [(False,), (False, True)])
+def test_a_stop_on_record_leaves_one_nudge_for_the_watcher(house: House, forces: tuple[bool, ...]) -> None:
+    plan, store = deploy(house), SqlStore(house.database)
+    for force in forces:
+        store.runs.request_stop(plan.run.run_id, StopRequest(force=force), datetime.now(UTC))
+    nudges = [(nudge.run_uid, nudge.number) for nudge in store.claims.unanswered_nudges()]
+    assert nudges == [(plan.run.run_uid, len(forces))]
+
+
+def test_a_stop_on_record_during_a_look_outlives_the_answer_to_the_former_nudge(house: House) -> None:
+    """The look has read the intent before the stop, and answers the nudge that caused the look."""
+    plan, store = deploy(house), SqlStore(house.database)
+    store.claims.claim_nudges([plan.run.run_uid])
+    seen = store.runs.state(plan.run)
+    store.runs.request_stop(plan.run.run_id, StopRequest(), datetime.now(UTC))
+    store.runs.mark_look(plan.run, seen.nudge_sent, known=True, problem=None, next_look_at=None)
+    assert [nudge.run_uid for nudge in store.claims.unanswered_nudges()] == [plan.run.run_uid]

@@ -1,0 +1,153 @@
+"""Crawls of a hosted manager while Temporal is away, without a run, against the catalogue, and after a stop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.managers.item_filter import ItemFilter
+from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.services.flows.managers import crawls
+from tests.services.flows.stages import PATIENCE, Stage
+
+Staged = Callable[..., Stage]
+
+
+def problems(stage: Stage) -> list[str | None]:
+    items = stage.flow.store.manager_doors.items(stage.flow.id, ItemFilter(states=(ItemState.REFUSED,)), limit=10)
+    return [item.problem for item in items]
+
+
+async def test_ends_are_reacted_to_while_starts_wait_for_temporal(staged: Staged) -> None:
+    stage = staged("Shops", "--max-running-jobs", "2")
+    async with stage.hosted() as running:
+        await stage.started(2)
+        stage.temporal.is_away = True
+        first, *_ = await asyncio.to_thread(stage.flow.store.manager_doors.runs_under_way, stage.flow.id)
+        await asyncio.to_thread(lambda: stage.flow.close(stage.flow.store.runs.get(first)))
+        await stage.until(lambda: stage.counts == Counts(completed=1, running=2))
+        await asyncio.to_thread(stage.end_runs)
+        await stage.until(lambda: stage.counts.completed == 2)
+        assert len(stage.temporal.started) == 2
+        stage.temporal.is_away = False
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=3)
+
+
+async def test_a_manager_is_left_within_a_second_while_temporal_is_away(staged: Staged) -> None:
+    stage = staged("Shops")
+    stage.temporal.is_away = True
+    async with stage.hosted():
+        await stage.until(lambda: stage.counts.running == 3)
+        leaves_at = time.monotonic()
+    assert time.monotonic() - leaves_at < 3, "a second, on a slow machine"
+    stage.temporal.is_away = False
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=3)
+    assert len(stage.temporal.started) == 3
+
+
+@pytest.mark.parametrize(
+    ("end", "problem"), [("failed", "no such entry"), ("terminated", "its workflow was terminated")]
+)
+async def test_a_workflow_that_closes_without_a_run_refuses_its_attempt(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, end: str, problem: str
+) -> None:
+    monkeypatch.setattr(crawls, "CHECK_SECONDS", 0.5)
+    stage = staged("Shops", "--loop-mode", "3600")
+    stage.temporal.closes = {2: end}
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=2, refused=1)
+    assert problems(stage) == [problem]
+
+
+async def test_a_start_survives_a_fault_of_the_host(staged: Staged) -> None:
+    stage = staged("Shops")
+    stage.temporal.problems = [RuntimeError("a fault of our own")]
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=3)
+
+
+async def test_a_start_that_temporal_has_lost_is_repeated(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crawls, "CHECK_SECONDS", 0.5)
+    stage = staged("Shops")
+    stage.temporal.loses = {2}
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=3)
+
+
+async def test_a_request_against_the_catalogue_is_refused_before_its_start(staged: Staged) -> None:
+    stage = staged("Mixed")
+    async with stage.hosted() as running:
+        await stage.started(2)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=2, refused=1)
+    assert len(stage.temporal.started) == 2
+    assert problems(stage) == ["crawler: there is no crawler named unknown"]
+    assert any("unknown is refused" in line for line in stage.lines)
+
+
+async def test_an_absent_catalogue_refuses_no_request(staged: Staged) -> None:
+    stage = staged("Mixed")
+    stage.catalogue = None
+    async with stage.hosted():
+        await stage.started(3)
+    assert stage.counts.refused == 0
+
+
+async def test_a_manager_whose_time_is_over_stops_its_crawls(staged: Staged) -> None:
+    stage = staged("Limited", "--max-running-jobs", "2")
+    async with stage.hosted() as running:
+        await stage.started(2)
+        (stage.folder / "over").touch()
+        await stage.until(lambda: set(stage.temporal.stopped) == set(stage.temporal.started))
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=2, cancelled=0)
+    assert (await stage.result())["close_reason"] == "max_running_time"
+
+
+async def test_a_stopped_manager_keeps_its_numbers(staged: Staged) -> None:
+    stage = staged("Shops", "--max-running-jobs", "2")
+    async with stage.hosted() as running:
+        await stage.started(2)
+        await asyncio.to_thread(stage.flow.cancel)
+        await stage.until(lambda: len(stage.temporal.stopped) == 2)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.flow.row("manager").state is MemberState.CANCELLED
+    result = await stage.result()
+    assert (result["close_reason"], result["counts"]["completed"]) == ("cancelled", 2)
+    assert result["stats"]["crawlmanager/scheduled_jobs"] == 2
+
+
+async def test_a_manager_that_a_failure_pauses_can_be_stopped(staged: Staged) -> None:
+    stage = staged("FaultyCycle")
+    async with stage.hosted(manager_tries=1) as running:
+        await stage.started(3)
+        (stage.folder / "always").touch()
+        await asyncio.to_thread(stage.end_one)
+        await stage.until(lambda: "failing" in stage.flow.events)
+        await asyncio.to_thread(stage.flow.cancel)
+        await stage.until(lambda: len(stage.temporal.stopped) == 2)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert (await stage.result())["close_reason"] == "cancelled"

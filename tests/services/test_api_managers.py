@@ -1,0 +1,153 @@
+"""Crawl managers by the HTTP API: starts by catalogue names, the ledger, and who may do what. Temporal is away."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.contract.managers.turns import Verdict
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import Api, problem, served, stream
+from tests.contracts.managers import Managed, item, managed
+from tests.databases import copy_of
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.schedulers import served as scheduler_served
+
+MANAGER = "/v1/flows/managers"
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    with scheduler_served(SmallCluster(), a_catalogue(tmp_path)) as url:
+        scheduler = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
+        with served(tmp_path, database_url, **scheduler) as api:
+            yield api
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx.Client]:
+    with api.client(token=api.tokens.make("ann", tuple(Scope))) as client:
+        yield client
+
+
+@pytest.fixture
+def ledger(database: Database) -> Managed:
+    """Three items: the first failed, the second waits, the third runs."""
+    flow = managed(database)
+    flow.commit(item("a"), item("b"), item("c"))
+    flow.ended_run(flow.started(1), RunStatus.FAILED)
+    flow.react(flow.ended()[0], Verdict.BAD)
+    flow.run_of(flow.started(3))
+    return flow
+
+
+def done(answer: httpx.Response, status: int = 200) -> Any:
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_a_manager_of_the_catalogue_starts_once_under_its_flow_id(http: httpx.Client) -> None:
+    body = {"manager": "shops", "flow_id": "november", "arguments": ["--deep"]}
+    answer = http.post(MANAGER, json=body)
+    started = done(answer, 201)
+    assert (started["flow_id"], started["created"], started["nudged"]) == ("november/shops", True, False)
+    assert answer.headers["location"] == "/v1/flows/november/shops"
+    again = done(http.post(MANAGER, json=body))
+    assert (again["created"], again["changed"]) == (False, False)
+    assert "other arguments" in problem(http.post(MANAGER, json={**body, "arguments": []}), 409).detail
+    (manager,) = done(http.get("/v1/flows/november/shops/managers"))["managers"]
+    assert (manager["function"], manager["arguments"]) == ("m:Shops", ["--own", "3", "--deep"])
+    view = done(http.get("/v1/flows/november/shops"))
+    assert (view["flow"]["family"], view["flow"]["created_by"]) == ("november", "ann")
+    assert view["managers"] == [manager]
+    new = done(http.post(MANAGER, json={"manager": "shops"}), 201)
+    assert new["flow_id"] not in ("november/shops", "shops")
+
+
+def test_paths_and_classes_are_no_names(http: httpx.Client) -> None:
+    for name in ("m:Shops", "../shops.py", "/etc/passwd"):
+        assert "there is no crawl manager" in problem(http.post(MANAGER, json={"manager": name}), 422, "manager").detail
+    work = {"kind": "step", "function": "m:Shops", "form": "manager", "arguments": []}
+    definition = {"id": "x", "members": [{"path": "manager", "work": work}]}
+    assert "by its name in the catalogue" in problem(http.post("/v1/flows", json=definition), 422, "form").detail
+    problem(http.post(MANAGER, json={"manager": "shops", "class": "m:Shops"}), 422, "class")
+    problem(http.post(MANAGER, json={"manager": "shops", "flow_id": "a", "arguments": ["--flow-id", "b"]}), 422)
+    assert done(http.get("/v1/flows"))["flows"] == []
+
+
+def test_the_ledger_has_pages_and_filters(http: httpx.Client, ledger: Managed) -> None:
+    place = f"/v1/flows/{ledger.id}/items"
+    first = done(http.get(place, params={"limit": 2}))
+    assert ([entry["number"] for entry in first["items"]], first["next"]) == ([1, 2], 2)
+    rest = done(http.get(place, params={"limit": 2, "after": first["next"]}))
+    assert ([entry["number"] for entry in rest["items"]], rest["next"]) == ([3], None)
+    failed = done(http.get(place, params={"state": "failed"}))["items"]
+    assert [(entry["number"], entry["outcome"]) for entry in failed] == [(1, "failed")]
+    several = done(http.get(place, params={"state": ["failed", "waiting"]}))["items"]
+    assert [entry["number"] for entry in several] == [1, 2]
+    numbered = done(http.get(place, params={"number": [1, 3, 9], "state": "running"}))["items"]
+    assert [entry["number"] for entry in numbered] == [3]
+    assert http.get(place, params={"number": [0]}).status_code == 422
+    assert len(done(http.get(place, params={"outcome": "failed"}))["items"]) == 1
+    assert done(http.get(place, params={"tag": "north"}))["items"] == []
+    problem(http.get(place, params={"state": "executing"}), 422)
+    why = done(http.get(f"/v1/flows/{ledger.id}/why-item", params={"item": 3}))
+    assert why["because"][0]["path"].startswith("run ")
+    problem(http.get(f"/v1/flows/{ledger.id}/why-item", params={"item": 9}), 404)
+    flows = done(http.get("/v1/flows"))["flows"]
+    assert flows[0]["items"] | {"has_problem": False} == {
+        "total": 3, "completed": 0, "failed": 1, "cancelled": 0, "refused": 0, "repeated": 0, "has_problem": False,
+    }  # fmt: skip
+
+
+def test_items_are_added_retried_and_cancelled(http: httpx.Client, ledger: Managed) -> None:
+    place = f"/v1/flows/{ledger.id}"
+    body = {"key": "more", "items": [{"spider": "books", "shop": "d", "tags": ["late"]}, {"spider": "books"}]}
+    assert done(http.post(f"{place}/items", json=body), 202)["count"] == 2
+    assert done(http.post(f"{place}/items", json=body), 202)["changed"] is False
+    tagged = done(http.get(f"{place}/items", params={"tag": "late"}))["items"]
+    assert [(entry["number"], entry["override"]["spider_args"]) for entry in tagged] == [(4, {"shop": "d"})]
+    assert "name no spider" in problem(http.post(f"{place}/items", json={"key": "k", "items": [{}]}), 422).detail
+    retried = done(http.post(f"{place}/retry-items", json={"arguments": {"depth": "3"}}), 202)
+    assert retried["count"] == 1
+    problem(http.post(f"{place}/retry-items", json={"numbers": [9]}), 404)
+    assert done(http.post(f"{place}/cancel-items", json={"numbers": [4, 5]}), 202)["count"] == 2
+    timeline = done(http.get(place))["timeline"]
+    assert [(line["event"], line["actor"], line["door"]) for line in timeline[-3:]] == [
+        ("items added", "ann", "api"), ("items retried", "ann", "api"), ("items cancelled", "ann", "api"),
+    ]  # fmt: skip
+
+
+def test_an_item_with_any_number_is_asked_for(http: httpx.Client, ledger: Managed) -> None:
+    place = f"/v1/flows/{ledger.id}/why-item"
+    problem(http.get(place, params={"item": (1 << 31) - 1}), 404)
+    for number in (0, 1 << 31):
+        problem(http.get(place, params={"item": number}), 422)
+
+
+def test_who_may_do_what(api: Api, ledger: Managed) -> None:
+    place = f"/v1/flows/{ledger.id}"
+    with api.client(Scope.READ) as reader:
+        done(reader.get(f"{place}/items"))
+        for path, body in ((MANAGER, {"manager": "shops"}), (f"{place}/items", {}), (f"{place}/retry-items", {})):
+            problem(reader.post(path, json=body), 403)
+
+
+def test_the_numbers_are_followed(http: httpx.Client, ledger: Managed) -> None:
+    with stream(http, f"/v1/flows/{ledger.id}/changes") as events:
+        first = next(events)
+        (manager,) = first.data["managers"]
+        assert (manager["counts"]["failed"], manager["counts"]["running"]) == (1, 1)
+        ledger.commit(item("d"), call="second")
+        while manager["counts"]["waiting"] != 2:
+            (manager,) = next(events).data["managers"]
