@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -114,6 +115,7 @@ class SlowDeployer:
     cluster: QuickCluster
     stopped: set[str] = field(default_factory=set)  # runs
     raced: set[str] = field(default_factory=set)  # requests that were under way when their run was stopped
+    came: Counter[str] = field(default_factory=Counter)  # requests by run
 
     def only_installation(self) -> str | None:
         return None
@@ -128,6 +130,7 @@ class SlowDeployer:
         return Crawler(name=name)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
+        self.came[request.run_uid] += 1
         time.sleep(random.choice((0, 0, 0.03, 0.15)))
         try:
             deployment = self.cluster.deploy(request)
@@ -173,7 +176,8 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
         assert isinstance(claim, Claim)
         claims.deployed(claim, cluster.deploy(claim.request))
         store.runs.mark_started(ref)
-        time.sleep(random.uniform(0, 0.03))
+        before = random.randrange(CHILDREN // 2)  # a busy machine makes the first requests late
+        until(lambda: deployer.came[run.run_uid] > before, "requests under way", pause=0.001)
         SqlStore(database).runs.request_stop(run.run_id, StopRequest(actor="ann"), datetime.now(UTC))
         deployer.stopped.add(run.run_uid)
         tasks.cancel_queued(ref, "stopped")
