@@ -297,7 +297,12 @@ class FlowStage:
 
 @asynccontextmanager
 async def flow_stage(
-    client: Client, database: Database, *, hosted: bool = True, cached_workflows: int = 100
+    client: Client,
+    database: Database,
+    *,
+    hosted: bool = True,
+    cached_workflows: int = 100,
+    receivers_are_files: bool = False,
 ) -> AsyncIterator[FlowStage]:
     """The stage. `hosted`: with its own host of steps."""
     store, queue = SqlStore(database), f"queue-{uuid4()}"
@@ -308,7 +313,7 @@ async def flow_stage(
     catalogue: Any = Catalogue()
     watched: Any = ledger
     steps = activities_of(
-        FlowActivities(watched, store.flow_doors, search_attributes=True),
+        FlowActivities(watched, store.flow_doors, search_attributes=True, receivers_are_files=receivers_are_files),
         FlowCrawlActivities(watched, store.runs, stage.crawls, catalogue, RunLimits()),
         ScheduledFlows(store.flow_doors, store.flow_records),
         FlowAnnouncements(store.flow_ends, stage.receivers, stage.receivers),

@@ -26,13 +26,19 @@ class FlowActivities:
     ledger: FlowLedger
     doors: FlowDoors
     search_attributes: bool = False  # whether the server has our search attributes
+    receivers_are_files: bool = False  # whether all notices and events go to files
 
     @activity.defn(no_thread_cancel_exception=True)
     def begin_flow(self, step: BeginFlow) -> FlowBegun:
         """Make the execution the flow's supervisor. Return the flow's first page, which saves a further activity."""
         flow = self.ledger.begin(step.flow_uid, Execution(step.workflow_id, step.temporal_run_id, step.began_at))
         page = self.ledger.read(ReadFlow(flow=flow))
-        return FlowBegun(flow=flow, page=page, search_attributes=self.search_attributes)
+        return FlowBegun(
+            flow=flow,
+            page=page,
+            search_attributes=self.search_attributes,
+            receivers_are_files=self.receivers_are_files,
+        )
 
     @activity.defn(no_thread_cancel_exception=True)
     def read_flow(self, step: ReadFlow) -> FlowPage:

@@ -48,6 +48,12 @@ def pusher(settings: Settings) -> "Pusher":
     return FanOut([*_notice_file(settings), *_channels(settings.notices), *_webhooks(settings.notices)])
 
 
+def receivers_are_files(settings: Settings) -> bool:
+    """Return whether all notices and events go to files, so that no receiver can be slow."""
+    notices = settings.notices
+    return settings.export.event_bus is None and notices.pusher_app_id is None and notices.webhooks is None
+
+
 def limited_pusher(pusher: "Pusher", slots: int) -> "Pusher":
     """Limit the worker's slots for notices, since a slow receiver must not delay further activities."""
     from crawler_lifecycle.adapters.pushers.fan_out import LimitedPusher

@@ -22,7 +22,7 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
-from crawler_lifecycle.bootstrap.outside import limited_pusher
+from crawler_lifecycle.bootstrap.outside import limited_pusher, receivers_are_files
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.domain.plan import Abilities
 from crawler_lifecycle.ports import FlowSupervisors, Supervisors
@@ -48,7 +48,9 @@ def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: 
         StoppingActivities(runs, tasks, cluster),
         NoticeActivities(runs, pusher),
         ExportActivities(runs, parts.announcer, parts.archiver, nudges),
-        FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes),
+        FlowActivities(
+            parts.store.flow_ledger, parts.store.flow_doors, search_attributes, receivers_are_files(parts.settings)
+        ),
         FlowCrawlActivities(parts.store.flow_ledger, runs, supervisors, parts.deployer, limits),
         ScheduledFlows(parts.store.flow_doors, parts.store.flow_records),
         FlowAnnouncements(parts.store.flow_ends, pusher, parts.announcer),

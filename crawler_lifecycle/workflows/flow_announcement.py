@@ -7,13 +7,16 @@ from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.domain.flows.messages import SuperviseFlow
 from crawler_lifecycle.workflows.flow_acts import Act, Bell
 from crawler_lifecycle.workflows.flow_course import Course
+from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import ANNOUNCE
 
 
 class Announcement:
     """The announcement of the present end. An earlier end with an owed announcement goes with the present end."""
 
-    def __init__(self, bell: Bell) -> None:
+    def __init__(self, bell: Bell, *, is_short: bool) -> None:
+        """`is_short`: no receiver can be slow."""
+        self._is_short = is_short
         self._act: Act[bool] = Act(bell)
         self._is_owed = True  # also after the end: an earlier supervisor may have died between end and announcement
 
@@ -27,16 +30,20 @@ class Announcement:
             self._is_owed = True
         elif is_settled and self._is_owed and not self._act.is_under_way:
             self._is_owed = False
-            self._act.begin(_announce(SuperviseFlow(flow_uid=course.flow.uid, flow_id=course.flow_id)))
+            step = SuperviseFlow(flow_uid=course.flow.uid, flow_id=course.flow_id)
+            self._act.begin(_announce(step, is_short=self._is_short))
 
     def take(self) -> None:
         self._act.take()
 
 
-async def _announce(step: SuperviseFlow) -> bool:
+async def _announce(step: SuperviseFlow, *, is_short: bool) -> bool:
     """Announce, and return whether all receivers were reached. After an hour the audit goes on with the tries."""
     try:
-        await workflow.execute_activity_method(FlowAnnouncements.announce_flow, step, **ANNOUNCE)
+        if is_short:
+            await at_once(FlowAnnouncements.announce_flow, step, ANNOUNCE)
+        else:
+            await workflow.execute_activity_method(FlowAnnouncements.announce_flow, step, **ANNOUNCE)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise

@@ -49,7 +49,7 @@ class Supervision:
         self._checks = StartChecks(bell)
         self._stops = Stops(bell)
         self._doors = OwnDoors(bell)
-        self._announcement = Announcement(bell)
+        self._announcement = Announcement(bell, is_short=begun.receivers_are_files)
         self._view = FlowView(course.flow_id, begun.search_attributes)
         self._anchor = workflow.now()  # the looks' times count from here
         self._look = 1  # number of the next look

@@ -36,6 +36,7 @@ SOON = timedelta(milliseconds=100)
 class FlowPath:
     course: Course
     continues: bool = False  # as new, on a server that suggests it early
+    receivers_are_files: bool = False
     has_one_order: bool = True  # whether acts come in one order, although several are under way at once
 
 
@@ -51,7 +52,7 @@ async def play_flow(
         upgrade(url)
         database = Database(url)
         try:
-            async with flow_stage(environment.client, database) as flows:
+            async with flow_stage(environment.client, database, receivers_are_files=path.receivers_are_files) as flows:
                 return await path.course(flows)
         finally:
             database.close()
@@ -255,6 +256,7 @@ async def _followed(flows: FlowStage) -> WorkflowHandle[Any, Any]:
 
 FLOW_PATHS = {
     "flow_diamond": FlowPath(_runs(diamond)),
+    "flow_announced_at_once": FlowPath(_runs(pair), receivers_are_files=True),
     "flow_followed": FlowPath(_followed),
     "flow_in_slices": FlowPath(_runs(lambda: Workflow().add_many("many", [plain] * 20))),
     "flow_with_a_failure": FlowPath(_runs(lambda: Workflow().add("a", crawl("unknown")).add("b", plain, deps="a"))),

@@ -3,9 +3,12 @@
 import asyncio
 from typing import Any
 
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.errors import TemporaryError
 from tests.contracts.flows import Flow
-from tests.flow_stage import FlowStage
+from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually
 from tests.workflows.graphs import activities_of, chain, pair
@@ -31,6 +34,23 @@ async def test_each_end_is_announced_once(flows: FlowStage) -> None:
     await flows.nudge(flow)
     await flows.supervisor(flow).result()
     assert ends(flows) == ([1, 2], [1, 2])
+
+
+async def test_an_end_is_announced_in_the_workflow_task_if_no_receiver_can_be_slow(
+    real_time: WorkflowEnvironment, database: Database
+) -> None:
+    async with flow_stage(real_time.client, database, receivers_are_files=True) as flows:
+        flow = await flows.run(pair())
+        assert ends(flows) == ([1], [1])
+        assert "announce_flow" not in await activities_of(flows.supervisor(flow))
+        flows.receivers.tried.clear()
+        flows.receivers.trouble = TemporaryError("the disk is full")
+        supervisor = await retried(flows, flow)
+        await eventually(flows.receivers.tried.is_set)
+        flows.receivers.trouble = None
+        await supervisor.result()
+        assert ends(flows) == ([1, 2], [1, 2])
+        assert (await activities_of(supervisor))["announce_flow"] == 1, "the usual activity follows a failure"
 
 
 async def test_an_end_whose_supervisor_died_is_announced_by_the_next(flows: FlowStage) -> None:

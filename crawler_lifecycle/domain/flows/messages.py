@@ -161,6 +161,7 @@ class FlowBegun(Message):
     flow: FlowRef
     page: FlowPage = Field(description="first page of all rows")
     search_attributes: bool = Field(default=False, description="whether the server has our search attributes")
+    receivers_are_files: bool = Field(default=False, description="whether all notices and events go to files")
 
 
 class AttemptRef(Message):
