@@ -30,6 +30,10 @@ class Shops(GeneratorCrawlManager):
         self._deaths = Deaths(Path(os.environ[NOTES]), json.loads(os.environ[DEATHS]))
         mortal_channel(self._deaths, OBJECT)
 
+    def on_start(self, resumed: bool = False) -> None:
+        """Every object has a wish outside of reactions, so that each course comes to a commit."""
+        self.state["objects"] = self.state.get("objects", 0) + 1
+
     def set_parameters_gen(self) -> Iterator[dict[str, Any]]:
         yield from ({"shop": shop} for shop in ("a", "b", "a", HELD_BACK, FAILING, "b"))
 
