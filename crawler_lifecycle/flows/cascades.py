@@ -7,7 +7,7 @@ from typing import Any
 from crawler_lifecycle.contract.flows.work import CallForm
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.building import named_items
-from crawler_lifecycle.flows.functions import check_parameters, reference
+from crawler_lifecycle.flows.functions import check_parameters, reference, refusals_with_job
 from crawler_lifecycle.flows.jobs import StepJob
 
 
@@ -43,8 +43,9 @@ def _step(name: str, function: Any, form: CallForm) -> StepJob:
         raise BadInput(f"cascade {name!r}", f"expected a function, not the job {function.title!r}")
     if not callable(function):
         raise BadInput(f"cascade {name!r}", f"expected a function, not {function!r}"[:200])
-    job = marked if isinstance(marked, StepJob) else StepJob(function=reference(function))
-    check_parameters(function, 2 if form is CallForm.ITEM else 1, _EXAMPLES[form])
+    with refusals_with_job(name):
+        job = marked if isinstance(marked, StepJob) else StepJob(function=reference(function))
+        check_parameters(function, 2 if form is CallForm.ITEM else 1, _EXAMPLES[form])
     return replace(job, form=form, arguments=None, required=())
 
 

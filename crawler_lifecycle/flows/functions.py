@@ -6,7 +6,8 @@ Another process has to find the function by its name, so a function must be defi
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
 
@@ -24,6 +25,15 @@ def reference(function: Callable[..., Any] | type) -> str:
     if len(name) > LONGEST_FUNCTION:
         raise BadInput("job", f"{name[:80]}... has {len(name)} characters, at most {LONGEST_FUNCTION} are possible")
     return name
+
+
+@contextmanager
+def refusals_with_job(name: str) -> Iterator[None]:
+    """Name the job in a refusal: a graph may have many functions."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"job of {name!r}", error.expected) from error
 
 
 def call_form(function: Callable[..., Any]) -> CallForm:

@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from crawler_lifecycle.contract.flows.work import CallForm
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.functions import call_form, reference, required_names
+from crawler_lifecycle.flows.functions import call_form, reference, refusals_with_job, required_names
 from crawler_lifecycle.flows.jobs import Job, JobOptions, StepJob
 
 P = ParamSpec("P")
@@ -96,7 +96,8 @@ def as_job(name: str, value: object) -> Job:
         raise BadInput(f"job of {name!r}", f"is the class {value.__qualname__}; add {value.__qualname__}.new(...)")
     if not callable(value):
         raise BadInput(f"job of {name!r}", f"expected a crawl, a worker's job or a function, not {value!r}"[:200])
-    return step_of(value)
+    with refusals_with_job(name):
+        return step_of(value)
 
 
 def _marked(function: Callable[P, R_co], step_job: StepJob) -> StepFunction[P, R_co]:

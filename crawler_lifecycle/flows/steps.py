@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from crawler_lifecycle.contract.flows.names import SEPARATOR
+from crawler_lifecycle.contract.flows.names import SEPARATOR, joined
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.states import Report
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
@@ -140,6 +140,13 @@ class Level:
         if part is None or not rest:
             return part is not None
         return isinstance(part, SubWorkflow) and part.workflow.has(rest)
+
+    def paths(self) -> Iterator[str]:
+        """Yield all paths on the level, inner levels included."""
+        for name, part in self.parts.items():
+            yield name
+            if isinstance(part, SubWorkflow):
+                yield from (joined(name, path) for path in part.workflow.paths())
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -8,10 +8,11 @@ from typing import Any, Self, TextIO, Unpack
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
-from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_text, parent_path
+from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_text, joined, parent_path
 from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.flows.values import to_text
+from crawler_lifecycle.domain.flows.near_paths import did_you_mean
 from crawler_lifecycle.domain.flows.states import WorkflowState
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import building
@@ -157,7 +158,9 @@ class Workflow(Verbs):
         """Add a collection: jobs from a list have the names 0, 1, ..., jobs from a dict the names of its keys."""
         name = self._free_name(name)
         named = building.named_items(name, jobs)
-        return self._put_many(name, [(key, as_job(key, job)) for key, job in named], deps, max_parallel, options)
+        return self._put_many(
+            name, [(key, as_job(joined(name, key), job)) for key, job in named], deps, max_parallel, options
+        )
 
     def add_cascade(
         self,
@@ -298,7 +301,8 @@ class Workflow(Verbs):
                 if not self.has(dep):
                     raise BadInput(
                         f"deps of {name!r}",
-                        f"{dep!r} is not in the workflow yet; add it before, or use Workflow(check_deps=False)",
+                        f"{dep!r} is not in the workflow yet; add it before, or use Workflow(check_deps=False)"
+                        + did_you_mean(dep, self.paths()),
                     )
         return needs
 

@@ -33,9 +33,8 @@ from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import TOP, MemberKind, MemberRow
-from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.domain.flows.selecting import no_job, selected
 from crawler_lifecycle.domain.flows.summary import status
-from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows.workflow import Workflow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -161,7 +160,7 @@ class MemoryFlow:
     def row(self, path: str) -> MemberRow:
         number = self.ledger.paths_of_members().get(path)
         if number is None:
-            raise NotFound(f"flow {self.ledger.flow.id!r} has no job {path!r}")
+            raise no_job(self.ledger, path)
         return self.ledger.members[number]
 
     @property

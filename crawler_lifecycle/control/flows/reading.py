@@ -22,7 +22,7 @@ from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
 from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import FlowRow, MemberRow
-from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.domain.flows.selecting import no_job, selected
 from crawler_lifecycle.domain.flows.summary import status_of
 from crawler_lifecycle.domain.managers.explanation import explained
 from crawler_lifecycle.errors import NotFound
@@ -70,7 +70,12 @@ class FlowReader:
         """Return the members in their order. NotFound for an unknown path."""
         chosen = None if paths is None else list(paths)
         part = None if states is None else Part(states=states)
-        return member_records(self.kept(flow, part if chosen is None else Part(paths=chosen)), chosen, states)
+        kept = self.kept(flow, part if chosen is None else Part(paths=chosen))
+        known = set(known_paths(kept.ledger, chosen or ()))
+        for path in chosen or ():
+            if path not in known:
+                raise self._no_job(flow, path)
+        return member_records(kept, chosen, states)
 
     def workflow(self, flow: str) -> Workflow:
         """Return the flow as its author's workflow, with the states of its jobs."""
@@ -141,7 +146,7 @@ class FlowReader:
         """Return the member's attempts, the first one first."""
         number = self._records.numbers(flow, [path]).get(path)
         if number is None:
-            raise _no_job(flow, path)
+            raise self._no_job(flow, path)
         return self._records.attempts(flow, number)
 
     def lines(self, flow: str, *, after: int = 0, limit: int = 1000) -> Sequence[FlowLine]:
@@ -155,6 +160,10 @@ class FlowReader:
         """Return the members that have changed since the time, for followers."""
         return self._records.news(flow, since)
 
+    def _no_job(self, flow: str, path: str) -> NotFound:
+        """Return the error for an unknown path, with a near path from the whole flow."""
+        return no_job(self._records.kept(flow, defined=False).ledger, path)
+
     @property
     def _managers(self) -> ManagerDoors:
         return self._context.store.manager_doors
@@ -167,9 +176,5 @@ class FlowReader:
 def _member(flow: KeptFlow, path: str) -> MemberRow:
     number = flow.ledger.paths_of_members().get(path)
     if number is None:
-        raise _no_job(flow.ledger.flow.id, path)
+        raise no_job(flow.ledger, path)
     return flow.ledger.members[number]
-
-
-def _no_job(flow: str, path: str) -> NotFound:
-    return NotFound(f"flow {flow!r} has no job {path!r}")

@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pydantic import BaseModel
 
 from crawler_lifecycle.contract.flows.definition import Fragment, GroupDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.names import ROOT, joined, parent_path
+from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR, joined, parent_path
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.states import Ready
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
+from crawler_lifecycle.domain.flows.near_paths import did_you_mean
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
 from crawler_lifecycle.domain.naming import managers_queue
 from crawler_lifecycle.errors import BadInput
@@ -56,7 +57,16 @@ class Numbers:
             return Target(self.groups[path], is_group=True)
         if path in self.members:
             return Target(self.members[path], task=task)
-        raise BadInput("deps", f"{dependent!r} depends on {path!r}, which is not in the flow")
+        hint = did_you_mean(path, self._paths_for(dependent))
+        raise BadInput("deps", f"{dependent!r} depends on {path!r}, which is not in the flow{hint}")
+
+    def _paths_for(self, dependent: str) -> Iterator[str]:
+        """Yield the paths that the dependent may depend on, as far as levels decide."""
+        level = parent_path(dependent)
+        inside = f"{level}{SEPARATOR}" if level else ROOT
+        for path in (*self.members, *self.groups):
+            if path.startswith(inside) and path != dependent:
+                yield path
 
     def needs(self, needs: Iterable[Need], dependent: str) -> tuple[NeedRow, ...]:
         rows = (

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from crawler_lifecycle.contract.flows.states import GroupGrowth
+from crawler_lifecycle.domain.flows.near_paths import did_you_mean
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow, NeedRow
 from crawler_lifecycle.errors import NotFound
 
@@ -19,12 +20,18 @@ def selected(ledger: Ledger, paths: Iterable[str] | None) -> list[MemberRow]:
     numbers: set[int] = set()
     for path in paths:
         if path not in members and path not in groups:
-            raise NotFound(f"flow {ledger.flow.id!r} has no job {path!r}")
+            raise no_job(ledger, path)
         if path in members:
             numbers.add(members[path])
         if path in groups:
             numbers.update(inside.get(groups[path], ()))
     return [ledger.members[number] for number in sorted(numbers)]
+
+
+def no_job(ledger: Ledger, path: str) -> NotFound:
+    """Return the error for a path without a member or group. It names the path that was probably meant."""
+    hint = did_you_mean(path, (*ledger.paths_of_members(), *ledger.paths_of_groups()))
+    return NotFound(f"flow {ledger.flow.id!r} has no job {path!r}{hint}")
 
 
 def dependencies(ledger: Ledger, row: MemberRow) -> list[MemberRow]:
