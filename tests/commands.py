@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,3 +51,13 @@ def run(state_url: str, crawlctl: Crawlctl) -> RunRecord:
         return SqlStore(database).runs.create(new)
     finally:
         database.close()
+
+
+@pytest.fixture
+def stored(crawlctl: Crawlctl, state_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlStore]:
+    """The database of `crawlctl`, for flows by hand. Temporal is away."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    assert crawlctl("db", "upgrade").exit_code == 0
+    database = Database(state_url, pool_size=2)
+    yield SqlStore(database)
+    database.close()

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -113,6 +113,12 @@ def print_failure(message: str, status: int, *, as_json: bool, option: str | Non
         click.echo(json.dumps(failure), err=True)
     else:
         click.echo(click.style("Error: ", fg="red") + plain(message), err=True)
+
+
+def fail(message: str, status: int, *, as_json: bool) -> NoReturn:
+    """Print the reason, and exit with the status. For answers that are printed already."""
+    print_failure(message, status, as_json=as_json)
+    raise click.exceptions.Exit(status)
 
 
 def _one_line(error: click.UsageError) -> str:

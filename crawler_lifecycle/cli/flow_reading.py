@@ -1,4 +1,4 @@
-"""The commands that only read flows: list, show, jobs, results, graph, why. They need the database alone."""
+"""The commands that only read flows: list, show, jobs, graph, why. They need the database alone."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,24 +154,6 @@ def _known(states: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
         if word not in known:
             raise BadInput("states", f"{word!r} is no state here, but: {', '.join(known)}")
     return states
-
-
-@click.command()
-@flow_argument
-@jobs_argument
-@standard_options
-def results(flow: str, jobs: tuple[str, ...], state: Path | None, as_json: bool) -> None:
-    """Print the recorded results of FLOW's jobs, nested for sub-workflows. The output is JSON in any case.
-
-    \b
-    Examples:
-      crawlctl flow results nightly-2026-11-22 merge
-      crawlctl flow results nightly-2026-11-22 | jq '.sites.de'
-    """
-    from crawler_lifecycle.contract.flows.values import untagged
-
-    del as_json
-    print_json(untagged(open_flows(state).results(flow, jobs or None)))
 
 
 @click.command()

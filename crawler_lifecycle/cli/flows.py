@@ -2,7 +2,15 @@
 
 import click
 
-from crawler_lifecycle.cli import flow_holding, flow_reading, flow_requests, flow_running, flow_starting, flow_watching
+from crawler_lifecycle.cli import (
+    flow_holding,
+    flow_reading,
+    flow_requests,
+    flow_results,
+    flow_running,
+    flow_starting,
+    flow_watching,
+)
 from crawler_lifecycle.cli.failures import Commands
 
 
@@ -29,7 +37,7 @@ for command in (
     flow_reading.list_flows,
     flow_reading.show,
     flow_reading.jobs,
-    flow_reading.results,
+    flow_results.results,
     flow_watching.watch,
     flow_reading.graph,
     flow_reading.why,

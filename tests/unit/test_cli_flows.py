@@ -150,7 +150,7 @@ def test_a_push_takes_json_without_code(upgraded: Crawlctl, tmp_path: Path) -> N
             "has several workflows: name one of b, c with --flow",
         ),
         ("{w}a = Workflow()", (), "workflow: '"),
-        ("{w}a = Workflow().add('x', lambda: 1)", (), ": job: <lambda> has no name: a step is"),
+        ("{w}a = Workflow().add('x', lambda: 1)", (), ": job of 'x': <lambda> has no name: a step is"),
         ("{w}a = Workflow().add('x', print, deps='y')", (), "'y' is not in the workflow yet"),
         ("{w}def x(): ...\na = Workflow(check_deps=False).add('x', x, deps='z').add('z', x, deps='x')", (),
          "deps: form a cycle: "),
@@ -328,7 +328,8 @@ def test_results_and_a_watch_to_the_end(upgraded: Crawlctl, file: Path, database
     hand(database).play({"shop": {"at": 3}, "load": 4})
     results = said(upgraded, "results", "nightly-1")
     assert (results["shop"], results["load"], results["release"]["approved"]) == ({"at": 3}, 4, True)
-    assert said(upgraded, "results", "nightly-1", "load", "nobody") == {"load": 4}
+    assert said(upgraded, "results", "nightly-1", "load") == {"load": 4}
+    assert said(upgraded, "results", "nightly-1", "load", "nobody", status=3)["error"] == "not_found"
     watched = lines(upgraded, "watch", "nightly-1")
     assert watched[-1].startswith("flow nightly-1 ended completed after ")
     assert "nightly  completed  load (load)" in watched
