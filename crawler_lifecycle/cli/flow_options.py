@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from crawler_lifecycle.cli.common import Command, open_control, print_answer, user_name
+from crawler_lifecycle.cli.failures import REFUSED, fail
 from crawler_lifecycle.cli.remote.choice import open_api
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
     from crawler_lifecycle.control.flows.commands import FlowCommands
+
+MOST_REASONS = 20  # jobs named in a refusal; further jobs are counted
 
 flow_argument = click.argument("flow")
 jobs_argument = click.argument("jobs", nargs=-1)
@@ -55,3 +58,12 @@ def print_effect(answer: "FlowAnswer", effect: str, *, as_json: bool) -> None:
     from crawler_lifecycle.cli.flow_lines import answer_lines
 
     print_answer(answer, lambda answer: answer_lines(answer, effect), as_json=as_json)
+
+
+def refuse_left_out(answer: "FlowAnswer", word: str, *, as_json: bool) -> None:
+    """Exit with REFUSED if the request left named jobs as they are. The answer is printed already."""
+    if answer.left_out:
+        reasons = [f"{unchanged.job!r} {unchanged.reason}" for unchanged in answer.left_out[:MOST_REASONS]]
+        if len(answer.left_out) > MOST_REASONS:
+            reasons.append(f"and {len(answer.left_out) - MOST_REASONS} more")
+        fail(f"{word}: {'; '.join(reasons)}", REFUSED, as_json=as_json)

@@ -17,6 +17,7 @@ from crawler_lifecycle.cli.flow_options import (
     on_record,
     open_commands,
     print_effect,
+    refuse_left_out,
     workflow_option,
 )
 from crawler_lifecycle.domain.words import counted
@@ -159,6 +160,7 @@ def cancel(
     """Cancel the open JOBS of FLOW, or all its open jobs. Their dependents are cancelled, too, and not counted.
 
     A sub-workflow's name stands for all its jobs. Of a crawl manager, JOBS are numbers of items that wait.
+    The exit status is 6 if one of JOBS had ended already.
 
     \b
     Examples:
@@ -177,6 +179,7 @@ def cancel(
         request = CancelMembers(paths=jobs or None, terminate=not keep_running, reason=reason, **on_record(actor))
     answer = asyncio.run(open_commands(state).cancel(flow, request))
     print_effect(answer, f"{counted(answer.count, 'job')} cancelled", as_json=as_json)
+    refuse_left_out(answer, "not cancelled", as_json=as_json)
 
 
 @click.command()
@@ -202,6 +205,8 @@ def retry(
     as_json: bool,
 ) -> None:
     """Give the cancelled and discarded JOBS of FLOW another attempt, or all of them. All other results are kept.
+
+    The exit status is 6 if one of JOBS is not retried, such as a completed job without --completed.
 
     Of a crawl manager, JOBS are numbers of items; without numbers, its failed items, and after a stop the items
     that had not started. A manager that has ended goes on.
@@ -234,6 +239,7 @@ def retry(
         )
     answer = asyncio.run(commands.retry(flow, request))
     print_effect(answer, f"{counted(answer.count, 'job')} retried", as_json=as_json)
+    refuse_left_out(answer, "not retried", as_json=as_json)
 
 
 def _value(text: str) -> Any:

@@ -10,6 +10,7 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.requests import AppendMembers
+from crawler_lifecycle.domain.flows.leaving_out import COMPLETED
 from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.tokens import Scope
@@ -85,7 +86,13 @@ def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
         "completed"
     ]
     assert done(http.get(place))["status"]["state"] == "cancelled"
-    assert done(http.post(f"{place}/retry"), 202)["count"] == 1
+    left_out = done(http.post(f"{place}/retry", json={"jobs": ["a"]}), 202)["left_out"]
+    assert left_out == [{"job": "a", "reason": f"is completed already: {COMPLETED}"}]
+    assert done(http.post(f"{place}/cancel", json={"jobs": ["a"]}), 202)["left_out"] == [
+        {"job": "a", "reason": "is completed already"}
+    ]
+    answer = done(http.post(f"{place}/retry"), 202)
+    assert (answer["count"], answer["left_out"]) == (1, [])
     assert done(http.get(place))["flow"]["state"] == "executing"
     assert done(http.post(f"{place}/stop", json={"reason": "enough", "actor": "bob"}), 202)["count"] == 1
     assert done(http.get(place))["timeline"][-1]["actor"] == "bob"

@@ -183,6 +183,9 @@ def test_flows_are_listed_and_explained(crawlctl: Cli, flow: str) -> None:
     assert "release" in crawlctl("flow", "why", flow, "release").stdout
     assert "shop" in crawlctl("flow", "graph", flow).stdout
     assert answer(crawlctl("flow", "results", flow)) == {}
+    early = crawlctl("flow", "results", flow, "shop")
+    assert (early.exit_code, early.stderr) == (6, "Error: 'shop' has no result: the job is available\n")
+    assert "did you mean 'release'?" in crawlctl("flow", "results", flow, "relaese").stderr
     assert answer(crawlctl("flow", "jobs", flow, "--attempts", "--json")) == {}
 
 
@@ -226,6 +229,10 @@ def test_flows_are_changed(crawlctl: Cli, flow: str) -> None:
     ):
         result = crawlctl("flow", *words)
         assert (result.exit_code, effect in result.stdout) == (0, True), result.output
+    unchanged = crawlctl("flow", "cancel", flow, "shop")
+    assert (unchanged.exit_code, unchanged.stderr) == (
+        6, "Error: not cancelled: 'shop' is cancelled already\n",
+    )  # fmt: skip
     assert crawlctl("flow", "show", "other").exit_code == 3
     assert crawlctl("flow", "why", flow, "other").exit_code == 3
 

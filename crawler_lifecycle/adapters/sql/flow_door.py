@@ -20,6 +20,7 @@ from crawler_lifecycle.adapters.sql.flow_writing import (
     write_states,
 )
 from crawler_lifecycle.adapters.sql.texts import is_text
+from crawler_lifecycle.contract.flows.answers import LeftOut
 from crawler_lifecycle.contract.flows.requests import FlowRequest
 from crawler_lifecycle.domain.flows.cancelling import Effect
 from crawler_lifecycle.domain.flows.merging import Merged
@@ -77,8 +78,10 @@ class Door:
     def log(self, event: str, message: str) -> None:
         add_line(self.tx, self.head.id, self.at, event, message, actor=self.request.actor, door=self.request.door)
 
-    def answer(self, count: int, *, created: bool = False, changed: bool = True) -> DoorAnswer:
-        return DoorAnswer(self.head.uid, self.head.flow_id, count, created, changed)
+    def answer(
+        self, count: int, *, created: bool = False, changed: bool = True, left_out: tuple[LeftOut, ...] = ()
+    ) -> DoorAnswer:
+        return DoorAnswer(self.head.uid, self.head.flow_id, count, created, changed, left_out)
 
 
 class OnDoors(OnFlows):

@@ -13,6 +13,7 @@ from crawler_lifecycle.contract.flows.records import Decision
 from crawler_lifecycle.contract.flows.requests import ApproveMember, CancelMembers, HoldFlow, RetryMembers
 from crawler_lifecycle.contract.flows.states import FlowIntent
 from crawler_lifecycle.contract.flows.values import to_text
+from crawler_lifecycle.domain.flows import argument_changes
 from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
 from crawler_lifecycle.domain.flows.deciding import approve, hold
 from crawler_lifecycle.domain.flows.renewing import retry
@@ -50,9 +51,9 @@ class FlowRequests(OnDoors):
     def retry(self, tx: Connection, flow: str, request: RetryMembers) -> DoorAnswer:
         door = self.open_by_id(tx, flow, request)
         effect = retry(door.ledger, request, door.at)
-        if request.arguments is not None:
-            _write_arguments(door, effect, request)
-        return _applied(door, effect, "retried", counted(effect.count, "member"))
+        changes = {} if request.arguments is None else _write_arguments(door, effect, request)
+        message = counted(effect.count, "member") + argument_changes.of_jobs(changes)
+        return _applied(door, effect, "retried", message)
 
     @transaction
     def approve(self, tx: Connection, flow: str, request: ApproveMember) -> DoorAnswer:
@@ -84,15 +85,19 @@ def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer
     if has_effect:
         door.apply(effect)
         door.log(event, message)
-    return door.answer(effect.count, changed=has_effect)
+    return door.answer(effect.count, changed=has_effect, left_out=effect.left_out)
 
 
 def _with_note(message: str, note: str | None) -> str:
     return f"{message}: {note}" if note else message
 
 
-def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> None:
-    """Write the new arguments of the named members. Members behind them keep their arguments."""
+def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[str, str]:
+    """Write the new arguments of the named members, and return the changes in words, by path.
+
+    Members behind them keep their arguments.
+    """
+    changes: dict[str, str] = {}
     named = {row.number for row in selected(door.ledger, request.paths)}
     chosen = [row for row in effect.members if row.number in named]
     for row in chosen:
@@ -101,6 +106,8 @@ def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> None:
         work = MemberDefinition.model_validate_json(text).work
         arguments = changed_arguments(row.path, work, former, request.arguments or {})
         door.tx.execute(update(flow_members).where(*this_member).values(arguments=arguments))
+        changes[row.path] = argument_changes.in_words(work, former, request.arguments or {})
+    return changes
 
 
 def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:

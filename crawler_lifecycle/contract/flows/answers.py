@@ -12,6 +12,13 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, Membe
 from crawler_lifecycle.contract.managers.records import ItemSums, ManagerStatus
 
 
+class LeftOut(Message):
+    """A named job or sub-workflow without a change by the request."""
+
+    job: str = Field(description="path, as in the request")
+    reason: str = Field(description="why the request changes nothing here, and what helps")
+
+
 class FlowAnswer(Message):
     """A request's effect. The effect is on record in any case; without Temporal, the flow goes on later."""
 
@@ -20,6 +27,9 @@ class FlowAnswer(Message):
     count: int = Field(default=0, description="changed members, as the request counts members")
     created: bool = Field(default=False, description="whether the request made the flow")
     changed: bool = Field(default=True, description="whether the request had an effect; a repetition has none")
+    left_out: tuple[LeftOut, ...] = Field(
+        default=(), description="named jobs that a cancel or retry does not change; empty: all named jobs are changed"
+    )
     nudged: bool = Field(default=True, description="whether the flow's supervisor knows about the request already")
     problem: str | None = Field(default=None, description="why the supervisor learns about the request later")
 
@@ -64,7 +74,8 @@ class MemberRecord(Message):
     attempt: int = Field(default=0, description="number of the last attempt over all generations; 0: none yet")
     since: datetime | None = Field(default=None, description="time when the state last changed")
     due: datetime | None = Field(default=None, description="end of the present pause or wait")
-    started_at: datetime | None = None
+    started_at: datetime | None = Field(default=None, description="first start of all")
+    began_at: datetime | None = Field(default=None, description="first start since the last retry")
     ended_at: datetime | None = None
     run_id: int | None = Field(default=None, description="RunID of the last attempt, for a crawl")
 

@@ -175,6 +175,7 @@ def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
         flow_uid=answer.flow_uid,
         count=answer.count,
         created=answer.created,
+        left_out=answer.left_out,
         changed=answer.changed,
         nudged=problem is None,
         problem=problem,

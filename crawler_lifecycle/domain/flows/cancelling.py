@@ -1,10 +1,12 @@
 """Cancelling: the members that a cancel ends, and their number."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from crawler_lifecycle.contract.flows.answers import LeftOut
 from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.domain.flows.leaving_out import advice_after_cancel, left_out
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.flows.words import BY_REQUEST
@@ -17,6 +19,7 @@ class Effect:
     members: tuple[MemberRow, ...] = ()
     flow: FlowRow | None = None
     count: int = 0
+    left_out: tuple[LeftOut, ...] = ()  # named jobs without a change
 
     def apply(self, ledger: Ledger) -> None:
         """Write the rows into a ledger in memory."""
@@ -25,7 +28,7 @@ class Effect:
             ledger.flow = self.flow
 
 
-def cancel(ledger: Ledger, paths: Iterable[str] | None, at: datetime, *, terminate: bool = True) -> Effect:
+def cancel(ledger: Ledger, paths: Collection[str] | None, at: datetime, *, terminate: bool = True) -> Effect:
     """Return the cancelled members. Without paths, the flow takes no further members until a retry.
 
     The rows are effective: the end of an attempt counts although its member is still executing on record. Dependents of
@@ -48,4 +51,5 @@ def cancel(ledger: Ledger, paths: Iterable[str] | None, at: datetime, *, termina
     flow = replace(ledger.flow, state=ledger.flow.open_state) if cancelled else ledger.flow
     if paths is None and not flow.state.is_final:
         flow = replace(flow, accepts_members=False)
-    return Effect(cancelled, None if flow == ledger.flow else flow, len(cancelled))
+    unchanged = left_out(ledger, paths, {row.number for row in cancelled}, advice_after_cancel)
+    return Effect(cancelled, None if flow == ledger.flow else flow, len(cancelled), unchanged)

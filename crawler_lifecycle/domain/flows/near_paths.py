@@ -1,4 +1,4 @@
-"""Near paths: the path that the author of a misspelt path has probably meant."""
+"""Near paths: suggestions for misspelt paths."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

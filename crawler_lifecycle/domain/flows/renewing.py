@@ -7,6 +7,7 @@ from datetime import datetime
 from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
 from crawler_lifecycle.contract.flows.states import FAILED, FlowIntent, MemberState
 from crawler_lifecycle.domain.flows.cancelling import Effect
+from crawler_lifecycle.domain.flows.leaving_out import advice_after_retry, left_out
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.selecting import descendants, selected
 from crawler_lifecycle.domain.flows.standing import standing
@@ -24,9 +25,8 @@ def retry(ledger: Ledger, request: RetryMembers, at: datetime) -> Effect:
         behind = (ledger.members[number] for number in sorted(descendants(ledger, renewed)))
         renewed |= {row.number: row for row in behind if row.state in _states(completed=True)}
     rows = tuple(_again(row, ledger, at) for row in renewed.values())
-    if not rows:
-        return Effect()
-    return Effect(rows, _reopened(ledger.flow), len(rows))
+    unchanged = left_out(ledger, request.paths, renewed.keys(), advice_after_retry)
+    return Effect(rows, _reopened(ledger.flow) if rows else None, len(rows), unchanged)
 
 
 def _states(*, completed: bool) -> Collection[MemberState]:

@@ -15,21 +15,25 @@ def selected(ledger: Ledger, paths: Iterable[str] | None) -> list[MemberRow]:
     """
     if paths is None:
         return [ledger.members[number] for number in sorted(ledger.members)]
-    members, groups = ledger.paths_of_members(), ledger.paths_of_groups()
-    inside = _members_by_group(ledger)
-    numbers: set[int] = set()
-    for path in paths:
-        if path not in members and path not in groups:
-            raise no_job(ledger, path)
-        if path in members:
-            numbers.add(members[path])
-        if path in groups:
-            numbers.update(inside.get(groups[path], ()))
+    numbers = set[int]().union(*numbers_by_path(ledger, paths).values())
     return [ledger.members[number] for number in sorted(numbers)]
 
 
+def numbers_by_path(ledger: Ledger, paths: Iterable[str]) -> dict[str, set[int]]:
+    """Return the members' numbers by path. NotFound for an unknown path."""
+    members, groups = ledger.paths_of_members(), ledger.paths_of_groups()
+    inside = _members_by_group(ledger)
+    numbers: dict[str, set[int]] = {}
+    for path in paths:
+        if path not in members and path not in groups:
+            raise no_job(ledger, path)
+        of_member = {members[path]} if path in members else set()
+        numbers[path] = of_member.union(inside.get(groups[path], ()) if path in groups else ())
+    return numbers
+
+
 def no_job(ledger: Ledger, path: str) -> NotFound:
-    """Return the error for a path without a member or group. It names the path that was probably meant."""
+    """Return the error for a path without a member or group, with a near path."""
     hint = did_you_mean(path, (*ledger.paths_of_members(), *ledger.paths_of_groups()))
     return NotFound(f"flow {ledger.flow.id!r} has no job {path!r}{hint}")
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+from crawler_lifecycle.contract.flows.answers import LeftOut
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
     ApproveMember,
@@ -24,6 +25,7 @@ class DoorAnswer:
     count: int = 0
     created: bool = False  # whether the request made the flow
     changed: bool = True  # False: the request was made before, so no supervisor has to be told
+    left_out: tuple[LeftOut, ...] = ()  # named members without a change
 
 
 class FlowDoors(Protocol):

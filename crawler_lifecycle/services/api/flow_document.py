@@ -24,12 +24,12 @@ JOB = {
     "flow_id": FLOW_ID, "path": "sites/de", "number": 1, "kind": "crawl", "title": "bookshop", "state": "completed",
     "cause": None, "reason": None, "outcome": "finished", "deps": [], "args": {"site": "de"}, "queue": None,
     "priority": 0, "max_attempts": 1, "generation": 1, "attempt": 1, "since": LATER, "due": None, "started_at": LATER,
-    "ended_at": LATER, "run_id": 42,
+    "began_at": LATER, "ended_at": LATER, "run_id": 42,
 }  # fmt: skip
 _LINE = {"at": AT, "event": "pushed", "message": "6 new or changed members", "actor": "shop-backend", "door": "api",
          "number": 1}  # fmt: skip
-_EFFECT = {"flow_id": FLOW_ID, "flow_uid": UID, "count": 1, "created": False, "changed": True, "nudged": True,
-           "problem": None}  # fmt: skip
+_EFFECT = {"flow_id": FLOW_ID, "flow_uid": UID, "count": 1, "created": False, "changed": True, "left_out": [],
+           "nudged": True, "problem": None}  # fmt: skip
 _ATTEMPT = {
     "attempt": 1, "generation": 1, "created_at": AT, "ended_at": LATER, "kind": "failed", "outcome": "ValueError",
     "reason": "ValueError: no price", "error": "Traceback ...", "host": "worker-3", "code_version": "4be1c07a92d3",

@@ -106,10 +106,10 @@ export function showFlow(main, id, place, signal) {
   }
 
   function drawTimes() {
-    const begun = [...jobs.values()].filter((job) => job.started_at).sort((one, other) => (one.started_at < other.started_at ? -1 : 1));
+    const begun = [...jobs.values()].filter((job) => job.began_at).sort((one, other) => (one.began_at < other.began_at ? -1 : 1));
     drawChart(chart, begun.slice(0, BARS).map((job) => ({
       name: job.path, href: job.run_id ? `#/runs/${job.run_id}` : null,
-      parts: [{ from: job.started_at, to: job.ended_at, status: job.state }],
+      parts: [{ from: job.began_at, to: job.ended_at, status: job.state }],
     })), begun.length > BARS ? `The first ${BARS} of ${number(begun.length)} jobs.` : "");
   }
 
@@ -125,7 +125,8 @@ export function showFlow(main, id, place, signal) {
   // `send(verb, body, said)`: asks for it, and looks again. `act` tells what goes wrong, too.
   async function send(verb, body, said) {
     const answer = await post(`${path}/${verb}`, body);
-    toast(answer.problem ?? said(answer.count));
+    const unchanged = answer.left_out.map((each) => `${each.job} ${each.reason}`);
+    toast(answer.problem ?? [said(answer.count), ...unchanged].join("; "));
     watch();
   }
 
