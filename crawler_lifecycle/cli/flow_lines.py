@@ -41,7 +41,7 @@ def job_lines(jobs: Sequence[MemberRecord], now: datetime) -> Iterator[str]:
 
 
 def _job_row(job: MemberRecord, now: datetime) -> tuple[str, ...]:
-    took = "-" if job.started_at is None else duration((job.ended_at or now) - job.started_at)
+    took = "-" if job.began_at is None else duration((job.ended_at or now) - job.began_at)
     run = "-" if job.run_id is None else str(job.run_id)
     attempt = f"{job.attempt or '-'}"
     why = _shortened(job.reason or job.cause or "")

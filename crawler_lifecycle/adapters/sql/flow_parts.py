@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from crawler_lifecycle.adapters.sql.flow_counts import flow_tallies, with_news
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import read_groups, read_ledger
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members, path_uid
-from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import reading
@@ -31,6 +31,19 @@ LAST_RUNS = (
     )
     .order_by(members.number)
 )
+# a retry begins another generation; the start in the member's row is its first start of all
+RESTARTS = (
+    select(members.number, func.min(flow_attempts.c.created_at))
+    .join_from(
+        flow_members,
+        flow_attempts,
+        (flow_attempts.c.flow == members.flow)
+        & (flow_attempts.c.member == members.number)
+        & (flow_attempts.c.generation == members.generation),
+    )
+    .where(members.generation > 1)
+    .group_by(members.number)
+)
 
 
 class FlowParts(OnFlows):
@@ -43,6 +56,7 @@ class FlowParts(OnFlows):
         of_groups = select(groups.number, groups.definition).where(groups.flow == head.id)
         of_members = DEFINITIONS.where(members.flow == head.id)
         definitions = _of_members(connection, of_members, numbers) if defined else []
+        restarts = _of_members(connection, RESTARTS.where(members.flow == head.id), numbers) if defined else []
         last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
         return KeptFlow(
             uid=head.uid,
@@ -55,6 +69,7 @@ class FlowParts(OnFlows):
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
+            restarts=dict(restarts),
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
         )
 

@@ -71,6 +71,7 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         since=row.since,
         due=row.due,
         started_at=row.started_at,
+        began_at=row.started_at if row.generation == 1 else flow.restarts.get(row.number),
         ended_at=row.ended_at,
         run_id=flow.attempts.get(row.number),
     )

@@ -117,6 +117,7 @@ class KeptFlow:
     groups: Mapping[int, Any] = field(default_factory=dict)  # GroupDefinition by group's number
     attempts: Mapping[int, int] = field(default_factory=dict)  # RunIDs of last attempts, by member's number
     arguments: Mapping[int, JsonValue] = field(default_factory=dict)  # encoded; in place of the definitions' arguments
+    restarts: Mapping[int, datetime] = field(default_factory=dict)  # first starts since a retry, by member's number
 
 
 @dataclass(frozen=True, slots=True)

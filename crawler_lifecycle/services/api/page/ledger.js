@@ -33,7 +33,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
     State: ({ state }) => pill(state),
     "What|what": ({ title, run_id: run }) => [`${title} `, run && h("a", { href: `#/runs/${run}` }, `run ${run}`)],
     "Why|why": (job) => h("span", { title: whyOf(job) }, whyOf(job)),
-    "Took|took": (job) => lasting(job.started_at, job.ended_at),
+    "Took|took": (job) => lasting(job.began_at, job.ended_at),
     "|act": buttons,
   }, ({ key }) => key === opened && (below ??= makeDetails(path, signal)));
   const empty = h("p.empty", { hidden: true }, "No such jobs.");
