@@ -15,6 +15,7 @@ from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ExportState, ListedStatus, RunStatus, TaskStatus
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
@@ -116,11 +117,17 @@ class RunReader:
         return self._context.store.records.overview(self.run_id(run))
 
     def tasks(
-        self, run: int | str, *, first: int = 0, limit: int = 100, status: TaskStatus | None = None
+        self,
+        run: int | str,
+        *,
+        first: int = 0,
+        limit: int = 100,
+        status: TaskStatus | None = None,
+        order: TaskOrder = TaskOrder.TASK,
     ) -> Sequence[TaskRecord]:
-        """Return a run's tasks in the order of their numbers, from the number `first` on."""
+        """Return a run's tasks by number, from the number `first` on; in another order, from the place `first` on."""
         run_id, records = self.run_id(run), self._context.store.records
-        tasks = records.tasks(run_id, first=first, limit=limit, status=status)
+        tasks = records.tasks(run_id, first=first, limit=limit, status=status, order=order)
         if not tasks:
             records.overview(run_id)  # NotFound if the run does not exist
         return tasks

@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 
@@ -62,8 +63,16 @@ class Records(Protocol):
 
     def overview(self, run_id: int) -> RunOverview: ...
 
-    def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
-        """Return up to `limit` tasks by number, from the number `first` on."""
+    def tasks(
+        self,
+        run_id: int,
+        *,
+        first: int,
+        limit: int,
+        status: TaskStatus | None = None,
+        order: TaskOrder = TaskOrder.TASK,
+    ) -> list[TaskRecord]:
+        """Return up to `limit` tasks by number, from the number `first` on; in another order, from the place on."""
 
     def latest_of(self, workflow_id: str) -> RunRecord | None:
         """Return the last run made under the workflow id; None without such a run."""

@@ -18,6 +18,7 @@ from crawler_lifecycle.contract.limits import LimitChange, PauseRequest, ScopeNa
 from crawler_lifecycle.contract.records import RunDetails, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.services.api.tokens import Scope
@@ -56,6 +57,8 @@ def test_a_program_reads_runs_with_their_types(remote: Api, make_run: MakeRun) -
     assert remote.runs.overview(second.run_id).run == details.run
     tasks = remote.runs.tasks(second.run_id, limit=2)
     assert ([task.task for task in tasks.items], tasks.next) == ([0, 1], 2)
+    downwards = remote.runs.tasks(second.run_id, limit=2, order=TaskOrder.TASK_DOWN)
+    assert ([task.task for task in downwards.items], downwards.next) == ([2, 1], 2)
     assert remote.runs.task(second.run_id, 2) == details.tasks[2]
     assert remote.runs.notices(second.run_id) == []
     assert list(remote.runs.add_tasks(second.run_id, 2, "more")) == [3, 4]

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
@@ -15,6 +15,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.ports import Claim, Execution
 from tests.databases import MakeRun, ref_to
 
@@ -122,3 +123,34 @@ def test_tasks_come_by_number_and_by_status(database: Database, make_run: MakeRu
     assert [row.task for row in waiting] == [1, 2, 3, 4]
     assert records.latest_of(run.workflow_id) == SqlStore(database).records.overview(run.run_id).run
     assert records.latest_of("another") is None
+
+
+def test_tasks_are_sorted_over_all_pages(database: Database, make_run: MakeRun) -> None:
+    run, records = make_run(6), SqlStore(database).records
+    ends = {1: (3, 40.0), 2: (0, 7.5), 3: (137, 7.51), 4: (None, None)}  # exit code, seconds
+    begun = datetime.now(UTC) - timedelta(hours=1)
+    for number, (exit_code, seconds) in ends.items():
+        values: dict[str, object] = {"status": TaskStatus.FAILED if exit_code else TaskStatus.SUCCEEDED}
+        if seconds is not None:
+            values |= {"exit_code": exit_code, "started_at": begun, "finished_at": begun + timedelta(seconds=seconds)}
+        _write_task(database, run, number, values)
+    _write_task(database, run, 5, {"status": TaskStatus.RUNNING, "started_at": begun})  # an hour until now
+
+    def numbers(order: str) -> list[int]:
+        pages = [records.tasks(run.run_id, first=first, limit=2, order=TaskOrder(order)) for first in (0, 2, 4, 6)]
+        return [row.task for page in pages for row in page]
+
+    assert numbers("duration") == [2, 3, 1, 5, 0, 4]
+    assert numbers("-duration") == [5, 1, 3, 2, 0, 4]
+    assert numbers("exit_code") == [2, 1, 3, 0, 4, 5]
+    assert numbers("-exit_code") == [3, 1, 2, 0, 4, 5]
+    assert numbers("status") == [0, 5, 2, 4, 1, 3]
+    assert numbers("-status") == [1, 3, 2, 4, 5, 0]
+    assert numbers("-task") == [5, 4, 3, 2, 1, 0]
+    failed = records.tasks(run.run_id, first=1, limit=9, status=TaskStatus.FAILED, order=TaskOrder.EXIT_CODE_DOWN)
+    assert [row.task for row in failed] == [1]
+
+
+def _write_task(database: Database, run: RunRecord, number: int, values: dict[str, object]) -> None:
+    with database.transaction() as connection:
+        connection.execute(update(task_histories).filter_by(history_id=run.run_id, task=number).values(values))

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.deployment import Crawler
@@ -291,3 +293,26 @@ def test_temporal_that_is_away_is_told(api: Api, make_run: MakeRun) -> None:
         assert "Temporal" in problem(http.get("/readyz"), 503).detail
         assert http.post(f"/v1/runs/{run}/stop", json={"reason": "r"}).json()["intent"] == "STOP"
         assert http.get(f"/v1/runs/{run}").json()["log"][-1]["door"] == "api"
+
+
+def test_tasks_are_sorted_page_after_page(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    run = make_run(5)
+    for number, code in {1: 0, 3: 137, 4: 3}.items():
+        with database.transaction() as connection:
+            row = update(task_histories).filter_by(history_id=run.run_id, task=number)
+            connection.execute(row.values(exit_code=code, status=TaskStatus.FAILED))
+
+    def pages(query: str) -> list[list[int]]:
+        found, first = list[list[int]](), 0
+        while True:
+            answer = http.get(f"/v1/runs/{run.run_id}/tasks?limit=2&first={first}&{query}").json()
+            found.append([task["task"] for task in answer["tasks"]])
+            if (first := answer["next"]) is None:
+                return found
+
+    assert pages("sort=-exit_code") == [[3, 4], [1, 0], [2]]
+    assert pages("sort=exit_code&status=FAILED") == [[1, 4], [3]]
+    assert pages("sort=-task") == [[4, 3], [2, 1], [0]]
+    assert pages("sort=task&status=QUEUED") == [[0, 2]]
+    for wrong in ("sort=node", "sort=--task", "sort=", "sort=task&sort=status"):
+        problem(http.get(f"/v1/runs/{run.run_id}/tasks?{wrong}"), 422, "sort")

@@ -27,11 +27,13 @@ from crawler_lifecycle.adapters.sql.schema import (
     installation,
     task_histories,
 )
+from crawler_lifecycle.adapters.sql.task_lists import page_of_tasks
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.notices import ExportKind, Notice
 from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import ScheduledRun
 
@@ -79,13 +81,16 @@ class RunRecords(OnDatabase):
 
     @reading
     def tasks(
-        self, connection: Connection, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None
+        self,
+        connection: Connection,
+        run_id: int,
+        *,
+        first: int,
+        limit: int,
+        status: TaskStatus | None = None,
+        order: TaskOrder = TaskOrder.TASK,
     ) -> list[TaskRecord]:
-        task = task_histories.c
-        query = select(task_histories).where(task.history_id == run_id, task.task >= first)
-        if status is not None:
-            query = query.where(task.status == status)
-        return task_records(connection, query.order_by(task.task).limit(limit))
+        return task_records(connection, page_of_tasks(run_id, first, limit, status, order, self._db.clock()))
 
     @reading
     def latest_of(self, connection: Connection, workflow_id: str) -> RunRecord | None:

@@ -171,3 +171,22 @@ def _later_time_in_sqlite(element: _LaterTime, compiler: SQLCompiler, **options:
     old_seconds, microseconds = f"substr({old_time}, 1, 19)", f"(substr({old_time}, 21, 6) + 1)"
     seconds = f"datetime({old_seconds}, ({microseconds} / 1000000) || ' seconds')"
     return f"max({writer_time}, printf('%s.%06d', {seconds}, {microseconds} % 1000000))"
+
+
+class TimeBetween(FunctionElement[int]):
+    """SQL expression for the milliseconds from one time to another; NULL if either time is NULL."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(TimeBetween, "mysql")
+def _between_in_mysql(element: TimeBetween, compiler: SQLCompiler, **options: Any) -> str:
+    since, until = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"TIMESTAMPDIFF(MICROSECOND, {since}, {until}) DIV 1000"
+
+
+@compiles(TimeBetween, "sqlite")
+def _between_in_sqlite(element: TimeBetween, compiler: SQLCompiler, **options: Any) -> str:
+    since, until = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CAST(round((julianday({until}) - julianday({since})) * 86400e3) AS INTEGER)"

@@ -23,6 +23,7 @@ from crawler_lifecycle.contract.records import (
 )
 from crawler_lifecycle.contract.requests import RunParameters, RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import TemporaryError
 
 LARGEST_PAGE = 500  # runs
@@ -80,10 +81,19 @@ class Runs:
         return self._connection.read(_Notices, _path(run))["notices"]
 
     def tasks(
-        self, run: int | str, *, first: int = 0, limit: int = 100, status: TaskStatus | None = None
+        self,
+        run: int | str,
+        *,
+        first: int = 0,
+        limit: int = 100,
+        status: TaskStatus | None = None,
+        order: TaskOrder = TaskOrder.TASK,
     ) -> Page[TaskLine, int]:
-        """Return a page with tasks, without their evidence, from the number `first` on."""
-        page = self._connection.read(_TaskPage, f"{_path(run)}/tasks", first=first, limit=limit, status=status)
+        """Return a page with tasks, without their evidence, from the number `first` on; in another order than by
+        number, `first` is a place in this order.
+        """
+        asked = {"first": first, "limit": limit, "status": status, "sort": order}
+        page = self._connection.read(_TaskPage, f"{_path(run)}/tasks", **asked)
         return Page(page["tasks"], page["next"])
 
     def task(self, run: int | str, number: int) -> TaskRecord:

@@ -171,7 +171,7 @@ class RunView(RunOverview):
 class TaskPage(Message):
     tasks: list[TaskLine]
     total: int = Field(description="number of the run's tasks, or of its tasks with the requested status")
-    next: int | None = Field(description="number of the first task of the next page; none: this is the last page")
+    next: int | None = Field(description="`first` of the next page; none: this is the last page")
 
 
 class Exported(Message):

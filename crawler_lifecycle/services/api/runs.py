@@ -1,5 +1,6 @@
 """Endpoints that read: the caller's token, crawlers, runs and tasks."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -7,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import TaskRecord, without_values
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
@@ -94,18 +96,36 @@ def run(api: CurrentApi, run: Run) -> messages.RunView:
 def tasks(
     api: CurrentApi,
     run: Run,
-    first: Annotated[int, Query(ge=0, le=LARGEST_TASK_NUMBER, description="number of the first task")] = 0,
+    first: Annotated[
+        int,
+        Query(
+            ge=0,
+            le=LARGEST_TASK_NUMBER,
+            description="number of the first task; in another order than by number, its place from 0 on",
+        ),
+    ] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
     status: Annotated[TaskStatus | None, Query(description="only tasks with this status")] = None,
+    sort: Annotated[
+        TaskOrder,
+        Query(description="order; a minus turns the order around, and tasks without the value come last"),
+    ] = TaskOrder.TASK,
 ) -> messages.TaskPage:
-    """Return the tasks of a run by number, without their evidence."""
-    rows = api.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
+    """Return a page of a run's tasks, sorted over all tasks, without their evidence."""
+    rows = api.control.runs.tasks(run, first=first, limit=limit + 1, status=status, order=sort)
     counts = api.control.runs.overview(run).run.tasks
     return messages.TaskPage(
         tasks=list(rows[:limit]),
         total=sum(counts.values()) if status is None else counts.get(status, 0),
-        next=rows[limit].task if len(rows) > limit else None,
+        next=_next_page(rows, first, limit, sort),
     )
+
+
+def _next_page(rows: Sequence[TaskRecord], first: int, limit: int, order: TaskOrder) -> int | None:
+    """Return `first` of the next page. `rows` has a task more than the page, unless the page is the last one."""
+    if len(rows) <= limit:
+        return None
+    return rows[limit].task if order is TaskOrder.TASK else first + limit
 
 
 @router.get(
