@@ -227,7 +227,7 @@ async def test_what_changes_while_a_tab_is_hidden_is_there_when_it_is_shown(page
             SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")  # the dispatcher would deploy it
             SqlStore(database).runs.mark_started(ref_to(run))
         await page.ask("Page.bringToFront")
-        await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
+        await page.until_text("Waits for the last look")
 
 
 async def test_a_stop_that_is_not_answered_is_given_up_and_can_be_sent_again(page: Page, stack: Site) -> None:

@@ -18,7 +18,6 @@ export function h(name, ...children) {
   return element;
 }
 
-export const heading = (names) => h("thead", h("tr", names.map((name) => (name ? h("th", { scope: "col" }, name) : h("td")))));
 export const alertLine = () => h("p.problem", { role: "alert", hidden: true });
 export const emptyLine = () => h("p.empty", { hidden: true });
 
@@ -28,6 +27,9 @@ export function say(line, text) {
   setText(line, text ?? "");
 }
 
+const named = (label, properties) => ({ "aria-label": label, ...properties });
+export const searchField = (label, properties, hint = label) => h("input", { type: "search", placeholder: hint, ...named(label, properties) });
+export const choice = (label, texts, chosen, onchange) => h("select", named(label, { onchange: ({ target }) => onchange(target.value) }), options(texts, chosen));
 export const press = (button, isPressed) => button.setAttribute("aria-pressed", String(isPressed));
 export const options = (texts, chosen = null) => Object.entries(texts).map(([value, text]) => h("option", { value, selected: value === chosen }, text));
 export const chipGroup = (label, ...children) => h("div.chips", { role: "group", "aria-label": label }, ...children);

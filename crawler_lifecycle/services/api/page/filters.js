@@ -1,9 +1,9 @@
 // Which runs are listed? All of it stands in the address, and a view is an address with a name.
 
 import { get } from "/api.js";
-import { chipGroup, h, options, patch } from "/dom.js";
+import { chipGroup, choice, h, patch, searchField } from "/dom.js";
 import { listen } from "/live.js";
-import { drawChips, shownStatus, sum } from "/words.js";
+import { drawChips, sum } from "/words.js";
 
 export const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
 const HOURS = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
@@ -21,31 +21,15 @@ export function queryOf(filter) {
   return String(query);
 }
 
-// Whether a run that has changed belongs to the list.
-export function fits(filter, query, run) {
-  const is = (name, value) => !filter.has(name) || filter.getAll(name).includes(value);
-  const asked = new URLSearchParams(query);
-  const text = filter.get("search")?.toLowerCase();
-  return (!run.flow || filter.get("flows") === "true" || run.flow.id === filter.get("flow"))
-    && (!filter.has("flow") || run.flow?.id === filter.get("flow"))
-    && is("status", run.status) && is("listed", shownStatus(run)) && is("trigger", run.trigger)
-    && is("crawler", run.crawler) && is("reason", run.reason) && is("requested_by", run.requested_by)
-    && (!filter.has("tag") || run.tags.includes(filter.get("tag")))
-    && (!text || run.crawler.toLowerCase().includes(text) || String(run.run_id) === text)
-    && (!asked.has("since") || new Date(run.created_at) >= new Date(asked.get("since")))
-    && (!asked.has("until") || new Date(run.created_at) < new Date(asked.get("until")));
-}
-
 // `choose(address)`: the filter has changed.
 export function makeFilters(filter, choose, signal) {
   let counts = {};
   let timer = null;
   const chips = chipGroup("Status");
-  const search = h("input", {
-    type: "search", placeholder: "Crawler or run  ( / )", "aria-label": "Crawler or run",
-    value: filter.get("search") ?? "", onchange: (event) => set("search", event.target.value.trim()),
-  });
-  const select = (name, label, texts) => h("select", { "aria-label": label, onchange: (event) => set(name, event.target.value) }, options(texts, filter.get(name)));
+  const search = searchField("Crawler or run", {
+    value: filter.get("search"), onchange: (event) => set("search", event.target.value.trim()),
+  }, "Crawler or run  ( / )");
+  const select = (name, label, texts) => choice(label, texts, filter.get(name), (value) => set(name, value));
   const within = select("within", "Created", WITHIN);
   const trigger = select("trigger", "Trigger", { "": "any trigger", scheduled: "by the clock", manual: "by hand", api: "by a program" });
   const more = h("div.more", { id: "more-filters", hidden: true }, Object.entries(TEXTS).map(([name, label]) => h("label", label,

@@ -3,7 +3,7 @@
 import { follow, get, post } from "/api.js";
 import { drawChart } from "/chart.js";
 import { openDialog, reasonField } from "/dialog.js";
-import { chipGroup, fill, h, press, setText, skeleton, toast } from "/dom.js";
+import { alertLine, chipGroup, fill, h, press, setText, skeleton, toast } from "/dom.js";
 import { makeGraph } from "/graph.js";
 import { makeItems } from "/items.js";
 import { makeLedger } from "/ledger.js";
@@ -25,7 +25,7 @@ export function showFlow(main, id, place, signal) {
   let stream = new AbortController();
   const names = h("div.names");
   const told = h("p.waits");
-  const away = h("p.problem", { hidden: true, role: "alert" });
+  const away = alertLine();
   const meter = h("div.meter.wide");
   const tabs = chipGroup("View", Object.entries(VIEWS).map(([name, label]) =>
     h("button.chip", { dataset: { key: name }, onclick: () => turn(name) }, label)));

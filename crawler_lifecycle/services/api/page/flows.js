@@ -1,7 +1,7 @@
 // The flows: their progress, newest first, as it is now.
 
 import { get } from "/api.js";
-import { chipGroup, h } from "/dom.js";
+import { chipGroup, h, searchField } from "/dom.js";
 import { showTable } from "/table.js";
 import { FLOW_STATES, JOB_STATES, bar, lasting, number, pill, stateCounts, sum, when } from "/words.js";
 
@@ -15,10 +15,9 @@ export function showFlows(main, filter, signal) {
   const chips = chipGroup("State", [null, ...FLOW_STATES].map((each) => h("a.chip", {
     dataset: each ? { status: each } : {}, "aria-current": each === state ? "true" : null, href: address({ state: each }),
   }, each && h("i.dot"), each ?? "all")));
-  const family = h("input", {
-    type: "search", "aria-label": "Family", placeholder: "Family  ( / )", value: filter.get("family") ?? "",
-    onchange: (event) => { location.hash = address({ family: event.target.value.trim() }); },
-  });
+  const family = searchField("Family", {
+    value: filter.get("family"), onchange: ({ target }) => { location.hash = address({ family: target.value.trim() }); },
+  }, "Family  ( / )");
   function address(change) {
     const wanted = new URLSearchParams(filter);
     for (const [name, value] of Object.entries(change)) value ? wanted.set(name, value) : wanted.delete(name);

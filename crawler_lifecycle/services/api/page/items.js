@@ -1,7 +1,7 @@
 // The items of a flow's crawl managers: which 7 of 1,000 failed, and what can be done about them.
 
 import { get } from "/api.js";
-import { chipGroup, h, options, say, setText } from "/dom.js";
+import { alertLine, chipGroup, choice, h, options, say, searchField, setText } from "/dom.js";
 import { makeTable } from "/table.js";
 import { crawled, drawChips, inWords, lasting, mayOperate, number, pill, sum, when } from "/words.js";
 
@@ -11,13 +11,11 @@ const PAGE = 100;
 export function makeItems({ path, place, keep, act, signal }) {
   let manager = null;
   const filter = (change) => { keep(change); table.restart(); };
-  const search = (name, label) => h("input", {
-    type: "search", placeholder: label, "aria-label": label, value: place.get(name), onchange: ({ target }) => filter({ [name]: target.value.trim() }),
-  });
-  const which = h("select", { "aria-label": "Manager", onchange: () => filter({ manager: which.value }) });
+  const search = (name, label) => searchField(label, { value: place.get(name), onchange: ({ target }) => filter({ [name]: target.value.trim() }) });
+  const which = choice("Manager", {}, null, (value) => filter({ manager: value }));
   const chips = chipGroup("State of items");
   const told = h("p.quiet");
-  const problem = h("p.problem", { role: "alert", hidden: true });
+  const problem = alertLine();
   const trace = h("pre.log", { tabindex: "0", "aria-label": "Traceback" });
   const button = (name, verb, numbers) => h("button", () => act(`${verb}-items`, { manager: manager.path, numbers }, (count) => `${number(count)} items: ${verb}.`).then(table.load), name);
   const [retry, cancel] = [button("Retry all that failed", "retry"), button("Cancel all that wait", "cancel")];

@@ -1,7 +1,7 @@
 // A flow's jobs as a list: which 7 of 1,000 failed, why, and what can be done about them.
 
 import { get } from "/api.js";
-import { chipGroup, fill, h, options, setText } from "/dom.js";
+import { chipGroup, choice, emptyLine, fill, h, options, say, searchField, setText } from "/dom.js";
 import { makeGrid } from "/table.js";
 import { JOB_STATES, cause, drawChips, inWords, lasting, mayOperate, number, pill, sum, time } from "/words.js";
 
@@ -16,8 +16,8 @@ export function makeLedger({ path, place, keep, act, signal }) {
   let opened = place.get("job");
   let below = null;
   const chips = chipGroup("State of jobs");
-  const search = h("input", { type: "search", placeholder: "Job  ( / )", "aria-label": "Job", value: place.get("q") ?? "", oninput: () => filter({ q: search.value.trim() }) });
-  const outcome = h("select", { "aria-label": "Outcome", onchange: () => filter({ outcome: outcome.value }) });
+  const search = searchField("Job", { value: place.get("q"), oninput: () => filter({ q: search.value.trim() }) }, "Job  ( / )");
+  const outcome = choice("Outcome", {}, null, (value) => filter({ outcome: value }));
   const buttons = ({ key, state, kind }) => {
     const isOpen = OPEN.includes(state);
     const button = (name, verb, body, said) => h("button", () => act(verb, body, said), name);
@@ -35,12 +35,10 @@ export function makeLedger({ path, place, keep, act, signal }) {
     "Why|why": (job) => h("span", { title: whyOf(job) }, whyOf(job)),
     "Took|took": (job) => lasting(job.began_at, job.ended_at),
     "|act": buttons,
-  }, ({ key }) => key === opened && (below ??= makeDetails(path, signal)));
-  const empty = h("p.empty", { hidden: true }, "No such jobs.");
+  }, { below: ({ key }) => key === opened && (below ??= makeDetails(path, signal)) });
+  const empty = emptyLine();
   const more = h("button", { hidden: true, onclick: () => { most += MOST; redraw(); } });
-  const element = h("div.ledger", h("div.tools", chips, outcome, search),
-    grid.element, empty,
-    h("div.pager", more));
+  const element = h("div.ledger", h("div.tools", chips, outcome, search), grid.element, empty, h("div.pager", more));
 
   function filter(change) {
     most = MOST;
@@ -62,7 +60,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
     if (opened && !shown.some((job) => job.path === opened) && jobs.has(opened)) shown.unshift(jobs.get(opened));
     grid.show(shown.map((job) => ({ key: job.path, ...job })));
     if (jobs.has(opened)) below?.update(jobs.get(opened));
-    empty.hidden = shown.length > 0;
+    say(empty, shown.length ? "" : "No such jobs.");
     more.hidden = found.length <= most;
     setText(more, `${number(most)} of ${number(found.length)}: show more`);
   }

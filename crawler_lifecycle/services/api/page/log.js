@@ -1,7 +1,7 @@
 // What a task prints, as it prints it: in lines with levels and colours, which can be searched, and from further back.
 
 import { follow, save } from "/api.js";
-import { attempt, h, options, press, setText, visible } from "/dom.js";
+import { attempt, choice, h, press, searchField, setText, visible } from "/dom.js";
 import { number } from "/words.js";
 
 const TAIL = 65_536;
@@ -27,8 +27,8 @@ export function makeLog(path, task, signal) {
   const count = h("span.quiet.num");
   const omitted = h("p.quiet.omitted", { hidden: true }, "Earlier lines are not shown. ",
     h("button.link", () => { tail *= FURTHER; begin(); }, "Show more of them"));
-  const search = h("input", { type: "search", placeholder: "Find lines", "aria-label": "Find lines", oninput: sieve });
-  const level = h("select", { "aria-label": "Level", onchange: sieve }, options(LEVELS));
+  const search = searchField("Find lines", { oninput: sieve });
+  const level = choice("Level", LEVELS, null, sieve);
   const wrap = h("button.chip", {
     "aria-pressed": "true", onclick: () => press(wrap, !text.classList.toggle("long")),
   }, "Wrap");

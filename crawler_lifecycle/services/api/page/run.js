@@ -10,7 +10,6 @@ import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
 import { counts, crawled, endedBecause, isInLine, isOver, inWords, lasting, makeLine, mayOperate, number, pill, scopeInWords, shownStatus, time, utc, waitsFor, when } from "/words.js";
 
-const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
 const SETTLE = 250;
 const AGAIN = 2000;
 const IN_LINE = 10_000; // others leave the line without a change of this run
@@ -28,7 +27,6 @@ export function showRun(main, id, place, list, signal) {
   const problem = h("p.problem", { hidden: true });
   const missing = emptyLine();
   const waiting = skeleton();
-  const stages = h("ol.stages", { "aria-label": "Stages" });
   const phases = h("ol.phases", { id: "phases" });
   const stop = h("section.card.stopping", { hidden: true, "aria-label": "Stop" }, h("h2", "Stop"), phases);
   const facts = h("dl.facts");
@@ -39,7 +37,7 @@ export function showRun(main, id, place, list, signal) {
   const buttons = makeButtons();
   const content = h("div.run", { hidden: true },
     h("div.head", names, buttons.element),
-    waits, held, problem, stages, stop, tasks.element,
+    waits, held, problem, stop, tasks.element,
     h("div.columns",
       h("section.card", h("h2", "Timeline"), log),
       h("section.card", h("h2", "Details"), facts, h("h2", "Exports"), exports, none)));
@@ -86,7 +84,6 @@ export function showRun(main, id, place, list, signal) {
     setText(history, run.crawler);
     document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
     drawWaits(run);
-    drawStages(run, view.main_task);
     const told = phasesOf(view);
     stop.hidden = !told.length;
     fill(phases, told.map(({ state, title, text, at, due }) => h("li", { dataset: { state } }, h("b", title),
@@ -112,16 +109,6 @@ export function showRun(main, id, place, list, signal) {
     setText(held, run.held_by ? `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.` : "");
     problem.hidden = !run.look_problem || isOver(run);
     setText(problem, run.look_problem ? `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}` : "");
-  }
-
-  function drawStages(run, main) {
-    const reached = isOver(run) ? 3 : run.started_at ? 2 : main && main !== "QUEUED" ? 1 : 0;
-    fill(stages, STAGES.map((name, place) => {
-      const failed = run.status === "FAILED" && place === 3 && shownStatus(run).toLowerCase();
-      const state = place < reached || (isOver(run) && !failed) ? "done" : place > reached ? "later"
-        : failed || (run.status === "STOPPING" ? "stopping" : "now");
-      return h("li", { dataset: { status: state }, "aria-current": place === reached && !isOver(run) ? "step" : null }, name);
-    }));
   }
 
   function drawFacts(run) {

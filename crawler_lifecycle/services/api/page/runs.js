@@ -2,7 +2,7 @@
 
 import { get, isOpen } from "/api.js";
 import { emptyLine, h, setText, skeleton } from "/dom.js";
-import { fits, makeFilters, queryOf } from "/filters.js";
+import { makeFilters, queryOf } from "/filters.js";
 import { listen } from "/live.js";
 import { makeNow } from "/now.js";
 import { askToStop } from "/stop.js";
@@ -11,7 +11,7 @@ import { bar, crawled, endedBecause, errorRate, isOver, lasting, mayOperate, pil
 
 const PAGE = 50;
 const AGAIN = 2000;
-const SETTLE = 250;
+const SETTLE = 400;
 
 // `keep(address)`: the list as it is now, for links that lead back.
 export function showRuns(main, filter, keep, signal) {
@@ -134,10 +134,9 @@ export function showRuns(main, filter, keep, signal) {
     if (kind === "ready") load();
     if (kind !== "run") return;
     const known = runs.get(run.run_id);
-    const latest = newest(known, run);
-    if (!fits(filter, query, latest)) leave(run.run_id);
-    else if (known || pages.length === 1) runs.set(run.run_id, latest);
-    if (!known && pages.length === 1 && runs.size > PAGE) trim();
+    if (filter.size) refilling ??= setTimeout(() => { refilling = null; load(); }, SETTLE); // the API says who belongs to it
+    if (known || (!filter.size && !run.flow && pages.length === 1)) runs.set(run.run_id, newest(known, run));
+    if (runs.size > PAGE) trim();
     draw();
   }, signal);
 
@@ -146,11 +145,6 @@ export function showRuns(main, filter, keep, signal) {
     runs.delete(oldest);
     pushed = true;
     if (next === null) load(); // there is a second page now: its cursor is the API's to say
-  }
-
-  function leave(run) {
-    if (!runs.delete(run) || next === null) return;
-    refilling ??= setTimeout(() => { refilling = null; load(); }, SETTLE); // from the next page
   }
 
   document.addEventListener("scopes-known", draw, { signal });

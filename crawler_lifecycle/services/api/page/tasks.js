@@ -2,10 +2,10 @@
 
 import { get } from "/api.js";
 import { drawChart } from "/chart.js";
-import { chipGroup, emptyLine, fill, h, patch, press, say, setText } from "/dom.js";
+import { chipGroup, emptyLine, fill, h, press, say, setText } from "/dom.js";
 import { makeLog } from "/log.js";
 import { makeGrid } from "/table.js";
-import { TASK_STATES, cause, crawled, inWords, lasting, number, pill, setBar, sum } from "/words.js";
+import { TASK_STATES, cause, crawled, drawChips, inWords, lasting, number, pill, setBar, sum } from "/words.js";
 
 const PAGE = 100;
 const MOST_OPEN = 3; // each follows a log, and browsers allow few connections
@@ -15,6 +15,7 @@ const MOST_OPEN = 3; // each follows a log, and browsers allow few connections
 export function makeTasks(id, place, signal, again) {
   const path = `/v1/runs/${encodeURIComponent(id)}`;
   let status = TASK_STATES.includes(place.get("status")) ? place.get("status") : null;
+  let order = place.get("sort") ?? "task"; // of all tasks; other than by number, a page begins at a place in it
   const begun = Number.parseInt(place.get("first"), 10);
   let firsts = begun > 0 ? [0, begun] : [0]; // where the pages up to this one begin
   let page = { tasks: [], total: 0, next: null };
@@ -32,8 +33,13 @@ export function makeTasks(id, place, signal, again) {
     "Exit|exit num": (task) => task.exit_code,
     "Node|node": (task) => task.node,
     "Took|took": (task) => lasting(task.started_at, task.finished_at),
-  }, ({ key }) => opened.get(key)?.element);
-  const go = (change) => { change(); drawChips(); keepPlace(); return load(); };
+  }, {
+    below: ({ key }) => opened.get(key)?.element,
+    orders: { Task: "task", Status: "status", Exit: "exit_code", Took: "duration" },
+    sort: (wanted) => go(() => { order = order === `-${wanted}` ? wanted : `-${wanted}`; firsts = [0]; }),
+  });
+  const reach = (task) => { order = "task"; firsts = task ? [0, task] : [0]; };
+  const go = (change) => { change(); redrawChips(); keepPlace(); return load(); };
   const turn = async (change) => { await go(change); element.scrollIntoView({ block: "start" }); };
   const next = h("button", () => page.next && turn(() => firsts.push(page.next)), "Next");
   const previous = h("button", () => turn(() => firsts.pop()), "Previous");
@@ -42,7 +48,7 @@ export function makeTasks(id, place, signal, again) {
     onchange: (event) => {
       const wanted = Number.parseInt(event.target.value, 10);
       event.target.value = "";
-      if (wanted >= 0) go(() => { firsts = wanted ? [0, wanted] : [0]; });
+      if (wanted >= 0) go(() => reach(wanted));
     },
   });
   const chart = h("div.chart", { hidden: true });
@@ -54,11 +60,11 @@ export function makeTasks(id, place, signal, again) {
     h("div.tools", h("h2", "Tasks"), chips, inTime), meter, chart,
     grid.element, empty, pager);
 
-  const chosen = () => String(new URLSearchParams({ first: firsts.at(-1), limit: PAGE, ...(status ? { status } : {}) }));
+  const chosen = () => String(new URLSearchParams({ first: firsts.at(-1), limit: PAGE, sort: order, ...(status ? { status } : {}) }));
 
   function keepPlace() {
     const kept = new URLSearchParams({
-      ...(status ? { status } : {}), ...(firsts.at(-1) ? { first: firsts.at(-1) } : {}),
+      ...(status ? { status } : {}), ...(order === "task" ? {} : { sort: order }), ...(firsts.at(-1) ? { first: firsts.at(-1) } : {}),
       ...(opened.size ? { open: [...opened.keys()].join(".") } : {}),
     });
     history.replaceState(null, "", `#/runs/${encodeURIComponent(id)}${kept.size ? `?${kept}` : ""}`);
@@ -82,27 +88,20 @@ export function makeTasks(id, place, signal, again) {
 
   function draw() {
     for (const task of page.tasks) opened.get(task.task)?.update(task);
-    grid.show(page.tasks.map((task) => ({ key: task.task, ...task })));
+    grid.show(page.tasks.map((task) => ({ key: task.task, ...task })), order);
     grid.element.hidden = !chart.hidden;
     press(inTime, !chart.hidden);
     if (!chart.hidden) drawChart(chart, page.tasks.map(inParts));
-    const [begin, end] = [page.tasks[0]?.task ?? 0, page.tasks.at(-1)?.task ?? 0];
-    setText(range, page.tasks.length ? `${number(begin)}\u2013${number(end)} of ${number(page.total)}` : "");
+    const ends = order === "task" ? [page.tasks[0]?.task, page.tasks.at(-1)?.task] : [firsts.at(-1) + 1, firsts.at(-1) + page.tasks.length];
+    setText(range, page.tasks.length ? `${ends.map(number).join("\u2013")} of ${number(page.total)}` : "");
     previous.hidden = firsts.length === 1;
     next.hidden = page.next === null;
     pager.hidden = previous.hidden && next.hidden;
     say(empty, page.tasks.length ? "" : "No such tasks.");
   }
 
-  function drawChips() {
-    const states = [null, ...TASK_STATES.filter((state) => all[state] || state === status)];
-    patch(chips, states, (state) => state ?? "all",
-      (state) => h("button.chip", { onclick: () => go(() => { status = state; firsts = [0]; }) }),
-      (chip, state) => {
-        setText(chip, `${state ? state.toLowerCase() : "all"} ${number(sum(all, state))}`);
-        press(chip, state === status);
-      });
-  }
+  const redrawChips = () => drawChips(chips, TASK_STATES.filter((state) => all[state] || state === status), (state) => sum(all, state),
+    (state) => state === status, (state) => go(() => { status = state; firsts = [0]; }));
 
   function open(task) {
     const known = opened.get(task);
@@ -123,7 +122,7 @@ export function makeTasks(id, place, signal, again) {
 
   async function show(task) {
     if (!opened.has(task)) open(task);
-    await turn(() => { status = null; firsts = task ? [0, task] : [0]; });
+    await turn(() => { status = null; reach(task); });
   }
 
   return {
@@ -133,7 +132,7 @@ export function makeTasks(id, place, signal, again) {
     know: (tasks) => {
       all = tasks;
       setBar(meter, all);
-      drawChips();
+      redrawChips();
     },
   };
 }
