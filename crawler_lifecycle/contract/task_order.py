@@ -1,14 +1,14 @@
-"""`TaskOrder` names the orders of a run's tasks in people's lists."""
+"""`TaskOrder` names an order for people's lists with tasks."""
 
 from enum import StrEnum
 
 
 class TaskOrder(StrEnum):
-    """Order of tasks. A minus turns the order around; tasks without the value come last in both directions."""
+    """Order for tasks. A minus reverses the order; tasks without a value come last in both directions."""
 
     TASK = "task"  # by number
     TASK_DOWN = "-task"
-    STATUS = "status"  # in the order of a task's life, from QUEUED to LOST
+    STATUS = "status"  # from QUEUED to LOST
     STATUS_DOWN = "-status"
     DURATION = "duration"  # from the start to the end, or until now
     DURATION_DOWN = "-duration"

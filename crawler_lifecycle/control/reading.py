@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import LogChunk, StoredArchive
+from crawler_lifecycle.ports import LogChunk, SaturatedRuns, StoredArchive
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
@@ -109,6 +109,10 @@ class RunReader:
     def counts(self, chosen: RunFilter) -> Mapping[ListedStatus, int]:
         """Count the chosen runs by their status in lists; a status without runs is left out."""
         return self._context.store.records.counts(chosen)
+
+    def saturated(self, limit: int) -> SaturatedRuns:
+        """Return the open runs that have waited for room in the cluster for long."""
+        return self._context.store.records.saturated(limit)
 
     def show(self, run: int | str) -> RunDetails:
         return self._context.store.records.details(self.run_id(run))

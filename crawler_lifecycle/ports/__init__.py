@@ -56,6 +56,14 @@ from crawler_lifecycle.ports.outside import (
     StoredArchive,
     Supervisors,
 )
-from crawler_lifecycle.ports.records import Acted, EndDeliveries, ExpiredClaims, Findings, Records, ScheduledRun
+from crawler_lifecycle.ports.records import (
+    Acted,
+    EndDeliveries,
+    ExpiredClaims,
+    Findings,
+    Records,
+    SaturatedRuns,
+    ScheduledRun,
+)
 from crawler_lifecycle.ports.runs import Execution, LookEnd, NewRun, Runs, RunState
 from crawler_lifecycle.ports.tasks import Addition, Tasks

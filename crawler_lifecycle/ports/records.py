@@ -42,6 +42,14 @@ class EndDeliveries:
     is_untried: bool = False  # whether no worker has tried to send the closing notice
 
 
+@dataclass(frozen=True, slots=True)
+class SaturatedRuns:
+    """Open runs that have waited for room in the cluster for long."""
+
+    total: int
+    longest: list[RunSummary]  # the longest wait first; a limited number
+
+
 class Records(Protocol):
     """Read access to runs."""
 
@@ -58,6 +66,9 @@ class Records(Protocol):
 
     def counts(self, chosen: RunFilter) -> dict[ListedStatus, int]:
         """Count the chosen runs by their status in lists; a status without runs is left out."""
+
+    def saturated(self, limit: int) -> SaturatedRuns:
+        """Return the installation's open runs that have waited for room in the cluster for long."""
 
     def details(self, run_id: int) -> RunDetails: ...
 

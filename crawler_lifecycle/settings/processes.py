@@ -42,6 +42,10 @@ class ApiSettings(BaseModel):
         gt=0,
         description="time limit for a client to send a request's head, to send its body, and to read an answer",
     )
+    temporal_ui: str | None = Field(
+        default=None,
+        description="address of Temporal's Web UI, for links from runs and flows to their workflows; default: no links",
+    )
     largest_body: int = Field(default=256 * 1024, ge=1, description="largest body of a request, in bytes")
 
 

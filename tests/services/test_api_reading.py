@@ -303,12 +303,12 @@ def test_tasks_are_sorted_page_after_page(http: httpx.Client, database: Database
             connection.execute(row.values(exit_code=code, status=TaskStatus.FAILED))
 
     def pages(query: str) -> list[list[int]]:
-        found, first = list[list[int]](), 0
+        numbers, first = list[list[int]](), 0
         while True:
             answer = http.get(f"/v1/runs/{run.run_id}/tasks?limit=2&first={first}&{query}").json()
-            found.append([task["task"] for task in answer["tasks"]])
+            numbers.append([task["task"] for task in answer["tasks"]])
             if (first := answer["next"]) is None:
-                return found
+                return numbers
 
     assert pages("sort=-exit_code") == [[3, 4], [1, 0], [2]]
     assert pages("sort=exit_code&status=FAILED") == [[1, 4], [3]]

@@ -19,7 +19,7 @@ from crawler_lifecycle.adapters.sql.reading import (
     task_records,
     with_explanations,
 )
-from crawler_lifecycle.adapters.sql.run_lists import counts_of_runs, page_of_runs
+from crawler_lifecycle.adapters.sql.run_lists import counts_of_runs, page_of_runs, saturated_runs
 from crawler_lifecycle.adapters.sql.schema import (
     exports,
     histories,
@@ -35,7 +35,7 @@ from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import ScheduledRun
+from crawler_lifecycle.ports import SaturatedRuns, ScheduledRun
 
 runs = histories.c
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
@@ -68,6 +68,10 @@ class RunRecords(OnDatabase):
     @reading
     def counts(self, connection: Connection, chosen: RunFilter) -> dict[ListedStatus, int]:
         return counts_of_runs(connection, chosen)
+
+    @reading
+    def saturated(self, connection: Connection, limit: int) -> SaturatedRuns:
+        return saturated_runs(connection, limit, self._db.clock())
 
     @reading
     def details(self, connection: Connection, run_id: int) -> RunDetails:

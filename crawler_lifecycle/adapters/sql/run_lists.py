@@ -1,6 +1,7 @@
 """Conditions, pages and counts for people's lists of runs."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -20,12 +21,15 @@ from sqlalchemy import (
 
 from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_table
 from crawler_lifecycle.adapters.sql.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
-from crawler_lifecycle.adapters.sql.schema import histories, run_tags
+from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, run_tags
 from crawler_lifecycle.adapters.sql.texts import is_text
+from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus, RunStatus
 from crawler_lifecycle.domain.reasons import BY_A_STOP
+from crawler_lifecycle.domain.saturation import FULL, PATIENCE
+from crawler_lifecycle.ports import SaturatedRuns
 
 runs = histories.c
 LONGEST_NUMBER = 18  # digits; a longer number does not fit into the database
@@ -47,6 +51,21 @@ def counts_of_runs(connection: Connection, chosen: RunFilter) -> dict[ListedStat
     """Count the runs by their status in lists; a status without runs is left out."""
     query = select(LISTED_STATUS, func.count()).where(*_conditions(connection, chosen)).group_by(LISTED_STATUS)
     return {ListedStatus(status): count for status, count in connection.execute(query)}
+
+
+def saturated_runs(connection: Connection, limit: int, now: datetime) -> SaturatedRuns:
+    """Return the installation's open runs that have waited for room for long, the longest wait first.
+
+    A run that has started gets such a cause only after its tasks have waited for long.
+    """
+    lasts = or_(runs.status == RunStatus.PROCESSING, runs.waiting_since <= now - PATIENCE)
+    is_open = and_(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
+    where = (is_open, runs.waiting_cause.in_(sorted(FULL)), lasts)
+    total = connection.scalar(select(func.count()).select_from(histories).where(*where)) or 0
+    longest = select(*SUMMARY_COLUMNS).where(*where).order_by(runs.waiting_since, runs.id).limit(limit)
+    rows = connection.execute(longest).all()
+    tasks = task_counts(connection, [row.id for row in rows])
+    return SaturatedRuns(total, [run_summary(row, tasks[row.id]) for row in rows])
 
 
 def _conditions(connection: Connection, chosen: RunFilter) -> Iterator[ColumnElement[bool]]:

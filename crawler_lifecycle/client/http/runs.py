@@ -89,11 +89,11 @@ class Runs:
         status: TaskStatus | None = None,
         order: TaskOrder = TaskOrder.TASK,
     ) -> Page[TaskLine, int]:
-        """Return a page with tasks, without their evidence, from the number `first` on; in another order than by
-        number, `first` is a place in this order.
+        """Return a page with tasks, without their evidence, from the number `first` on. `order`: not by number, and
+        `first` is a place.
         """
-        asked = {"first": first, "limit": limit, "status": status, "sort": order}
-        page = self._connection.read(_TaskPage, f"{_path(run)}/tasks", **asked)
+        parameters = {"first": first, "limit": limit, "status": status, "sort": order}
+        page = self._connection.read(_TaskPage, f"{_path(run)}/tasks", **parameters)
         return Page(page["tasks"], page["next"])
 
     def task(self, run: int | str, number: int) -> TaskRecord:

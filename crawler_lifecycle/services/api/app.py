@@ -19,6 +19,7 @@ from crawler_lifecycle.services.api import (
     details,
     flow_commands,
     flows,
+    installation,
     managers,
     runs,
     schedules,
@@ -124,6 +125,7 @@ def _app_with_endpoints() -> FastAPI:
         flows,
         schedules,
         admission,
+        installation,
         audits,
         streams,
     ):

@@ -80,7 +80,15 @@ CRAWLER = example({"name": "bookshop", "command": ["python", "/opt/crawlers/book
 RUN_COUNTS = example({"counts": {"PROCESSING": 3, "COMPLETED": 120, "FAILED": 2, "STOPPED": 1}})
 RUN_PAGE = example({"runs": [RUN_SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
 RUN_VIEW = example(
-    {"run": RUN_RECORD, "place": None, "log": [CREATION], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]}
+    {
+        "run": RUN_RECORD,
+        "place": None,
+        "log": [CREATION],
+        "exports": [],
+        "main_task": "RUNNING",
+        "notices": [NOTICE],
+        "temporal_url": f"https://temporal.example/namespaces/default/workflows/{WORKFLOW}",
+    }
 )
 TASKS = example({"tasks": [TASK_LINE], "total": 4, "next": 3})
 _JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}

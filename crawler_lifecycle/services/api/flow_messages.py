@@ -144,6 +144,9 @@ class FlowView(Message):
     status: FlowStatus
     timeline: list[FlowLine]
     managers: list[ManagerStatus] = Field(default=[], description="the flow's crawl managers, with their numbers")
+    temporal_url: str | None = Field(
+        default=None, description="address of the flow's workflow in Temporal's Web UI; none: the UI is not configured"
+    )
 
 
 class MemberPage(Message):

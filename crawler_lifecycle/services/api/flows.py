@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import untagged
 from crawler_lifecycle.control.flows.following import FlowView as View
 from crawler_lifecycle.control.flows.pictures import PictureFormat, picture
+from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import LifecycleError, NotFound
 from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
@@ -22,6 +23,7 @@ from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, wait_for_closing
 from crawler_lifecycle.services.api.state import READING, READING_RESULTS, ApiState, Caller, CurrentApi
 from crawler_lifecycle.services.api.streams import stream
+from crawler_lifecycle.services.api.temporal_ui import workflow_url
 from crawler_lifecycle.services.problems import problems
 
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
@@ -147,6 +149,7 @@ def flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
         status=api.control.flows.status(flow),
         timeline=list(api.control.flows.lines(flow)),
         managers=list(api.control.flows.managers(flow)) if page[0].items or page[0].total == 1 else [],
+        temporal_url=workflow_url(api, flow_workflow_id(page[0].uid)),
     )
 
 

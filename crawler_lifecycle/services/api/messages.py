@@ -166,6 +166,9 @@ class RunView(RunOverview):
 
     main_task: TaskStatus | None = Field(description="status of task 0, whose main job starts the run")
     notices: list[Notice] = Field(description="sent notices in order; only the last notice of progress")
+    temporal_url: str | None = Field(
+        default=None, description="address of the run's workflow in Temporal's Web UI; none: the UI is not configured"
+    )
 
 
 class TaskPage(Message):

@@ -26,6 +26,7 @@ from crawler_lifecycle.services.api.document import (
 )
 from crawler_lifecycle.services.api.run_filters import Chosen
 from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
+from crawler_lifecycle.services.api.temporal_ui import workflow_url
 from crawler_lifecycle.services.problems import problems
 
 LARGEST_TASK_NUMBER = 10**9  # above every task number, and within the database's integers
@@ -85,7 +86,12 @@ def run(api: CurrentApi, run: Run) -> messages.RunView:
     run_id = overview.run.run_id
     first_tasks = api.control.runs.tasks(run_id, limit=1)
     main_task = first_tasks[0].status if first_tasks else None
-    return messages.RunView(**dict(overview), main_task=main_task, notices=api.records.notices_of([run_id]))
+    return messages.RunView(
+        **dict(overview),
+        main_task=main_task,
+        notices=api.records.notices_of([run_id]),
+        temporal_url=workflow_url(api, overview.run.workflow_id),
+    )
 
 
 @router.get(

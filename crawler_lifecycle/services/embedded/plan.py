@@ -112,6 +112,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | N
             "CRAWLER_SCHEDULER__CATALOGUE": str(catalogue.absolute()),
             "CRAWLER_API__URL": f"http://{LOOPBACK}:{ports.api}",
             "CRAWLER_API__TOKENS": str(tokens),
+            "CRAWLER_API__TEMPORAL_UI": f"http://{LOOPBACK}:{ports.web_ui}",
             "TEMPORAL_ADDRESS": f"{LOOPBACK}:{ports.temporal}",
             "TEMPORAL_NAMESPACE": "default",
             "TEMPORAL_CONFIG_FILE": os.devnull,  # the user's own file may hold TLS or a key for another server

@@ -1,0 +1,104 @@
+"""The API tells the use of the installation, the runs without room, and the address of a run in Temporal's Web UI."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.services.api.installation import MOST_SATURATED
+from crawler_lifecycle.services.embedded.addresses import Ports
+from crawler_lifecycle.services.embedded.plan import make_plan
+from tests.apis import Api, served
+from tests.databases import MakeRun, copy_of, give_away, ref_to
+
+UI = "https://temporal.example/ui/"
+NAMED = {"CRAWLER_API__TEMPORAL_UI": UI, "TEMPORAL_NAMESPACE": "crawls/eu"}
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx.Client]:
+    with api.client() as client:
+        yield client
+
+
+def waits(database: Database, run_id: int, cause: str, minutes: float) -> None:
+    """Let the run wait for the cause, since some minutes ago."""
+    since = datetime.now(UTC) - timedelta(minutes=minutes)
+    with database.transaction() as connection:
+        row = update(histories).where(histories.c.id == run_id)
+        connection.execute(row.values(waiting_cause=cause, waiting_since=since, waiting_message="exceeded: pods"))
+
+
+def test_use_and_saturation_of_the_installation(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    store = SqlStore(database)
+    quick, slow, started, other, over = (make_run(2) for _ in range(5))
+    waits(database, quick.run_id, "quota", 4)
+    waits(database, slow.run_id, "unschedulable", 30)
+    store.runs.mark_started(ref_to(started))
+    waits(database, started.run_id, "capacity", 0)  # its tasks had waited for long when the cause was written
+    waits(database, other.run_id, "image_pull", 60)
+    waits(database, over.run_id, "quota", 60)
+    store.tasks.cancel_queued(ref_to(over), "stopped")
+    store.runs.close(ref_to(over), RunStatus.FAILED, "stopped")
+    http.put("/v1/limits", json={"runs": 7})
+    answer = http.get("/v1/installation").json()
+    assert answer["installation"] == store.records.installation()
+    assert (answer["open_runs"], answer["runs_in_line"], answer["saturated_runs"]) == (4, 0, 2)
+    assert (answer["limits"]["scope"], answer["limits"]["runs"]) == ("installation", 7)
+    saturated = [(run["run_id"], run["waiting_cause"], run["waiting_message"]) for run in answer["saturated"]]
+    assert saturated == [
+        (slow.run_id, "unschedulable", "exceeded: pods"),
+        (started.run_id, "capacity", "exceeded: pods"),
+    ]
+    assert answer["saturated"][0]["tasks"] == {"QUEUED": 2}
+
+
+def test_many_saturated_runs_are_counted_and_the_longest_waits_are_named(
+    http: httpx.Client, database: Database, make_run: MakeRun
+) -> None:
+    for number in range(MOST_SATURATED + 2):
+        waits(database, make_run().run_id, "quota", 10 + number)
+    answer = http.get("/v1/installation").json()
+    assert (answer["saturated_runs"], len(answer["saturated"])) == (MOST_SATURATED + 2, MOST_SATURATED)
+    waited = [run["waiting_since"] for run in answer["saturated"]]
+    assert waited == sorted(waited)
+
+
+def test_runs_of_another_installation_saturate_nothing(
+    http: httpx.Client, database: Database, database_url: str, make_run: MakeRun
+) -> None:
+    waits(database, make_run().run_id, "quota", 60)
+    give_away(database_url)
+    assert http.get("/v1/installation").json()["saturated_runs"] == 0
+
+
+def test_a_run_and_a_flow_lead_to_temporals_web_ui(
+    tmp_path: Path, database_url: str, http: httpx.Client, make_run: MakeRun
+) -> None:
+    run = make_run()
+    member = {"path": "a", "work": {"kind": "step", "function": "tests.unit.flows.work:plain"}}
+    uid = http.post("/v1/flows", json={"id": "shop", "members": [member]}).json()["flow_uid"]
+    for path in (f"/v1/runs/{run.run_id}", "/v1/flows/shop"):
+        assert http.get(path).json()["temporal_url"] is None, "no setting, no link"
+    with served(tmp_path / "named", database_url, **NAMED) as api, api.client() as client:
+        place = "https://temporal.example/ui/namespaces/crawls%2Feu/workflows"
+        assert client.get(f"/v1/runs/{run.run_id}").json()["temporal_url"] == f"{place}/{run.workflow_id}"
+        assert client.get("/v1/flows/shop").json()["temporal_url"] == f"{place}/flow-{uid}"
+
+
+def test_the_embedded_stack_knows_its_web_ui(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, Ports(temporal=1, web_ui=8233, scheduler=3, api=4), tmp_path / "catalogue.toml")
+    assert plan.environment["CRAWLER_API__TEMPORAL_UI"] == plan.web_ui == "http://127.0.0.1:8233"
