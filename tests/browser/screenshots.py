@@ -91,7 +91,7 @@ async def play(stage: Stage) -> None:
     ]
     await stage.until(first, "PROCESSING")
     await stage.pause(crawler="failing", reason="the site is being rebuilt")
-    await stage.show("#/limits", "document.querySelector('.limits').textContent.includes('rebuilt')")
+    await stage.show("#/installation", "document.querySelector('.limits').textContent.includes('rebuilt')")
     await stage.take("limits-light", LIST)
 
 

@@ -23,6 +23,7 @@ from tests.browser.pages import IS_LIVE
 from tests.crawl_results import end_tasks
 from tests.databases import copy_of, ref_to
 
+TEMPORAL_UI = "http://127.0.0.1:1"
 MARKS = [pytest.mark.system, pytest.mark.timeout(240)]
 
 
@@ -63,7 +64,7 @@ def shelf(has_chromium: None, sqlite_template: Path, tmp_path_factory: pytest.Te
     folder = tmp_path_factory.mktemp("page")
     url = copy_of(sqlite_template, folder)
     database = Database(url)
-    with served(folder, url, CRAWLER_API__REQUESTS_PER_SECOND="500") as api:
+    with served(folder, url, CRAWLER_API__REQUESTS_PER_SECOND="500", CRAWLER_API__TEMPORAL_UI=TEMPORAL_UI) as api:
         yield Shelf(api, database)
     database.close()
 

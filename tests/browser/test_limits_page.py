@@ -10,8 +10,10 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.limits import LimitRecord
@@ -103,7 +105,7 @@ async def page(browser: Page, desk: Desk) -> Page:
 
 
 async def show_limits(page: Page) -> None:
-    await page.click("#places a", "Limits")
+    await page.click("#places a", "Installation")
     await page.until_text("Limits", "installation")
 
 
@@ -225,3 +227,27 @@ async def test_nothing_is_cut_off_on_a_phone(page: Page, tmp_path: Path) -> None
     await page.screenshot(tmp_path / "phone.png")
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await page.look_like(1280, 900)
+
+
+async def test_the_installation_tells_how_full_it_is_and_what_waits_for_room(page: Page, desk: Desk) -> None:
+    run = desk.begin()
+    since = datetime.now(UTC) - timedelta(minutes=20)
+    with desk.database.transaction() as connection:
+        row = update(histories).where(histories.c.id == run.run_id)
+        connection.execute(row.values(waiting_cause="quota", waiting_since=since, waiting_message="pods", held_by=None))
+    await page.evaluate("location.hash = '#/'")
+    await show_limits(page)
+    tiles = "Object.fromEntries([...document.querySelectorAll('.tiles div')].map((tile) => [...tile.children]" \
+        ".map((part) => part.textContent)))"  # fmt: skip
+    await page.until(f"Number(({tiles})['Runs without room for 5 min']) === 1")
+    shown, present = await page.evaluate(tiles), desk.limits()["installation"]
+    assert shown["Tasks in the cluster"] == f"{present.tasks_in_cluster} of {present.tasks:,}"
+    assert shown["Begun"] == str(present.runs_begun)
+    assert shown["Runs in line"] == str(sum(limit.runs_held for limit in desk.limits().values()))
+    await page.until_text(f"run {run.run_id} books waits for quota in the cluster: pods, since 20 min ago")
+    await page.click(".events a", f"run {run.run_id}")
+    await page.until(f"location.hash === '#/runs/{run.run_id}'")
+    await page.until_text("Timeline")
+    assert await page.evaluate("[...document.querySelectorAll('.back a')].at(-1).hidden"), (
+        "no setting for Temporal's UI"
+    )

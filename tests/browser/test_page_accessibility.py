@@ -33,7 +33,7 @@ PAGES = {
     "#/crawlers/books": "document.querySelector('.columns-of i')",
     "#/schedules": "document.querySelector('h1')",
     "#/audits": "document.querySelector('h1')",
-    "#/limits": "document.querySelector('.limits tbody tr')",
+    "#/installation": "document.querySelector('.limits tbody tr')",
 }
 
 

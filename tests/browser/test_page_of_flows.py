@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.flows import Workflow
 from tests.browser.chromium import Page
-from tests.browser.shelf import MARKS, Shelf
+from tests.browser.shelf import MARKS, TEMPORAL_UI, Shelf
 from tests.contracts.flows import failing, pushed
 from tests.unit.flows.work import plain
 
@@ -106,3 +106,15 @@ async def test_an_approval_is_given_where_it_stands(page: Page, shelf: Shelf) ->
 async def test_an_unknown_flow_is_called_so(page: Page) -> None:
     await page.evaluate("location.hash = '#/flows/nobody'")
     await page.until_text("there is no flow 'nobody'")
+
+
+async def test_a_flow_and_a_run_lead_to_temporals_web_ui(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, diamond("linked"))
+    uid = SqlStore(shelf.database).flow_records.uid_of("linked")
+    link = "[...document.querySelectorAll('.back a')].find((it) => it.textContent === 'Temporal' && !it.hidden)"
+    await page.evaluate("location.hash = '#/flows/linked'")
+    await page.until(link)
+    assert await page.evaluate(f"{link}.href") == f"{TEMPORAL_UI}/namespaces/default/workflows/flow-{uid}"
+    run = shelf.stopped()
+    await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+    await page.until(f"{link}.href === '{TEMPORAL_UI}/namespaces/default/workflows/{run.workflow_id}'")

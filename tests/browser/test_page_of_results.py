@@ -79,3 +79,41 @@ async def test_tasks_are_seen_in_time(page: Page, shelf: Shelf) -> None:
     assert not await page.evaluate("document.querySelector('table.tasks').checkVisibility()")
     await page.click("[aria-label=Tasks] .chip", "In time")
     await page.until("document.querySelector('table.tasks').checkVisibility()")
+
+
+async def test_a_run_is_compared_with_the_last_good_one_before(page: Page, shelf: Shelf) -> None:
+    good = shelf.ended([CrawlResult(stats={"items": 200})], TaskStatus.SUCCEEDED)
+    bad = shelf.ended([CrawlResult(stats={"items": 50})], TaskStatus.FAILED, "exit_2")
+    later = shelf.ended([CrawlResult(stats={"items": 1})], TaskStatus.SUCCEEDED)
+    await show(page, bad)
+    await page.until_text(f"Last good run: run {good.run_id}", "200 items. This one:", "25 % of its items.")
+    await page.click(".run a", f"run {good.run_id}")
+    await page.until_text(f"run {good.run_id}", "Timeline")
+    await show(page, later)
+    await page.until_text(f"Last good run: run {good.run_id}", "1 % of its items.")
+
+
+async def test_a_stop_comes_before_a_force_that_loses_data(page: Page, shelf: Shelf) -> None:
+    run = shelf.begun(1)
+    await show(page, run)
+    buttons = "[...document.querySelectorAll('.head button')].filter((it) => it.checkVisibility())"
+    await page.until(f"{buttons}.length === 2")
+    assert await page.evaluate(f"{buttons}.map((it) => `${{it.textContent}} ${{it.className}}`).join()") == (
+        "Stop danger,Force stop link"
+    )
+    end_tasks(shelf.database, run, [None])
+    SqlStore(shelf.database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
+
+
+async def test_a_phone_has_few_controls_above_a_log(page: Page, shelf: Shelf) -> None:
+    run = shelf.ended([MAIN], TaskStatus.SUCCEEDED)
+    await page.look_like(390, 780, mobile=True)
+    try:
+        await show(page, run)
+        await page.click("button.open", "0 (main)")
+        controls = "[...document.querySelectorAll('.logs .tools :is(input, select, button)')]"
+        await page.until(f"{controls}.length === 4")
+        names = f"{controls}.filter((it) => it.checkVisibility()).map((it) => it.placeholder || it.textContent).join()"
+        assert await page.evaluate(names) == "Find lines,Download"
+    finally:
+        await page.look_like(1280, 900)

@@ -1,4 +1,4 @@
-// How does the page speak to the API? With a token that it was opened with, in a header, never in an address.
+// The page speaks to the API with a token that it was opened with, in a header, never in an address.
 
 const KEPT = "token";
 
@@ -50,6 +50,9 @@ const PATIENCE = 30_000; // also with a browser that waits for a connection to b
 // Whether the same may be asked again. Only an answer of 4xx says that nothing was done, but for these.
 export const isOpen = ({ status }) => !(status >= 400 && status < 500) || [408, 425, 429].includes(status);
 
+// Milliseconds until the same is asked again.
+export const pauseAfter = ({ pause }) => Math.max(2000, (pause ?? 0) * 1000);
+
 async function call(method, path, body, headers, signal) {
   const limit = AbortSignal.timeout(PATIENCE);
   const response = await ask(path, {
@@ -81,11 +84,12 @@ const SILENCE = 30_000;
 const SHORTEST = 500;
 const LONGEST = 10_000;
 
-// Follows a stream of events for ever, going on where it broke off. `told` hears "live", or why it is not and whether
-// that is final; `begun` that the stream is there (again). After `silent` milliseconds without anything the API is away.
+// Follows a stream of events for ever, going on where it broke off. `told` hears "live", or why it is not, whether
+// that is final, and when the API was last heard; `begun` that the stream is there (again). After `silent` milliseconds without anything the API is away.
 // A tab that nobody sees follows nothing: a browser opens six connections to one address, for all of its tabs together.
 export async function follow(path, { event, told = () => {}, begun = () => {}, signal, last = null, final = [401, 403], silent = SILENCE }) {
   let pause = SHORTEST;
+  let since = new Date().toISOString();
   while (!signal?.aborted) {
     await shown();
     if (signal?.aborted) return;
@@ -98,12 +102,13 @@ export async function follow(path, { event, told = () => {}, begun = () => {}, s
     document.addEventListener("visibilitychange", leave);
     const either = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
     let timer;
-    const heard = () => {
+    const heard = (at = new Date().toISOString()) => {
+      since = at;
       clearTimeout(timer);
       timer = setTimeout(() => silence.abort(), silent);
     };
     try {
-      heard();
+      heard(since);
       const response = await ask(path, { signal: either, headers: last === null ? {} : { "Last-Event-ID": last } });
       begun();
       for await (const each of events(response.body, heard)) {
@@ -112,13 +117,13 @@ export async function follow(path, { event, told = () => {}, begun = () => {}, s
         if (each.kind !== "problem") told("live");
         if (event(each) === "end") return;
       }
-      told("the stream ended");
+      told("the stream ended", false, since);
     } catch (error) {
       if (signal?.aborted) return;
       if (left) continue;
       if (final.includes(error.status)) return told(error.message, true);
       if (error.status === 422 && error.field === "Last-Event-ID") last = null;
-      told(error.name === "AbortError" ? "the API is silent" : error.message);
+      told(error.name === "AbortError" ? "the API is silent" : error.message, false, since);
     } finally {
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", leave);

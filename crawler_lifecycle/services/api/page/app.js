@@ -1,9 +1,7 @@
-// Which view is shown, and is the connection alive?
+// The page as a whole: which view is shown, and whether the connection is alive.
 
-import { forgetToken, get, hasToken, keepToken, takeToken } from "/api.js";
-import { h, setText } from "/dom.js";
-import { showLimits } from "/limits.js";
-import { goLive, listen, stopLive } from "/live.js";
+import { forgetToken, get, goLive, h, hasToken, keepToken, link, listen, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
+import { showInstallation } from "/limits.js";
 import { showRun } from "/run.js";
 import { showRuns } from "/runs.js";
 import { showFlow } from "/flow.js";
@@ -11,11 +9,7 @@ import { showFlows } from "/flows.js";
 import { showAudits, showCrawler, showCrawlers, showSchedules } from "/tables.js";
 import { goOnStarting, openStart } from "/start.js";
 
-const main = document.getElementById("main");
-const startButton = document.getElementById("start");
-const banner = document.getElementById("banner");
-const live = document.getElementById("live");
-const places = document.getElementById("places");
+const [main, startButton, banner, live, places] = ["main", "start", "banner", "live", "places"].map((id) => document.getElementById(id));
 let shown = new AbortController();
 let wasRefused = false; // the token before
 let list = "#/"; // as it was left, with its filters
@@ -33,7 +27,7 @@ const PAGES = [
   [/^\/crawlers\/(.+)$/, "Crawlers", (crawler) => showCrawler(main, crawler, shown.signal)],
   [/^\/schedules$/, "Schedules", () => showSchedules(main, shown.signal)],
   [/^\/audits$/, "Audits", () => showAudits(main, shown.signal)],
-  [/^\/limits$/, "Limits", () => showLimits(main, shown.signal)],
+  [/^\/installation$/, "Installation", () => showInstallation(main, shown.signal)],
 ];
 
 function route() {
@@ -55,7 +49,7 @@ function route() {
 
 function showNothing(path) {
   document.title = "Not found";
-  main.replaceChildren(h("p.empty", `There is no page ${path}. `, h("a", { href: "#/" }, "The runs")));
+  main.replaceChildren(h("p.empty", `There is no page ${path}. `, link("#/", "The runs")));
 }
 
 function askForToken() {
@@ -92,7 +86,7 @@ async function learnScopes() {
   try {
     const me = await get("/v1/me");
     document.body.dataset.scopes = me.scopes.join(" ");
-    document.dispatchEvent(new Event("scopes-known"));
+    readAgain();
     startButton.hidden = !me.scopes.includes("operate");
     if (!startButton.hidden) goOnStarting();
   } catch (error) {
@@ -100,13 +94,13 @@ async function learnScopes() {
   }
 }
 
-listen(({ kind, state, isFinal }) => {
+listen(({ kind, state, isFinal, since }) => {
   if (kind !== "state" || !hasToken()) return;
   const works = state === "live";
   live.dataset.state = works ? "live" : "away";
   setText(live, works ? "live" : "not live");
   banner.hidden = works;
-  setText(banner, works ? "" : `What is shown may be old: ${state}.${isFinal ? "" : " Trying again ..."}`);
+  setText(banner, works ? "" : isFinal ? `What is shown may be old: ${state}.` : noAnswer(state, since));
 }, new AbortController().signal);
 
 document.addEventListener("token-needed", () => {
@@ -143,7 +137,7 @@ function showKeys() {
   if (document.querySelector("dialog[open]")) return;
   const keys = { "/": "Search", "j, k": "Next and previous line", "Enter": "Open", "n": "Start a run", "?": "These keys", "Esc": "Close" };
   const dialog = h("dialog.card", { "aria-label": "Keys", onclose: () => dialog.remove() }, h("h2", "Keys"),
-    h("dl.facts", Object.entries(keys).map(([key, what]) => h("div", h("dt", h("kbd", key)), h("dd", what)))),
+    h("dl.facts", pairs(keys)),
     h("div.actions", h("button", () => dialog.close(), "Close")));
   document.body.append(dialog);
   dialog.showModal();

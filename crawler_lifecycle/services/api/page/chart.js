@@ -1,14 +1,13 @@
 // Bars in time: one row for each task or job, with its parts coloured by state.
 
-import { fill, h, setText } from "/dom.js";
-import { duration, moment } from "/words.js";
+import { duration, fill, h, link, moment, setText } from "/kit.js";
 
 // `rows`: {name, href?, parts: [{from, to?, status}]}; a part without an end lasts until now.
 export function drawChart(element, rows, note = "") {
   if (!element.firstChild) element.append(h("p.quiet"), h("div.axis.num", h("span"), h("span")), h("ol.bars"));
   const [told, axis, list] = element.children;
   const now = Date.now();
-  const times = rows.flatMap(({ parts }) => parts.flatMap(({ from, to }) => [new Date(from).getTime(), to ? new Date(to).getTime() : now]));
+  const times = rows.flatMap(({ parts }) => parts.flatMap(({ from, to }) => [Date.parse(from), to ? Date.parse(to) : now]));
   setText(told, rows.length ? note : "Nothing has begun yet.");
   axis.hidden = !rows.length;
   if (!rows.length) return list.replaceChildren();
@@ -16,8 +15,8 @@ export function drawChart(element, rows, note = "") {
   const length = Math.max(1000, Math.max(...times) - begin);
   setText(axis.firstChild, moment(new Date(begin).toISOString()));
   setText(axis.lastChild, `${moment(new Date(begin + length).toISOString())} (${duration(length)})`);
-  fill(list, rows.map(({ name, href, parts }) => h("li", href ? h("a", { href }, name) : h("span", name), h("div.track", parts.map(({ from, to, status }) => {
-    const [start, end] = [new Date(from).getTime(), to ? new Date(to).getTime() : now];
+  fill(list, rows.map(({ name, href, parts }) => h("li", href ? link(href, name) : h("span", name), h("div.track", parts.map(({ from, to, status }) => {
+    const [start, end] = [Date.parse(from), to ? Date.parse(to) : now];
     return h("i", {
       dataset: { status }, title: `${name} ${status.toLowerCase()}: ${duration(end - start)}`,
       style: { left: `${100 * (start - begin) / length}%`, width: `${Math.max(0.3, 100 * (end - start) / length)}%` },

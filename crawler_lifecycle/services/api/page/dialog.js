@@ -1,6 +1,6 @@
 // A form in a dialog. An error of `send` is told in the dialog, otherwise the dialog closes.
 
-import { alertLine, h, say, setText } from "/dom.js";
+import { alertLine, h, say, setText } from "/kit.js";
 
 export function openDialog({ title, content, submit, danger = false, first, send }) {
   const closed = new AbortController();

@@ -1,4 +1,4 @@
-// How are elements made, and lists kept up to date without losing focus? Text is only ever set as text.
+// Elements, and lists that keep focus while they change. Text is only ever set as text.
 
 // `name`: tag.class.class. The first child may be an object with properties, or what a click does.
 export function h(name, ...children) {
@@ -16,6 +16,15 @@ export function h(name, ...children) {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false)
     .map((child) => (child instanceof Node ? child : visible(String(child)))));
   return element;
+}
+
+export const link = (href, ...content) => h("a", { href }, ...content);
+export const runLink = (run, text = `run ${run}`) => link(`#/runs/${run}`, text);
+export const pairs = (values) => Object.entries(values).map(([name, value]) => h("div", h("dt", name), h("dd", value)));
+export const outsideLink = (text) => h("a", { hidden: true, target: "_blank", rel: "noreferrer" }, text);
+export function lead(link, address) {
+  link.hidden = !address;
+  link.href = address ?? "";
 }
 
 export const alertLine = () => h("p.problem", { role: "alert", hidden: true });

@@ -1,23 +1,20 @@
-// Which runs are listed? All of it stands in the address, and a view is an address with a name.
+// The choice of runs in the list. All of it stands in the address, and a view is an address with a name.
 
-import { get } from "/api.js";
-import { chipGroup, choice, h, patch, searchField } from "/dom.js";
-import { listen } from "/live.js";
-import { drawChips, sum } from "/words.js";
+import { chipGroup, choice, drawChips, get, h, link, listen, patch, searchField, sum } from "/kit.js";
 
 export const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
-const HOURS = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
 const WITHIN = { "": "any time", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" };
 const TEXTS = { crawler: "Crawler", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow" };
+const FURTHER = [...Object.keys(TEXTS), "flows"]; // they are shown if one of them is set
 const KEPT = "views"; // {name: address} of this browser
 const COUNT_AGAIN = 3000;
 
 // The API's parameters for an address; what lasts until now begins when it is asked for.
 export function queryOf(filter) {
   const query = new URLSearchParams(filter);
-  const hours = HOURS[query.get("within")];
+  const [, length, unit] = /^(\d{1,3})([hd])$/.exec(query.get("within")) ?? [];
   query.delete("within");
-  if (hours) query.set("since", new Date(Date.now() - hours * 3_600_000).toISOString());
+  if (length) query.set("since", new Date(Date.now() - length * (unit === "d" ? 86_400_000 : 3_600_000)).toISOString());
   return String(query);
 }
 
@@ -32,19 +29,18 @@ export function makeFilters(filter, choose, signal) {
   const select = (name, label, texts) => choice(label, texts, filter.get(name), (value) => set(name, value));
   const within = select("within", "Created", WITHIN);
   const trigger = select("trigger", "Trigger", { "": "any trigger", scheduled: "by the clock", manual: "by hand", api: "by a program" });
-  const more = h("div.more", { id: "more-filters", hidden: true }, Object.entries(TEXTS).map(([name, label]) => h("label", label,
+  const more = h("div.more", { id: "more-filters", hidden: !FURTHER.some((name) => filter.has(name)) }, Object.entries(TEXTS).map(([name, label]) => h("label", label,
     h("input", { name, autocomplete: "off", value: filter.get(name) ?? "", onchange: (event) => set(name, event.target.value.trim()) }))),
     h("label.check", h("input", {
       type: "checkbox", checked: filter.get("flows") === "true", onchange: (event) => set("flows", event.target.checked ? "true" : ""),
     }), "runs of flows, too"));
   const opener = h("button.chip", {
-    "aria-expanded": "false", "aria-controls": "more-filters",
+    "aria-expanded": String(!more.hidden), "aria-controls": "more-filters",
     onclick: () => { more.hidden = !more.hidden; opener.setAttribute("aria-expanded", String(!more.hidden)); },
   }, "More filters");
-  const active = chipGroup("Filters that are set");
   const views = chipGroup("Saved views");
   const element = h("div.filters",
-    h("div.tools", chips, search), h("div.tools", within, trigger, opener, active, views), more);
+    h("div.tools", chips, search), h("div.tools", within, trigger, opener, views), more);
 
   function change(act) {
     act();
@@ -72,11 +68,6 @@ export function makeFilters(filter, choose, signal) {
     const isAll = !chosen.length && !filter.has("status");
     drawChips(chips, LISTED, (state) => sum(counts, state),
       (state) => (state ? chosen.includes(state) || filter.getAll("status").includes(state) : isAll), toggle);
-    const set = Object.keys(TEXTS).filter((name) => filter.has(name));
-    patch(active, set, (name) => `${name}=${filter.get(name)}`, (name) => h("button.chip", {
-      title: "Remove this filter", "aria-pressed": "true",
-      onclick: () => { more.querySelector(`[name=${name}]`).value = ""; change(() => filter.delete(name)); },
-    }, `${TEXTS[name].toLowerCase()}: ${filter.get(name)} \u00d7`));
     drawViews();
   }
 
@@ -86,7 +77,7 @@ export function makeFilters(filter, choose, signal) {
     const isNew = filter.size > 0 && !Object.values(kept).includes(here);
     patch(views, [...Object.keys(kept), ...(isNew ? [null] : [])], (name) => name ?? "\u0000",
       (name) => (name === null ? h("button.chip", save, "Save this view")
-        : h("span.chip.view", h("a", { href: kept[name] }, name), h("button.link", {
+        : h("span.chip.view", link(kept[name], name), h("button.link", {
           "aria-label": `Forget the view ${name}`, onclick: () => forget(name),
         }, "\u00d7"))),
       (chip, name) => name !== null && chip.firstChild.setAttribute("aria-current", String(kept[name] === here)));

@@ -1,13 +1,11 @@
 // One flow, live: a graph, a ledger or a time line of its jobs, with what a person may do to it.
 
-import { follow, get, post } from "/api.js";
+import { alertLine, chipGroup, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { openDialog, reasonField } from "/dialog.js";
-import { alertLine, chipGroup, fill, h, press, setText, skeleton, toast } from "/dom.js";
 import { makeGraph } from "/graph.js";
-import { makeItems } from "/items.js";
+import { ITEM_STATES, makeItems } from "/items.js";
 import { makeLedger } from "/ledger.js";
-import { JOB_STATES, lasting, makeLine, mayOperate, number, pill, setBar, stateCounts } from "/words.js";
 
 const VIEWS = { items: "Items", graph: "Graph", ledger: "Ledger", time: "Time", log: "Timeline" };
 const DRAW_PAUSE = 150; // between two drawings
@@ -16,11 +14,13 @@ const BARS = 300;
 const OVER = ["completed", "cancelled", "discarded"];
 
 export function showFlow(main, id, place, signal) {
-  const path = `/v1/flows/${encodeURIComponent(id)}`;
+  const name = encodeURIComponent(id);
+  const path = `/v1/flows/${name}`;
   const jobs = new Map();
   let status = null;
   let isFresh = true; // the next event has all jobs
   let view = VIEWS[place.get("view")] ? place.get("view") : null;
+  let sums = null; // items by state, where there is a manager
   let timer = null;
   let stream = new AbortController();
   const names = h("div.names");
@@ -31,28 +31,28 @@ export function showFlow(main, id, place, signal) {
     h("button.chip", { dataset: { key: name }, onclick: () => turn(name) }, label)));
   const panel = h("div");
   const common = { path, place, keep, act, signal };
-  const [ledger, items] = [makeLedger(common), makeItems(common)];
+  const [ledger, items] = [makeLedger(common), makeItems({ ...common, headline: (counts) => { sums = counts; draw(); } })];
   const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); });
   const chart = h("div.chart");
   const lines = h("ol.timeline");
   const panels = { items: items.element, graph: graph.element, ledger: ledger.element, time: chart, log: lines };
   const buttons = makeButtons();
   const waiting = skeleton();
+  const temporal = outsideLink("Temporal");
   const content = h("div.run", { hidden: true },
     h("div.head", names, buttons.element),
     told, meter, h("section.card", tabs, panel));
-  main.append(h("p.back", h("a", { href: "#/flows" }, "\u2190 Flows"), " \u00b7 ",
-    h("a", { href: `#/?flow=${encodeURIComponent(id)}&flows=true` }, "its runs")), waiting, away, content);
+  main.append(h("p.back", link("#/flows", "\u2190 Flows"), link(`#/?flow=${name}&flows=true`, "its runs"), temporal), waiting, away, content);
 
-  function turn(name) {
-    view = name;
-    keep({ view: name });
+  function turn(to) {
+    view = to;
+    keep({ view: to });
     draw();
   }
 
   function keep(change) {
-    for (const [name, value] of Object.entries(change)) value ? place.set(name, value) : place.delete(name);
-    history.replaceState(null, "", `#/flows/${encodeURIComponent(id)}${place.size ? `?${place}` : ""}`);
+    for (const [each, value] of Object.entries(change)) value ? place.set(each, value) : place.delete(each);
+    history.replaceState(null, "", `#/flows/${name}${place.size ? `?${place}` : ""}`);
   }
 
   function watch() {
@@ -62,10 +62,10 @@ export function showFlow(main, id, place, signal) {
       signal: AbortSignal.any([signal, stream.signal]),
       final: [401, 403, 404],
       begun: () => { isFresh = true; },
-      told: (how, isFinal) => {
+      told: (how, isFinal, since) => {
         away.hidden = how === "live";
         if (isFinal) waiting.hidden = true;
-        setText(away, how === "live" ? "" : isFinal ? how : `No answer since a moment: ${how}. Trying again ...`);
+        setText(away, how === "live" ? "" : isFinal ? how : noAnswer(how, since));
       },
       event: ({ kind, data }) => {
         if (kind !== "flow") return null;
@@ -91,8 +91,11 @@ export function showFlow(main, id, place, signal) {
     view ??= isManaged ? "items" : jobs.size > FEWER ? "ledger" : "graph";
     document.title = `${status.state} \u00b7 ${id}`;
     fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), pill(status.state), lasting(status.started_at, status.stopped_at)]);
-    setText(told, `${number(status.total)} job${status.total === 1 ? "" : "s"}: ${stateCounts(status.counts, JOB_STATES)}`);
-    setBar(meter, status.counts, JOB_STATES);
+    if (sums) {
+      const [all, over] = [sum(sums), sum(sums, "completed", "failed", "cancelled", "refused")];
+      setText(told, `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %), ${number(sums.failed)} failed`);
+    } else setText(told, `${number(status.total)} job${status.total === 1 ? "" : "s"}: ${stateCounts(status.counts, JOB_STATES)}`);
+    setBar(meter, sums ?? status.counts, sums ? ITEM_STATES : JOB_STATES);
     for (const tab of tabs.children) press(tab, tab.dataset.key === view);
     if (panel.firstChild !== panels[view]) {
       panel.replaceChildren(panels[view]);
@@ -114,12 +117,8 @@ export function showFlow(main, id, place, signal) {
   }
 
   async function drawLines() {
-    try {
-      const { timeline } = await get(path, signal);
-      fill(lines, timeline.reverse().map(makeLine));
-    } catch {
-      // the flow's stream tells what is wrong
-    }
+    const { timeline } = await get(path, signal).catch(() => ({ timeline: [] })); // the stream tells what is wrong
+    fill(lines, timeline.reverse().map(makeLine));
   }
 
   // `send(verb, body, said)`: asks for it, and looks again. `act` tells what goes wrong, too.
@@ -163,7 +162,8 @@ export function showFlow(main, id, place, signal) {
     return { element: h("div.actions", Object.values(all)), update };
   }
 
-  document.addEventListener("scopes-known", draw, { signal });
+  get(path, signal).then((found) => lead(temporal, found.temporal_url), () => {});
+  listen(({ kind }) => kind === "ready" && draw(), signal); // by now the token's scopes may be known
   signal.addEventListener("abort", () => { stream.abort(); clearTimeout(timer); });
   watch();
 }

@@ -1,14 +1,10 @@
 // The flows: their progress, newest first, as it is now.
 
-import { get } from "/api.js";
-import { chipGroup, h, searchField } from "/dom.js";
+import { bar, chipGroup, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, pill, searchField, stateCounts, sum, when } from "/kit.js";
 import { showTable } from "/table.js";
-import { FLOW_STATES, JOB_STATES, bar, lasting, number, pill, stateCounts, sum, when } from "/words.js";
 
 const PAGE = 50;
 const AGAIN = 3000; // no stream tells of all flows
-
-export const flowLink = (id, query = "") => `#/flows/${encodeURIComponent(id)}${query}`;
 
 export function showFlows(main, filter, signal) {
   const state = filter.get("state");
@@ -28,7 +24,7 @@ export function showFlows(main, filter, signal) {
     main, signal, title: "Flows", tools: [chips, family], kind: "flows", again: AGAIN,
     none: filter.size ? "No such flows." : "No flows yet. `crawlctl flow run FILE` starts one.",
     columns: {
-      Flow: ({ id, name, created_by: by }) => [h("a", { href: flowLink(id) }, id), h("small", [name, by].filter(Boolean).join(", "))],
+      Flow: ({ id, name, created_by: by }) => [link(`#/flows/${encodeURIComponent(id)}`, id), h("small", [name, by].filter(Boolean).join(", "))],
       State: ({ state }) => pill(state),
       "Progress|tasks": ({ counts, total }) => [h("span.num", `${number(sum(counts, "completed", "cancelled", "discarded"))}/${number(total)}`), bar(counts, JOB_STATES)],
       "Jobs|why": ({ counts, items }) => [stateCounts(counts, JOB_STATES),

@@ -1,8 +1,7 @@
 // A flow as a picture: layers from left to right, coloured by state. Sub-workflows and many jobs that are alike are one
 // box until somebody opens it, so that at most a thousand boxes are drawn.
 
-import { chipGroup, h, patch, setText, svg } from "/dom.js";
-import { JOB_STATES, number, stateCounts } from "/words.js";
+import { chipGroup, h, JOB_STATES, number, patch, setText, stateCounts, svg } from "/kit.js";
 
 const MOST = 1000;
 const ALIKE = 12; // so many jobs with the same needs and work become one box

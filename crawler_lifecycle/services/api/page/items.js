@@ -1,14 +1,13 @@
 // The items of a flow's crawl managers: which 7 of 1,000 failed, and what can be done about them.
 
-import { get } from "/api.js";
-import { alertLine, chipGroup, choice, h, options, say, searchField, setText } from "/dom.js";
+import { alertLine, chipGroup, choice, crawled, drawChips, get, h, inWords, lasting, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
 import { makeTable } from "/table.js";
-import { crawled, drawChips, inWords, lasting, mayOperate, number, pill, sum, when } from "/words.js";
 
-const STATES = ["waiting", "running", "completed", "failed", "cancelled", "refused"];
+export const ITEM_STATES = ["waiting", "running", "completed", "failed", "cancelled", "refused"];
 const PAGE = 100;
 
-export function makeItems({ path, place, keep, act, signal }) {
+// `headline(counts)`: how many items of all managers are in each state.
+export function makeItems({ path, place, keep, act, headline, signal }) {
   let manager = null;
   const filter = (change) => { keep(change); table.restart(); };
   const search = (name, label) => searchField(label, { value: place.get(name), onchange: ({ target }) => filter({ [name]: target.value.trim() }) });
@@ -29,7 +28,7 @@ export function makeItems({ path, place, keep, act, signal }) {
       Crawl: ({ crawler, override }) => [crawler, h("small", " ", JSON.stringify(override))],
       Labels: ({ labels, tags }) => [...labels, ...tags].join(" "),
       Why: (item) => [item.problem ?? inWords(item.outcome), item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
-      Run: ({ run_id: run }) => run && h("a", { href: `#/runs/${run}` }, run),
+      Run: ({ run_id: run }) => run && runLink(run, run),
       "Took|took": (item) => lasting(item.started_at, item.ended_at),
       "|act": ({ key, state }) => mayOperate() && (state === "waiting" ? button("Cancel", "cancel", [key])
         : ["failed", "cancelled"].includes(state) && button("Retry", "retry", [key])),
@@ -39,6 +38,7 @@ export function makeItems({ path, place, keep, act, signal }) {
       manager = managers.find((each) => each.path === place.get("manager")) ?? managers[0];
       if (!manager) return { items: [] };
       draw(managers);
+      headline(Object.fromEntries(ITEM_STATES.map((each) => [each, sum(managers.map(({ counts }) => counts[each] ?? 0))])));
       const query = new URLSearchParams({ manager: manager.path, limit: PAGE, after: after ?? 0 });
       for (const [name, kept] of [["state", "item"], ["outcome", "outcome"], ["tag", "tag"]]) if (place.get(kept)) query.set(name, place.get(kept));
       const { items, next } = await get(`${path}/items?${query}`, signal);
@@ -51,7 +51,7 @@ export function makeItems({ path, place, keep, act, signal }) {
     which.hidden = managers.length < 2;
     which.replaceChildren(...options(Object.fromEntries(managers.map((each) => [each.path, each.path])), manager.path));
     const state = place.get("item");
-    drawChips(chips, STATES, (each) => sum(counts, ...(each ? [each] : STATES)), (each) => each === state, (each) => filter({ item: each }));
+    drawChips(chips, ITEM_STATES, (each) => sum(counts, ...(each ? [each] : ITEM_STATES)), (each) => each === state, (each) => filter({ item: each }));
     setText(told, [`${manager.function}: ${number(manager.read)} parameter sets${manager.is_exhausted ? ", no more to come" : ""}`,
       counts.repeated && `${number(counts.repeated)} repeated`, crawled(manager.stats), manager.close_reason].filter(Boolean).join("; "));
     say(problem, failure && `The manager is paused: ${failure.phase} failed.`);

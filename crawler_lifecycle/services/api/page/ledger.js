@@ -1,9 +1,7 @@
 // A flow's jobs as a list: which 7 of 1,000 failed, why, and what can be done about them.
 
-import { get } from "/api.js";
-import { chipGroup, choice, emptyLine, fill, h, options, say, searchField, setText } from "/dom.js";
+import { cause, chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
 import { makeGrid } from "/table.js";
-import { JOB_STATES, cause, drawChips, inWords, lasting, mayOperate, number, pill, sum, time } from "/words.js";
 
 const MOST = 200; // lines at first, and so many more each time
 const ENDED = ["cancelled", "discarded", "retryable"];
@@ -31,7 +29,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
   const grid = makeGrid("tasks.jobs", {
     "Job|id": ({ key }) => h("button.open", { "aria-expanded": String(key === opened), onclick: () => open(key === opened ? null : jobs.get(key)) }, key),
     State: ({ state }) => pill(state),
-    "What|what": ({ title, run_id: run }) => [`${title} `, run && h("a", { href: `#/runs/${run}` }, `run ${run}`)],
+    "What|what": ({ title, run_id: run }) => [`${title} `, run && runLink(run)],
     "Why|why": (job) => h("span", { title: whyOf(job) }, whyOf(job)),
     "Took|took": (job) => lasting(job.began_at, job.ended_at),
     "|act": buttons,
@@ -118,5 +116,5 @@ const because = (why) => h("li", h("b", why.path), ` ${why.state}`, why.cause &&
   why.because.length > 0 && h("ul", why.because.map(because), why.more > 0 && h("li", `and ${number(why.more)} more`)));
 
 const attemptLine = (each) => h("li", h("b", `attempt ${each.attempt}`), " ", time(each.created_at), " ",
-  each.run_id && [h("a", { href: `#/runs/${each.run_id}` }, `run ${each.run_id}`), " "], [each.outcome ?? (each.ended_at ? each.kind : "under way"), each.reason].filter(Boolean).join(": "),
+  each.run_id && [runLink(each.run_id), " "], [each.outcome ?? (each.ended_at ? each.kind : "under way"), each.reason].filter(Boolean).join(": "),
   each.error && h("pre.log", each.error));

@@ -1,25 +1,23 @@
-// Limits and pauses of the installation, of crawlers and of labels, and for who may, a form for each.
+// The installation: its capacity and what waits for it, limits and pauses of its scopes, and for who may, forms for both.
 
-import { get, post, put } from "/api.js";
+import { fill, get, h, lasting, mayOperate, number, options, pairs, post, put, runLink, scopeInWords, setText, time, waitsFor, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";
-import { h, options, setText } from "/dom.js";
 import { commandButton, showTable } from "/table.js";
-import { lasting, mayOperate, number, scopeInWords, time } from "/words.js";
 
-export function showLimits(main, signal) {
+export function showInstallation(main, signal) {
   let limits = new Map(); // by scope
   const done = () => table.load();
   const button = (scope, name, ask) => h("button", () => ask(limits.get(scope) ?? null, done), name);
   const add = [button(null, "Set a limit", askForLimits), button(null, "Pause", askToPause)];
+  const [tiles, full] = [h("dl.tiles"), h("ul.events")];
   const table = showTable({
-    main, signal, title: "Limits", kind: "boxed.limits", none: "", tools: h("div.actions.right", add),
-    about: [h("p.quiet", "A run waits until every limit of its scopes has room. A lower limit ends nothing: new runs and tasks wait.")],
+    main, signal, title: "Installation", kind: "boxed.limits", none: "", tools: h("div.actions.right", add),
+    about: [tiles, full, h("h2", "Limits"), h("p.quiet", "A run waits until every limit of its scopes has room. A lower limit ends nothing: new runs and tasks wait.")],
     columns: {
       Scope: ({ scope }) => h("b", scopeInWords(scope).replace(/^the /, "")),
       Runs: (each) => use(each.runs_begun, each.runs),
       Tasks: (each) => use(each.tasks_in_cluster, each.tasks),
-      "Places kept": (each) => number(each.places_kept),
-      Weight: ({ weight }) => (weight === null ? "\u2013" : number(weight)),
+      Weight: ({ weight }) => weight && number(weight),
       "Runs in line": (each) => number(each.runs_held),
       Pause: (each) => each.paused_at && [h("b", each.paused_reason),
         h("small", ` \u2014 ${each.paused_by ?? "an unnamed caller"}, since `, time(each.paused_at), " (", lasting(each.paused_at), ")")],
@@ -28,13 +26,21 @@ export function showLimits(main, signal) {
         : button(scope, "Pause", askToPause)),
     },
     read: async () => {
-      const found = (await get("/v1/limits", signal)).limits;
+      const [{ limits: found }, whole] = await Promise.all([get("/v1/limits", signal), get("/v1/installation", signal)]);
+      fill(tiles, capacity(whole));
+      fill(full, whole.saturated.map((run) => h("li", runLink(run.run_id),
+        ` ${run.crawler} waits for ${waitsFor(run)}, since `, when(run.waiting_since))));
       limits = new Map(found.map((each) => [each.scope, each]));
       for (const each of add) each.hidden = !mayOperate();
       return { items: found.map((each) => ({ key: each.scope, ...each })) };
     },
   });
 }
+
+const capacity = ({ limits: own, ...whole }) => pairs({
+  "Open runs": number(whole.open_runs), Begun: use(own.runs_begun, own.runs), "Tasks in the cluster": use(own.tasks_in_cluster, own.tasks),
+  "Runs in line": number(whole.runs_in_line), "Runs without room for 5 min": number(whole.saturated_runs),
+});
 
 const use = (used, most) => (most === null ? number(used) : `${number(used)} of ${number(most)}`);
 

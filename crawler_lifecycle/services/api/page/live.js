@@ -8,7 +8,7 @@ let state = "connecting";
 let stopped = new AbortController();
 
 // `listener({kind, run, notice})`: kind is "run" with the run as it is now, "notice" with what was announced of one,
-// "ready" when everything should be read (again), "state" when the connection has come or gone, `isFinal` for good.
+// "ready" when everything should be read (again), "state" when the connection has come or gone, `since` then and `isFinal` for good.
 export function listen(listener, signal) {
   listeners.add(listener);
   signal.addEventListener("abort", () => listeners.delete(listener));
@@ -21,22 +21,23 @@ export function goLive() {
   follow("/v1/changes?flows=true", {
     silent: SILENT,
     signal: stopped.signal,
-    told: (next, isFinal = false) => tell(next, isFinal),
+    told: tell,
     event: ({ kind, data }) => {
       if (kind === "run") emit({ kind, run: data });
       else if (kind === "notice") emit({ kind, notice: data });
-      else if (kind === "problem") tell(data.detail);
-      else emit({ kind: "ready" });
+      else if (kind === "problem") tell(data.detail, false, new Date().toISOString());
+      else readAgain();
     },
   });
 }
 
+export const readAgain = () => emit({ kind: "ready" });
 export const stopLive = () => stopped.abort();
 
-function tell(next, isFinal = false) {
+function tell(next, isFinal, since) {
   if (next === state) return;
   state = next;
-  emit({ kind: "state", state, isFinal });
+  emit({ kind: "state", state, isFinal, since });
 }
 
 function emit(message) {

@@ -1,8 +1,6 @@
 // What a task prints, as it prints it: in lines with levels and colours, which can be searched, and from further back.
 
-import { follow, save } from "/api.js";
-import { attempt, choice, h, press, searchField, setText, visible } from "/dom.js";
-import { number } from "/words.js";
+import { attempt, choice, follow, h, number, press, save, searchField, setText, visible } from "/kit.js";
 
 const TAIL = 65_536;
 const LONGEST_TAIL = 2 ** 20;

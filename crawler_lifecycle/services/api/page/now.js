@@ -1,9 +1,6 @@
 // What is wrong now, in one line: what failed since yesterday, what the audits found, what is paused.
 
-import { get } from "/api.js";
-import { fill, h } from "/dom.js";
-import { listen } from "/live.js";
-import { number, sum } from "/words.js";
+import { fill, get, h, link, listen, number, sum } from "/kit.js";
 
 const DAY = 86_400_000;
 const AGAIN = 15_000;
@@ -24,10 +21,10 @@ export function makeNow(signal) {
     const lines = [
       failed && { kind: "bad", text: `${number(failed)} failed in 24 hours`, href: "#/?listed=FAILED&within=24h&flows=true" },
       found && { kind: "odd", text: `${number(found)} finding${found === 1 ? "" : "s"} of audits`, href: "#/audits" },
-      paused && { kind: "odd", text: `${number(paused)} pause${paused === 1 ? "" : "s"}`, href: "#/limits" },
+      paused && { kind: "odd", text: `${number(paused)} pause${paused === 1 ? "" : "s"}`, href: "#/installation" },
       runs.value && !failed && { kind: "good", text: "nothing failed in 24 hours", href: "#/?within=24h" },
     ].filter(Boolean);
-    fill(element, lines.map(({ kind, text, href }) => h("li", { dataset: { kind } }, h("a", { href }, text))));
+    fill(element, lines.map(({ kind, text, href }) => h("li", { dataset: { kind } }, link(href, text))));
     timer = setTimeout(load, AGAIN);
   }
 

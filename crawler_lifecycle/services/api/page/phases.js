@@ -1,6 +1,6 @@
 // How far the latest stop of a run has come, by its timeline.
 
-import { isOver } from "/words.js";
+import { isOver } from "/kit.js";
 
 const PHASES = { queued_cancelled: "Queue emptied", jobs_asked: "Jobs asked to end", forced: "Jobs made to end", proved: "Proved" };
 

@@ -1,22 +1,20 @@
 // One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
 
-import { get, isOpen, post, save } from "/api.js";
-import { attempt, emptyLine, fill, h, setText, skeleton } from "/dom.js";
-import { listen } from "/live.js";
+import { attempt, counts, crawled, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, number, outsideLink, pairs, pauseAfter, pill, post, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, time, utc, waitsFor, when } from "/kit.js";
 import { phasesOf } from "/phases.js";
 import { commandButton } from "/table.js";
 import { openStart } from "/start.js";
 import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
-import { counts, crawled, endedBecause, isInLine, isOver, inWords, lasting, makeLine, mayOperate, number, pill, scopeInWords, shownStatus, time, utc, waitsFor, when } from "/words.js";
 
+const LIMITS = { max_parallel: "at once", max_duration_seconds: "s in all", start_limit_seconds: "s to start", grace_seconds: "s of grace" };
 const SETTLE = 250;
-const AGAIN = 2000;
 const IN_LINE = 10_000; // others leave the line without a change of this run
 
 // `list`: the address of the list that is gone back to.
 export function showRun(main, id, place, list, signal) {
   let view = null;
+  let good = null; // the run to compare with, asked for once
   let timer = null;
   let lineTimer = null;
   let asked = 0;
@@ -24,6 +22,7 @@ export function showRun(main, id, place, list, signal) {
   const names = h("div.names");
   const waits = h("p.waits");
   const held = h("p.quiet", { hidden: true });
+  const beside = h("p.quiet", { hidden: true });
   const problem = h("p.problem", { hidden: true });
   const missing = emptyLine();
   const waiting = skeleton();
@@ -37,12 +36,12 @@ export function showRun(main, id, place, list, signal) {
   const buttons = makeButtons();
   const content = h("div.run", { hidden: true },
     h("div.head", names, buttons.element),
-    waits, held, problem, stop, tasks.element,
+    waits, beside, held, problem, stop, tasks.element,
     h("div.columns",
       h("section.card", h("h2", "Timeline"), log),
       h("section.card", h("h2", "Details"), facts, h("h2", "Exports"), exports, none)));
-  const history = h("a");
-  main.append(h("p.back", h("a", { href: list }, "\u2190 Runs"), " \u00b7 ", history), waiting, missing, content);
+  const [history, temporal] = [h("a"), outsideLink("Temporal")];
+  main.append(h("p.back", link(list, "\u2190 Runs"), history, temporal), waiting, missing, content);
 
   async function load() {
     const mine = ++asked;
@@ -74,7 +73,7 @@ export function showRun(main, id, place, list, signal) {
 
   // What was missed may have been the last change: no other would have it read.
   function again(error) {
-    if (isOpen(error)) soon(Math.max(AGAIN, (error.pause ?? 0) * 1000));
+    if (isOpen(error)) soon(pauseAfter(error));
   }
 
   function draw() {
@@ -82,8 +81,10 @@ export function showRun(main, id, place, list, signal) {
     fill(names, [h("h1", `${run.crawler} \u00b7 run ${run.run_id}`), pill(shownStatus(run)), lasting(run.begun_at, run.finished_at)]);
     history.href = `#/crawlers/${encodeURIComponent(run.crawler)}`;
     setText(history, run.crawler);
+    lead(temporal, view.temporal_url);
     document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
     drawWaits(run);
+    compare(run);
     const told = phasesOf(view);
     stop.hidden = !told.length;
     fill(phases, told.map(({ state, title, text, at, due }) => h("li", { dataset: { state } }, h("b", title),
@@ -105,10 +106,22 @@ export function showRun(main, id, place, list, signal) {
     const since = !isOver(run) && run.waiting_since;
     fill(waits, [...h("p", text, since && [", since ", time(since), " (", lasting(since), ")"],
       Number.isInteger(decided) && [" ", h("button.link", () => tasks.show(decided), `Log of task ${decided}`)]).childNodes]);
-    held.hidden = run.status !== "PROCESSING" || !run.held_by || !run.admitted_at;
-    setText(held, run.held_by ? `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.` : "");
-    problem.hidden = !run.look_problem || isOver(run);
-    setText(problem, run.look_problem ? `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}` : "");
+    say(held, run.status === "PROCESSING" && run.held_by && run.admitted_at
+      && `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.`);
+    say(problem, run.look_problem && !isOver(run) && `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}`);
+  }
+
+  // With the last run of the crawler before that was completed.
+  async function compare(run) {
+    const query = new URLSearchParams({ crawler: run.crawler, status: "COMPLETED", flows: true, until: run.created_at, limit: 1 });
+    good ??= get(`/v1/runs?${query}`, signal).then(({ runs }) => runs[0], () => null);
+    const before = await good;
+    beside.hidden = !before;
+    if (!before) return;
+    const part = (name, mine, theirs) => isOver(run) && theirs > 0 && mine >= 0 && `${number(Math.round(100 * mine / theirs))} % of its ${name}`;
+    const parts = [part("time", took(run), took(before)), part("items", run.stats?.items, before.stats?.items)].filter(Boolean).join(", ");
+    fill(beside, [...h("p", "Last good run: ", runLink(before.run_id), `, ${[duration(took(before)), crawled(before.stats)].filter(Boolean).join(", ")}.`,
+      parts && ` This one: ${parts}.`).childNodes]);
   }
 
   function drawFacts(run) {
@@ -120,20 +133,14 @@ export function showRun(main, id, place, list, signal) {
       Result: run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, Trigger: run.trigger,
       Arguments: named(request.arguments), Settings: named(request.settings),
       Labels: request.labels.join("\n"), Priority: run.priority ? String(run.priority) : null,
-      Limits: [
-        request.max_parallel && `${request.max_parallel} at once`,
-        request.max_duration_seconds && `${request.max_duration_seconds} s in all`,
-        request.start_limit_seconds && `${request.start_limit_seconds} s to start`,
-        request.grace_seconds && `${request.grace_seconds} s of grace`,
-        request.allowed_failures && `${request.allowed_failures * 100} % may fail`,
-      ].filter(Boolean).join(", "),
+      Limits: Object.entries(LIMITS).filter(([name]) => request[name]).map(([name, words]) => `${request[name]} ${words}`).join(", "),
+      "May fail": request.allowed_failures ? `${request.allowed_failures * 100} %` : null,
       Created: utc(run.created_at),
       Reopened: run.begun_at === run.created_at ? null : utc(run.begun_at), "Main job started": utc(run.started_at),
       Finished: utc(run.finished_at), "Last look": utc(run.last_look_at),
-      "Next look": isOver(run) ? null : utc(run.next_look_at),
       "Run UID": run.run_uid, Workflow: run.workflow_id,
     };
-    fill(facts, Object.entries(told).filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
+    fill(facts, pairs(Object.fromEntries(Object.entries(told).filter(([, value]) => value))));
   }
 
   function makeButtons() {
@@ -151,7 +158,8 @@ export function showRun(main, id, place, list, signal) {
       archive: button("Download", ({ target }) => attempt(target, () => save(`/v1/runs/${id}/archive`, `run-${id}.zip`, { Accept: "application/json" }))),
       export: command("Export again", "export", {}, null, "Exported."),
     };
-    all.force.className = "danger";
+    all.stop.className = "danger";
+    all.force.className = "link"; // it loses data, and is not what people want first
     const update = (run) => {
       const may = mayOperate();
       all.stop.hidden = !may || run.intent !== "RUN" || isOver(run);
@@ -172,6 +180,8 @@ export function showRun(main, id, place, list, signal) {
   load();
   tasks.load();
 }
+
+const took = (run) => new Date(run.finished_at) - new Date(run.begun_at);
 
 function sentence(run) {
   const why = endedBecause(run);

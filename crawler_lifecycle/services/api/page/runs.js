@@ -1,16 +1,12 @@
 // The list of runs: filters with counts, pages, several runs chosen at once, and every line as it is now.
 
-import { get, isOpen } from "/api.js";
-import { emptyLine, h, setText, skeleton } from "/dom.js";
+import { bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, mayOperate, pauseAfter, pill, runLink, setText, shownStatus, skeleton, taskCount, waitsFor, when } from "/kit.js";
 import { makeFilters, queryOf } from "/filters.js";
-import { listen } from "/live.js";
 import { makeNow } from "/now.js";
 import { askToStop } from "/stop.js";
 import { makeGrid } from "/table.js";
-import { bar, crawled, endedBecause, errorRate, isOver, lasting, mayOperate, pill, shownStatus, taskCount, waitsFor, when } from "/words.js";
 
 const PAGE = 50;
-const AGAIN = 2000;
 const SETTLE = 400;
 
 // `keep(address)`: the list as it is now, for links that lead back.
@@ -32,7 +28,7 @@ export function showRuns(main, filter, keep, signal) {
       type: "checkbox", checked: chosen.has(run.run_id), "aria-label": `Choose run ${run.run_id}`,
       onchange: ({ target }) => { chosen[target.checked ? "add" : "delete"](run.run_id); draw(); },
     }),
-    "Run|id": (run) => h("a", { href: `#/runs/${run.run_id}` }, run.run_id),
+    "Run|id": (run) => runLink(run.run_id, run.run_id),
     "Status|state": (run) => pill(shownStatus(run)),
     "Crawler|name": (run) => [h("span", run.crawler), h("small", [run.requested_by, run.trigger].filter(Boolean).join(", "))],
     "Tasks|tasks": (run) => [h("span.num", taskCount(run.tasks)), bar(run.tasks)],
@@ -90,7 +86,7 @@ export function showRuns(main, filter, keep, signal) {
       if (signal.aborted || isLate()) return;
       failure = error.message;
       draw();
-      if (isOpen(error)) setTimeout(() => mine === asked && !signal.aborted && load(), Math.max(AGAIN, (error.pause ?? 0) * 1000));
+      if (isOpen(error)) setTimeout(() => mine === asked && !signal.aborted && load(), pauseAfter(error));
     }
   }
 
@@ -121,9 +117,7 @@ export function showRuns(main, filter, keep, signal) {
 
   function say(text, action) {
     empty.hidden = !text;
-    if (empty.dataset.text === text) return;
-    empty.dataset.text = text;
-    empty.replaceChildren(text, ...(action ? [h("br"), action] : []));
+    fill(empty, [...h("p", text, action && [h("br"), action]).childNodes]);
   }
 
   function stopChosen() {
@@ -147,7 +141,6 @@ export function showRuns(main, filter, keep, signal) {
     if (next === null) load(); // there is a second page now: its cursor is the API's to say
   }
 
-  document.addEventListener("scopes-known", draw, { signal });
   signal.addEventListener("abort", () => clearTimeout(refilling));
   load();
 }

@@ -1,13 +1,9 @@
 // Starting a run: asked once however often it has to be asked again, watched until it has started or never will.
 
-import { Problem, get, isOpen, post } from "/api.js";
-import { alertLine, h, say, setText, toast } from "/dom.js";
+import { alertLine, get, h, inWords, isOpen, isOver, lasting, listen, pauseAfter, post, Problem, say, setText, toast, waitsFor } from "/kit.js";
 import { field } from "/dialog.js";
-import { listen } from "/live.js";
-import { inWords, isOver, lasting, waitsFor } from "/words.js";
 
 const KEPT = "starting"; // survives a reload: {key, request, run?}
-const AGAIN = 2000;
 const AT_FAULT = [400, 409, 413, 422]; // the request itself, whoever asks. Else an earlier try of it may have made the run
 
 // A page that came without TLS from another machine has no crypto.randomUUID.
@@ -134,7 +130,7 @@ function open(starting, like = null) {
           return refuse(error);
         }
         setText(waits, `Waits: ${error.message}. Asking again ...`);
-        await new Promise((resume) => setTimeout(resume, Math.max(AGAIN, (error.pause ?? 0) * 1000)));
+        await new Promise((resume) => setTimeout(resume, pauseAfter(error)));
       }
     }
     if (!closed.signal.aborted) watch();

@@ -1,10 +1,7 @@
-// The question before a stop: why, and is it meant? What comes of it is told by each run's own phases.
+// The question before a stop. The effect is told by each run's own phases.
 
-import { post } from "/api.js";
+import { counts, h, inWords, isOver, listen, number, post, setText } from "/kit.js";
 import { openDialog, reasonField } from "/dialog.js";
-import { h, setText } from "/dom.js";
-import { listen } from "/live.js";
-import { counts, inWords, isOver, number } from "/words.js";
 
 export function askToStop(runs, force, done) {
   const isOne = runs.length === 1;

@@ -1,8 +1,6 @@
 // Lists of anything, whose nodes stay, and pages that are such a list.
 
-import { isOpen } from "/api.js";
-import { attempt, emptyLine, h, morph, patch, say, skeleton, toast } from "/dom.js";
-import { listen } from "/live.js";
+import { attempt, emptyLine, h, isOpen, listen, morph, patch, pauseAfter, say, skeleton, toast } from "/kit.js";
 
 // A list whose lines are brought up to date in place. `columns`: {heading: cell of an item}, or {"heading|class": cell}.
 // `below(item)`: what is shown under its line, if anything. Each item has a `key`, and may have a `look` for its line.
@@ -58,7 +56,7 @@ export function makeTable({ columns, read, none, signal, kind = "boxed", again =
     } catch (error) {
       if (mine !== asked || signal.aborted) return;
       text = error.message;
-      pause = isOpen(error) ? Math.max(again, (error.pause ?? 0) * 1000) : null;
+      pause = isOpen(error) ? Math.max(again, pauseAfter(error)) : null;
     }
     say(problem, text);
     waiting.hidden = hasAnswer || !pause;
@@ -74,7 +72,6 @@ export function makeTable({ columns, read, none, signal, kind = "boxed", again =
   }
 
   listen(({ kind }) => kind === "ready" && load(), signal);
-  document.addEventListener("scopes-known", load, { signal });
   document.addEventListener("visibilitychange", () => document.hidden || load(), { signal });
   signal.addEventListener("abort", () => clearTimeout(timer));
   load();

@@ -1,14 +1,12 @@
 // Pages that are a table: crawlers, one crawler's history, schedules, findings of audits.
 
-import { get, post } from "/api.js";
+import { crawled, duration, endedBecause, get, h, inWords, isOver, link, mayOperate, number, pill, post, runLink, setText, shownStatus, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
-import { h, setText } from "/dom.js";
 import { commandButton, showTable } from "/table.js";
-import { crawled, duration, endedBecause, inWords, isOver, mayOperate, number, pill, shownStatus, when } from "/words.js";
 
 const RUNS = 60;
 
-const crawlerLink = (name) => h("a", { href: `#/crawlers/${encodeURIComponent(name)}` }, name);
+const crawlerLink = (name) => link(`#/crawlers/${encodeURIComponent(name)}`, name);
 
 export function showCrawlers(main, signal) {
   showTable({
@@ -30,7 +28,7 @@ export function showCrawler(main, name, signal) {
   showTable({
     main, signal, title: name, about: [about], none: "No run of this crawler yet.",
     columns: {
-      Run: (run) => h("a", { href: `#/runs/${run.key}` }, run.key), Status: (run) => pill(shownStatus(run)), Created: (run) => when(run.created_at),
+      Run: (run) => runLink(run.key, run.key), Status: (run) => pill(shownStatus(run)), Created: (run) => when(run.created_at),
       Took: (run) => (run.finished_at ? duration(new Date(run.finished_at) - new Date(run.begun_at)) : ""), Crawled: (run) => crawled(run.stats),
       Why: (run) => (isOver(run) && run.reason !== "all_succeeded" ? endedBecause(run) : ""),
     },
@@ -71,7 +69,7 @@ export function showAudits(main, signal) {
   showTable({
     main, signal, title: "Audits", about: [about], none: "The audits found nothing that disagrees.",
     columns: {
-      Finding: (each) => h("b", inWords(each.kind)), Run: (each) => (each.run_id ? h("a", { href: `#/runs/${each.run_id}` }, each.run_id) : each.subject),
+      Finding: (each) => h("b", inWords(each.kind)), Run: (each) => (each.run_id ? runLink(each.run_id, each.run_id) : each.subject),
       What: (each) => each.message, Done: (each) => each.problem ?? each.action ?? "",
       Since: (each) => when(each.first_seen_at), Closed: (each) => (each.closed_at ? when(each.closed_at) : pill("open")),
     },

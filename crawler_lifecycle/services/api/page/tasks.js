@@ -1,11 +1,9 @@
 // The tasks of a run: ten thousand of them by the page, with filters; one opened shows its evidence and its log.
 
-import { get } from "/api.js";
+import { cause, chipGroup, crawled, drawChips, emptyLine, fill, get, h, inWords, lasting, number, pill, press, say, setBar, setText, sum, TASK_STATES } from "/kit.js";
 import { drawChart } from "/chart.js";
-import { chipGroup, emptyLine, fill, h, press, say, setText } from "/dom.js";
 import { makeLog } from "/log.js";
 import { makeGrid } from "/table.js";
-import { TASK_STATES, cause, crawled, drawChips, inWords, lasting, number, pill, setBar, sum } from "/words.js";
 
 const PAGE = 100;
 const MOST_OPEN = 3; // each follows a log, and browsers allow few connections

@@ -1,4 +1,4 @@
-// How are times, numbers and states told to people?
+// Times, numbers and states, as people read them.
 
 import { h, patch, press, setText } from "/dom.js";
 
@@ -44,6 +44,8 @@ export function moment(iso) {
   return (day(at) === day(new Date()) ? today : before).format(at);
 }
 
+export const noAnswer = (why, since) => `No answer since ${moment(since)}: ${why}. What is shown may be old. Trying again ...`;
+
 const bothClocks = (iso) => `${exact.format(new Date(iso))} UTC, ${own.format(new Date(iso))}`;
 
 export const time = (iso) =>
@@ -69,13 +71,8 @@ export const lasting = (since, until) => h("span.num", { dataset: since && !unti
   since && duration((until ? new Date(until) : new Date()) - new Date(since)));
 
 setInterval(() => {
-  for (const each of document.querySelectorAll("[data-ago]")) {
-    const told = ago(each.dataset.ago);
-    if (each.textContent !== told) each.textContent = told;
-  }
-  for (const each of document.querySelectorAll("[data-since]")) {
-    each.textContent = duration(Date.now() - new Date(each.dataset.since));
-  }
+  for (const each of document.querySelectorAll("[data-ago]")) setText(each, ago(each.dataset.ago));
+  for (const each of document.querySelectorAll("[data-since]")) setText(each, duration(Date.now() - new Date(each.dataset.since)));
 }, 1000);
 
 // A run that somebody stopped ends FAILED, and is no failure to look for.

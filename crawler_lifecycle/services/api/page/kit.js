@@ -1,0 +1,6 @@
+// All that every view needs, by one name.
+
+export * from "/api.js";
+export * from "/dom.js";
+export * from "/live.js";
+export * from "/words.js";
