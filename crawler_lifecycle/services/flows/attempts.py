@@ -73,7 +73,7 @@ class Attempts:
             ended = await self._after_graft(execution, ended, ended.graft)
         if ended is None:
             return NOT_ENDED
-        end = await asyncio.wrap_future(self.ends.write(ended.of_step(execution.step)))
+        end = await self.ends.write(ended.of_step(execution.step))
         return Outcome(end, has_news=ended.graft is not None, seconds=execution.seconds)
 
     async def _after_graft(self, execution: Execution, ended: Ended, graft: GraftMembers) -> Ended | None:

@@ -1,10 +1,11 @@
 """Ends: puts steps' ends on record, from a single thread. Ends from the time of a commit share the next commit."""
 
+import asyncio
 import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
@@ -20,7 +21,7 @@ MOST_ENDS = 100  # in a commit
 MOST_BYTES = 8 * 1024 * 1024  # for the results in a commit; a larger result has its own commit
 PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
 
-Answer = Future[AttemptEnd | None]  # the end as on record; None: the claim was lost
+Answer = asyncio.Future[AttemptEnd | None]  # the end as on record; None: the claim was lost
 
 
 def key_of(end: StepEnd) -> AttemptKey:
@@ -28,9 +29,13 @@ def key_of(end: StepEnd) -> AttemptKey:
 
 
 class EndWriter:
-    """The writer's thread. While the database is away, an end is written again and again."""
+    """The writer's thread. While the database is away, an end is written again and again.
+
+    The writer belongs to the event loop that runs when the writer is made.
+    """
 
     def __init__(self, claims: StepClaims, token: str) -> None:
+        self._loop = asyncio.get_running_loop()
         self._claims = claims
         self._token = token
         self._queue: SimpleQueue[tuple[StepEnd, Answer] | None] = SimpleQueue()
@@ -42,7 +47,7 @@ class EndWriter:
         self._thread.start()
 
     def write(self, end: StepEnd) -> Answer:
-        answer: Answer = Future()
+        answer: Answer = self._loop.create_future()
         self._queue.put((end, answer))
         return answer
 
@@ -56,8 +61,8 @@ class EndWriter:
         while (group := self._group()) is not None:
             ends = [end for end, _ in group]
             recorded = self._write(ends)
-            for end, answer in group:
-                answer.set_result(recorded.get(key_of(end)))
+            with suppress(RuntimeError):  # the host has ended, and its loop is closed
+                self._loop.call_soon_threadsafe(_tell, group, recorded)
 
     def _group(self) -> list[tuple[StepEnd, Answer]] | None:
         """Wait for an end, and return all ends that have gathered; None: the writer has to end."""
@@ -110,6 +115,13 @@ class EndWriter:
             error=f"the database refused the end: {error.message}",
             result=None,
         )
+
+
+def _tell(group: Sequence[tuple[StepEnd, Answer]], recorded: Mapping[AttemptKey, AttemptEnd]) -> None:
+    """Answer for all ends of a commit at once: each call from another thread wakes the loop through a socket."""
+    for end, answer in group:
+        if not answer.done():
+            answer.set_result(recorded.get(key_of(end)))
 
 
 def _size(end: StepEnd) -> int:

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any
 import crawler_lifecycle
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 PRODUCT = str(Path(crawler_lifecycle.__file__).parent)  # an author looks for the line in the own file
 MODULE_NAME = re.compile(r"\w+(\.\w+)*")
 
@@ -109,10 +111,14 @@ def _search_first(folder: Path) -> None:
         sys.path.insert(0, path)
 
 
+def _may_be_authors(path: str) -> bool:
+    is_library = path.startswith(STANDARD_LIBRARY) and "site-packages" not in path
+    return not is_library and "importlib" not in path and PRODUCT not in path
+
+
 def _cause(error: BaseException) -> str:
     """Return the error in a line, with its place in the author's code."""
-    ours = ("importlib", PRODUCT)
-    frames = [part for part in traceback.extract_tb(error.__traceback__) if not any(o in part.filename for o in ours)]
+    frames = [part for part in traceback.extract_tb(error.__traceback__) if _may_be_authors(part.filename)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     message = " ".join(str(error).split())
     name = "" if isinstance(error, LifecycleError) else f"{type(error).__name__}: "  # our messages need no name

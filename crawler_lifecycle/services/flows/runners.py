@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,7 +41,7 @@ class Running(Protocol):
     """A function under way."""
 
     @property
-    def end(self) -> asyncio.Task[Ended]: ...
+    def end(self) -> "asyncio.Future[Ended]": ...
 
     def stop(self) -> None:
         """Ask the function to end."""
@@ -52,15 +52,17 @@ class InThread:
 
     def __init__(self, call: StepCall) -> None:
         self._call = call
-        self._ended: Future[Ended] = Future()
-        self.end = asyncio.create_task(_awaited(self._ended))
+        self._loop = asyncio.get_running_loop()
+        self.end: asyncio.Future[Ended] = self._loop.create_future()
         threading.Thread(target=self._run, name=call.step.path, daemon=True).start()
 
     def stop(self) -> None:
         self._call.link.cancel()
 
     def _run(self) -> None:
-        self._ended.set_result(self._call.end(self._called))
+        end = self._call.end(self._called)
+        with suppress(RuntimeError):  # the host has ended before the function, and its loop is closed
+            self._loop.call_soon_threadsafe(self.end.set_result, end)
 
     def _called(self) -> Any:
         with self._call.around():
@@ -121,10 +123,6 @@ async def _into(returned: "Future[Ended | _Value]", function: Callable[[], Any],
         returned.set_result(STOPPED if call.link.is_cancelled else failure(error))
     except BaseException as error:  # noqa: BLE001 - see above
         returned.set_result(failure(error))
-
-
-async def _awaited(future: Future[Ended]) -> Ended:
-    return await asyncio.wrap_future(future)
 
 
 async def _awaited_value(value: Any) -> Any:

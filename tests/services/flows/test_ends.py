@@ -1,5 +1,6 @@
 """The thread that puts ends on record."""
 
+import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -40,41 +41,41 @@ def writer(recorder: Recorder) -> EndWriter:
     return written
 
 
-def test_ends_of_a_commits_time_share_the_next_commit() -> None:
+async def test_ends_of_a_commits_time_share_the_next_commit() -> None:
     recorder = Recorder()
     writing = writer(recorder)
     first = writing.write(an_end(0))
-    assert recorder.has_begun.wait(20)
+    assert await asyncio.to_thread(recorder.has_begun.wait, 20)
     further = [writing.write(an_end(number)) for number in range(1, 251)]
     recorder.gate.set()
-    assert [answer.result(20).number for answer in (first, *further) if answer.result(20)] == [*range(251)]  # type: ignore[union-attr]
+    recorded = await asyncio.wait_for(asyncio.gather(first, *further), 20)
+    assert [end.number for end in recorded if end] == [*range(251)]
     assert recorder.groups == [1, ends.MOST_ENDS, ends.MOST_ENDS, 50]
 
 
-def test_large_results_have_their_own_commits() -> None:
+async def test_large_results_have_their_own_commits() -> None:
     recorder = Recorder()
     writing = writer(recorder)
     writing.write(an_end(0))
-    assert recorder.has_begun.wait(20)
+    assert await asyncio.to_thread(recorder.has_begun.wait, 20)
     half = "x" * (ends.MOST_BYTES // 2 + 1)
     answers = [writing.write(an_end(number, half)) for number in range(3)]
     recorder.gate.set()
-    for answer in answers:
-        assert answer.result(20)
+    assert all(await asyncio.wait_for(asyncio.gather(*answers), 20))
     assert recorder.groups == [1, 1, 1, 1]
 
 
-def test_a_lost_claim_has_no_end() -> None:
+async def test_a_lost_claim_has_no_end() -> None:
     recorder = Recorder()
     recorder.gate.set()
     writing = writer(recorder)
-    assert writing.write(an_end(1, "lost")).result(20) is None
+    assert await asyncio.wait_for(writing.write(an_end(1, "lost")), 20) is None
 
 
-def test_the_writer_writes_all_ends_before_its_own_end() -> None:
+async def test_the_writer_writes_all_ends_before_its_own_end() -> None:
     recorder = Recorder()
     recorder.gate.set()
     writing = writer(recorder)
     answers = [writing.write(an_end(number)) for number in range(500)]
-    writing.close(20)
-    assert all(answer.done() for answer in answers)
+    await asyncio.to_thread(writing.close, 20)
+    assert all(await asyncio.wait_for(asyncio.gather(*answers), 20))
