@@ -191,23 +191,30 @@ def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, stat
 
 @click.command()
 @flow_argument
-@click.argument("job")
+@click.argument("job", required=False)
 @manager_option
 @standard_options
-def why(flow: str, job: str, manager: str | None, state: Path | None, as_json: bool) -> None:
-    """Explain why JOB of FLOW is in its state, down to the jobs and runs that hold it up.
+def why(flow: str, job: str | None, manager: str | None, state: Path | None, as_json: bool) -> None:
+    """Explain why FLOW, or JOB of FLOW, is in its state, down to the jobs and runs that hold it up.
 
-    JOB is a job's name, or the number of a crawl manager's item.
+    JOB is the name of a job or sub-workflow, or the number of a crawl manager's item. Of FLOW and of a sub-workflow,
+    the nearest causes are named, failures first. A crawl manager says what the manager itself waits for.
 
     \b
     Examples:
+      crawlctl flow why nightly-2026-11-22
+      crawlctl flow why nightly-2026-11-22 sites
       crawlctl flow why nightly-2026-11-22 load
       crawlctl flow why november/shops 17
     """
     from crawler_lifecycle.cli.flow_items import has_ledger, numbers
     from crawler_lifecycle.cli.flow_lines import why_lines
+    from crawler_lifecycle.contract.flows.names import ROOT
 
     flows = open_flows(state)
+    if job is None:
+        print_answer(flows.why(flow, manager or ROOT), why_lines, as_json=as_json)
+        return
     if job.isdecimal() and has_ledger(flows, flow, manager):
         (number,) = numbers([job]) or (0,)
         print_answer(flows.why_item(flow, number, manager), why_lines, as_json=as_json)

@@ -25,7 +25,7 @@ def flow() -> None:
       crawlctl flow start module:Manager      put a crawl manager on record; print its flow's id
       crawlctl flow push bookshop_graph.py    put a graph on record; print its id
       crawlctl flow watch ID                  follow a graph to its end
-      crawlctl flow why ID JOB                explain what a job waits for
+      crawlctl flow why ID                    explain what a flow waits for; with a job's name, the job
     """
 
 

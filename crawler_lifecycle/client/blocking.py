@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from crawler_lifecycle.client.workflows import WorkflowClient
+from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
@@ -69,7 +70,7 @@ class SyncFlows:
     ) -> None:
         self.run(self._flows.stop(id, drain=drain, leave=leave, force=force, wait=wait, reason=reason))
 
-    def why(self, flow: str, name: str) -> Why | None:
+    def why(self, flow: str, name: str = ROOT) -> Why | None:
         return self.run(self._flows.why(flow, name))
 
     def attempts(self, flow: str, name: str) -> list[AttemptRecord]:

@@ -75,10 +75,10 @@ class LedgerClient:
         """Start no further jobs. When the running jobs have ended, all open jobs are cancelled."""
         await self._hold(flow, "drain")
 
-    async def why(self, flow: str, name: str) -> Why | None:
-        """Return why a job is in its state, down to the blocking jobs and runs; None without such a job.
+    async def why(self, flow: str, name: str = ROOT) -> Why | None:
+        """Return why a flow or job is in its state, down to the blocking jobs and runs; None without such a job.
 
-        `name` is the job's path.
+        `name` is a job's or sub-workflow's path; default: the whole flow, by its nearest causes.
         """
         return await self._read(lambda flows: flows.why(flow, name), None)
 

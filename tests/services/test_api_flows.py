@@ -75,6 +75,8 @@ def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     ]  # fmt: skip
     assert (jobs["total"], jobs["next"]) == (3, None)
     assert done(http.get(f"{place}/why", params={"job": "c"}))["because"][0]["path"] == "b"
+    whole = done(http.get(f"{place}/why"))
+    assert (whole["state"], [inner["path"] for inner in whole["because"]]) == ("executing", ["a"])
     assert done(http.get(f"{place}/graph"))["graph"].startswith("flowchart TD\n")
     assert "classDef" not in done(http.get(f"{place}/graph", params={"states": "false"}))["graph"]
     assert 'digraph "shop"' in done(http.get(f"{place}/graph", params={"format": "states-dot"}))["graph"]
@@ -171,7 +173,7 @@ def test_bad_requests_are_named(http: httpx.Client) -> None:
     for query, field in (
         ("/jobs?state=open", "state"),
         ("/jobs?jobs=a", "jobs"),
-        ("/why", "job"),
+        ("/why?job=", "job"),
         ("?limit=0", "limit"),
         ("/graph?format=png", "format"),
         ("?state=done", "state"),

@@ -238,7 +238,13 @@ def test_flows_are_changed(crawlctl: Cli, flow: str) -> None:
 
 
 def test_both_ways_print_the_same_of_flows(over_api: Cli, on_database: Cli, flow: str) -> None:
-    for words in (["list", "--json"], ["jobs", flow, "--json"], ["graph", flow], ["why", flow, "release", "--json"]):
+    for words in (
+        ["list", "--json"],
+        ["jobs", flow, "--json"],
+        ["graph", flow],
+        ["why", flow, "release", "--json"],
+        ["why", flow],
+    ):
         assert over_api("flow", *words).stdout == on_database("flow", *words).stdout, words
 
 

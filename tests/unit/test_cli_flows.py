@@ -254,6 +254,19 @@ def test_why_is_indented_down_to_the_cause(pushed: Crawlctl) -> None:
     assert said(pushed, "why", "nightly-1", "load")["because"][0]["path"] == "release"
 
 
+def test_why_of_a_flow_names_the_nearest_causes(pushed: Crawlctl, database: Database) -> None:
+    shown = lines(pushed, "why", "nightly-1")
+    assert shown[0].startswith("nightly-1 is executing since ")
+    assert shown[0].endswith(": 3 suspended, 1 available")
+    assert [line.split(" since ")[0] for line in shown[1:]] == ["  shop is available"]
+    engine = hand(database)
+    (crawl,) = engine.start_crawls(engine.start("shop")).crawls
+    engine.run(crawl)
+    shop = said(pushed, "why", "nightly-1")["because"][0]
+    assert (shop["path"], [inner["path"] for inner in shop["because"]]) == ("shop", ["run 1"])
+    assert "there is no flow 'nobody'" in lines(pushed, "why", "nobody", status=3)[0]
+
+
 def test_pictures_of_flows_and_files(pushed: Crawlctl, file: Path) -> None:
     assert lines(pushed, "graph", "nightly-1")[0] == "flowchart TD"
     plain = lines(pushed, "graph", "nightly-1", "--no-states")

@@ -285,3 +285,23 @@ def test_a_preview_of_a_long_generator_is_cut(flow: Flow, file: Path) -> None:
     result = flow("check", str(file), "--most", "3", "--json", "--", "--own", "1000000")
     preview = said(result)["preview"]
     assert (preview["read"], preview["new"], preview["is_exhausted"]) == (3, 3, False)
+
+
+def test_why_without_an_item_explains_the_manager(flow: Flow, database: Database) -> None:
+    shops = managed(database)
+    shops.commit(item("a"), item("b"))
+    run = shops.run_of(shops.started(1))
+    top, manager, job, task = flow("why", shops.id).stdout.splitlines()
+    assert top.startswith("shops/nightly is executing since ")
+    assert manager.split(" since ")[0] == "  manager is executing"
+    assert manager.endswith(": room: 1 job under way, and 1 item without room beside these jobs")
+    assert (job.split(" since ")[0], task.split(" is ")[0]) == ("    item 1 is running", f"      run {run.run_id}")
+    alone = flow("why", shops.id, "manager").stdout.splitlines()
+    assert alone == [line.removeprefix("  ") for line in (manager, job, task)]
+    shops.managers.pause(shops.mine, Problem(phase="schedule_job", error="Traceback\nKeyError: 'x'"))
+    assert "manager_paused: schedule_job failed (KeyError: 'x')" in flow("why", shops.id).stdout
+
+
+def test_why_of_a_manager_without_a_host_says_so(flow: Flow, database: Database) -> None:
+    shops = managed(database, begins=False)
+    assert ": no_host: no host brings the manager m:Shops on" in flow("why", shops.id).stdout

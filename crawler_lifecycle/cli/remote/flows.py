@@ -10,6 +10,7 @@ from crawler_lifecycle.cli.remote.threads import call, iterate
 from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems, StartManager
+from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
@@ -103,8 +104,8 @@ class RemoteFlows:
             _merge(merged, self._flows.results(flow, path))
         return merged
 
-    def why(self, flow: str, path: str) -> Why:
-        return self._flows.why(flow, path)
+    def why(self, flow: str, path: str = ROOT) -> Why:
+        return self._flows.why(flow, path or None)
 
     def picture(self, flow: str, kind: str, *, states: bool = True) -> str:
         return self._flows.graph(flow, kind, states=states)

@@ -135,8 +135,8 @@ class Flows:
         """Return recorded results by path, nested for sub-workflows. The token needs the scope `results`."""
         return self._connection.read(_Results, f"{_path(flow)}/results", job=job)["results"]
 
-    def why(self, flow: str, job: str) -> Why:
-        """Return why the job is in its state."""
+    def why(self, flow: str, job: str | None = None) -> Why:
+        """Return why the flow, or the job or sub-workflow with the path, is in its state."""
         return self._connection.read(Why, f"{_path(flow)}/why", job=job)
 
     def graph(self, flow: str, kind: str = "mermaid", *, states: bool = True) -> str:

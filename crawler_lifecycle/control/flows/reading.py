@@ -3,7 +3,7 @@
 The module does not import Temporal's client: a command that only reads starts in half the time.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,15 +13,21 @@ from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
+from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.flows.members import known_paths, member_records, summary_of
 from crawler_lifecycle.control.flows.pictures import picture
-from crawler_lifecycle.control.flows.whys import with_run_of_item, with_runs
+from crawler_lifecycle.control.flows.whys import (
+    MOST_ITEMS,
+    explained_at,
+    items_with_runs,
+    with_managers,
+    with_run_of_item,
+    with_runs,
+)
 from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
-from crawler_lifecycle.domain.flows.explanation import why
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import FlowRow, MemberRow
+from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.domain.flows.selecting import no_job, selected
 from crawler_lifecycle.domain.flows.summary import status_of
 from crawler_lifecycle.domain.managers.explanation import explained
@@ -118,12 +124,20 @@ class FlowReader:
         encoded = self._records.results(flow, numbers) if numbers else {}
         return recorded(kept.ledger, {number: decode(value) for number, value in encoded.items()}, chosen)
 
-    def why(self, flow: str, path: str) -> Why:
-        """Return why the member is in its state, down to the blocking members and their runs."""
+    def why(self, flow: str, path: str = ROOT) -> Why:
+        """Return why the flow, sub-workflow or member is in its state, down to runs and managers."""
         kept = self._records.kept(flow, defined=False)
-        row = _member(kept, path)
-        explanation = why(Planner(kept.ledger), row.number)
-        return with_runs(explanation, kept, self._context.store.records)
+        managers = {manager.path: manager for manager in self.managers(flow)}
+
+        def continued(explanation: Why) -> Why:
+            explanation = with_runs(explanation, kept, self._context.store.records)
+            return with_managers(explanation, managers, kept.ledger.flow.intent, self._jobs_under_way(flow))
+
+        explanation = explained_at(kept.ledger, path, datetime.now(UTC))
+        if path != ROOT:
+            return continued(explanation)
+        # the flow's id may be the name of a job: only the members below are continued
+        return explanation.model_copy(update={"because": tuple(map(continued, explanation.because))})
 
     def managers(self, flow: str) -> Sequence[ManagerStatus]:
         """Return the flow's crawl managers with their numbers; an empty list for a flow without a manager."""
@@ -141,6 +155,15 @@ class FlowReader:
         present = [status for status in self.managers(flow) if manager in (None, status.path)]
         explanation = explained(item, present[0], self.row(flow)[1].intent)
         return with_run_of_item(explanation, item, self._context.store.records)
+
+    def _jobs_under_way(self, flow: str) -> Callable[[str], Sequence[Why]]:
+        """Return a reader of a manager's oldest jobs under way, down to their runs."""
+
+        def read(manager: str) -> Sequence[Why]:
+            chosen = ItemFilter(manager=manager, states=(ItemState.RUNNING,))
+            return items_with_runs(self.items(flow, chosen, limit=MOST_ITEMS), self._context.store.records)
+
+        return read
 
     def attempts(self, flow: str, path: str) -> Sequence[AttemptRecord]:
         """Return the member's attempts, the first one first."""
@@ -171,10 +194,3 @@ class FlowReader:
     @property
     def _records(self) -> FlowRecords:
         return self._context.store.flow_records
-
-
-def _member(flow: KeptFlow, path: str) -> MemberRow:
-    number = flow.ledger.paths_of_members().get(path)
-    if number is None:
-        raise no_job(flow.ledger, path)
-    return flow.ledger.members[number]

@@ -1,17 +1,68 @@
-"""Explanations for members, continued from crawls to their runs."""
+"""Explanations for flows and members, continued from crawls to their runs, and to what managers wait for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.managers.records import ItemRecord
+from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR
+from crawler_lifecycle.contract.flows.records import FlowStatus, Why
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.domain.flows.explanation import why
+from crawler_lifecycle.domain.flows.overview import overview
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.rows import Ledger
+from crawler_lifecycle.domain.flows.selecting import numbers_by_path
+from crawler_lifecycle.domain.flows.summary import status
+from crawler_lifecycle.domain.managers.explanation import job_under_way, manager_explained
 from crawler_lifecycle.ports import KeptFlow, Records
+
+MANAGED = (MemberState.AVAILABLE, MemberState.EXECUTING)  # states in which the manager knows more than its member
+
+MOST_ITEMS = 3  # a manager's jobs under way in an explanation
+
+
+def explained_at(ledger: Ledger, path: str, now: datetime) -> Why:
+    """Return the explanation for the member, sub-workflow or whole flow. NotFound for an unknown path."""
+    planner, members = Planner(ledger), ledger.paths_of_members()
+    if path == ROOT:
+        return overview(planner, ROOT, ledger.members, status(ledger, now))
+    (numbers,) = numbers_by_path(ledger, [path]).values()
+    if path in members and len(numbers) == 1:
+        return why(planner, members[path])
+    return overview(planner, path, numbers, _status_at(status(ledger, now), path))
+
+
+def _status_at(whole: FlowStatus, path: str) -> FlowStatus:
+    for name in path.split(SEPARATOR):
+        whole = whole.subs[name]
+    return whole
+
+
+def with_managers(
+    explanation: Why, managers: Mapping[str, ManagerStatus], intent: FlowIntent, jobs: Callable[[str], Sequence[Why]]
+) -> Why:
+    """Return the explanation with the managers' own waits. `jobs`: reads a manager's jobs under way."""
+    if explanation.because:
+        because = (with_managers(inner, managers, intent, jobs) for inner in explanation.because)
+        return explanation.model_copy(update={"because": tuple(because)})
+    manager = managers.get(explanation.path)
+    if manager is None or (explanation.state not in MANAGED and manager.closed_at is None):
+        return explanation
+    shown = tuple(jobs(manager.path)) if manager.closed_at is None else ()
+    waits = manager_explained(manager, explanation.state, intent, explanation.since)
+    return waits.model_copy(update={"because": shown, "more": max(0, manager.counts.running - len(shown))})
+
+
+def items_with_runs(items: Sequence[ItemRecord], records: Records) -> list[Why]:
+    """Return the explanations for a manager's items under way, with their runs."""
+    return [with_run_of_item(job_under_way(item), item, records) for item in items]
 
 
 def with_runs(explanation: Why, flow: KeptFlow, records: Records) -> Why:
     """Return the explanation, with the runs behind the crawls and the cause of each run's wait or end."""
     numbers = flow.ledger.paths_of_members()
-    run_ids = {path: flow.attempts[numbers[path]] for path in _ends(explanation) if numbers[path] in flow.attempts}
+    run_ids = {path: flow.attempts[numbers[path]] for path in _ends(explanation) if numbers.get(path) in flow.attempts}
     runs = {run.run_id: run for run in records.summaries(sorted(set(run_ids.values())))} if run_ids else {}
     return _continued(explanation, {path: runs[run_id] for path, run_id in run_ids.items() if run_id in runs})
 

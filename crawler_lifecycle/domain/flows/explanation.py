@@ -1,6 +1,6 @@
 """Explanation: why a member is in its state, down to its blocking members."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from crawler_lifecycle.contract.flows.names import ROOT
@@ -19,6 +19,13 @@ MOST_LINES = 50  # in the whole explanation
 def why(planner: Planner, number: int) -> Why:
     """Return the explanation for the member. A member with several blocked dependents is explained once."""
     return _why(planner, planner.rows[number], set())
+
+
+def explained_beside(planner: Planner, rows: Iterable[MemberRow]) -> tuple[Why, ...]:
+    """Return the explanations for several members. A member that blocks several members is explained once."""
+    chosen = list(rows)
+    explained = {row.number for row in chosen}
+    return tuple(_why(planner, row, explained) for row in chosen)
 
 
 def _why(planner: Planner, row: MemberRow, explained: set[int]) -> Why:

@@ -1,11 +1,13 @@
-"""Explanation: why an item of a crawl manager is in its state."""
+"""Explanation: why a crawl manager, or an item of a crawl manager, is in its state."""
 
 from datetime import datetime
 
 from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.domain.words import counted
 
 NO_HOST = "no_host"
 PROBLEM = "manager_paused"
@@ -13,6 +15,10 @@ PAUSED, DRAINING = "paused", "draining"
 PAUSE = "pause"
 DELAYED = "delayed"
 ROOM = "room"
+TURN = "turn"
+ENDS = "ends"
+GENERATOR = "generator"
+CLOSING, CLOSED = "closing", "closed"
 REASONS = {FlowIntent.PAUSE: f"{PAUSED}: the flow is paused", FlowIntent.DRAIN: f"{DRAINING}: nothing new starts"}
 
 
@@ -21,6 +27,58 @@ def explained(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent) -> W
     cause = _cause_of_wait(item, manager, intent) if item.state is ItemState.WAITING else _cause_of_end(item)
     until = item.due if item.state is ItemState.WAITING else None
     return Why(path=f"item {item.number}", state=item.state, cause=cause, since=_since(item), until=until)
+
+
+def job_under_way(item: ItemRecord) -> Why:
+    """Return the explanation for an item with an attempt under way, without its run."""
+    return Why(path=f"item {item.number}", state=item.state, cause=_cause_of_end(item), since=_since(item))
+
+
+def manager_explained(manager: ManagerStatus, state: str, intent: FlowIntent, since: datetime | None) -> Why:
+    """Return the explanation for the manager itself. `state`, `since`: of the flow's member with the manager."""
+    return Why(path=manager.path, state=state, cause=_cause_of_manager(manager, state, intent), since=since)
+
+
+def _cause_of_manager(manager: ManagerStatus, state: str, intent: FlowIntent) -> str:
+    """Return the manager's present wait, the broadest first."""
+    if manager.closed_at is not None:
+        return f"{CLOSED}: {manager.close_reason}"
+    if manager.problem is not None:
+        lines = manager.problem.error.strip().splitlines()
+        error = f" ({lines[-1]})" if lines else ""
+        return f"{PROBLEM}: {manager.problem.phase} failed{error}, and the manager waits for a resume of the flow"
+    if intent in REASONS:
+        return REASONS[intent]
+    if not manager.incarnation or state == MemberState.AVAILABLE:
+        return f"{NO_HOST}: no host brings the manager {manager.function} on"
+    return _cause_by_items(manager)
+
+
+def _cause_by_items(manager: ManagerStatus) -> str:
+    counts = manager.counts
+    if counts.waiting or counts.running:
+        return _cause_beside_jobs(counts)
+    if counts.delayed:
+        return (
+            f"{DELAYED}: a limit, a breaker or can_schedule_job_with_params lets no item start ({counts.delayed} wait)"
+        )
+    if counts.retrying:
+        return f"{PAUSE}: {counted(counts.retrying, 'item')} before the next attempt"
+    if not manager.is_exhausted:
+        return (
+            f"{GENERATOR}: the manager's code has given no further item, and has not ended ({manager.read} sets read)"
+        )
+    return f"{CLOSING}: no item is open"
+
+
+def _cause_beside_jobs(counts: Counts) -> str:
+    waiting, jobs = counted(counts.waiting, "item"), counted(counts.running, "job")
+    if not counts.running:
+        return f"{TURN}: {waiting} may start, and the manager has not chosen an item yet"
+    if counts.waiting:
+        return f"{ROOM}: {jobs} under way, and {waiting} without room beside these jobs"
+    held = counts.delayed + counts.retrying
+    return f"{ENDS}: {jobs} under way" + (f", and {counted(held, 'item')} held back" if held else "")
 
 
 def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent) -> str:

@@ -8,7 +8,7 @@ from starlette.responses import StreamingResponse
 
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
-from crawler_lifecycle.contract.flows.names import LONGEST_PATH
+from crawler_lifecycle.contract.flows.names import LONGEST_PATH, ROOT
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import untagged
@@ -32,6 +32,11 @@ Job = Annotated[str, Query(min_length=1, max_length=LONGEST_PATH, description="p
 Below = Annotated[
     str | None,
     Query(max_length=LONGEST_PATH, description="only the job with this path, or all jobs of this sub-workflow"),
+]
+
+Explained = Annotated[
+    str | None,
+    Query(min_length=1, max_length=LONGEST_PATH, description="path of a job or sub-workflow; default: the whole flow"),
 ]
 
 
@@ -103,9 +108,13 @@ def flow_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Res
     dependencies=READING,
     responses=docs.WHY | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
 )
-def flow_why(api: CurrentApi, flow: Flow, job: Job) -> Why:
-    """Return why a job is in its state, down to the jobs and runs that hold the job up."""
-    return api.control.flows.why(flow, job)
+def flow_why(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
+    """Return why a flow, or a job, is in its state, down to the jobs and runs that hold it up.
+
+    Of a flow and of a sub-workflow, the nearest causes are named, failures first. A crawl manager says what the manager
+    itself waits for.
+    """
+    return api.control.flows.why(flow, job or ROOT)
 
 
 @router.get(

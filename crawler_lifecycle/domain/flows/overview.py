@@ -1,0 +1,58 @@
+"""Overview: why a flow or sub-workflow is in its state, by the nearest causes among its members."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from crawler_lifecycle.contract.flows.names import ROOT
+from crawler_lifecycle.contract.flows.records import FlowStatus, Why
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.domain.flows import words
+from crawler_lifecycle.domain.flows.explanation import MOST_BLOCKERS, explained_beside
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.rows import MemberRow
+
+# failures come first, then members under way, then members that wait
+ORDER = (
+    MemberState.DISCARDED, MemberState.CANCELLED, MemberState.RETRYABLE, MemberState.EXECUTING, MemberState.AVAILABLE,
+    MemberState.SCHEDULED, MemberState.SUSPENDED,
+)  # fmt: skip
+HOLDS = {FlowIntent.PAUSE: words.PAUSED, FlowIntent.DRAIN: words.DRAINING}
+
+
+def overview(planner: Planner, path: str, numbers: Collection[int], status: FlowStatus) -> Why:
+    """Return the explanation for a sub-workflow with the members, or for the flow if the path is ROOT."""
+    rows = [planner.rows[number] for number in numbers]
+    nearest = sorted(filter(_explains, rows), key=lambda row: (ORDER.index(row.state), row.number))
+    if path == ROOT:
+        nearest = _without_dependents(nearest)
+    shown = nearest[:MOST_BLOCKERS]
+    return Why(
+        path=path or status.id,
+        state=status.state,
+        cause=_cause(planner, status),
+        since=_since(rows, status),
+        more=len(nearest) - len(shown),
+        because=explained_beside(planner, shown),
+    )
+
+
+def _explains(row: MemberRow) -> bool:
+    """Return whether the member is a cause. A member behind a failure follows from the failure."""
+    return row.state is not MemberState.COMPLETED and not row.is_cancelled_by_dependency
+
+
+def _without_dependents(rows: list[MemberRow]) -> list[MemberRow]:
+    """Return the rows without suspended members, unless only suspended members are open."""
+    nearest = [row for row in rows if row.state is not MemberState.SUSPENDED]
+    return nearest if any(not row.state.is_final for row in nearest) else rows
+
+
+def _cause(planner: Planner, status: FlowStatus) -> str:
+    counts = ", ".join(f"{status.counts[state]} {state}" for state in MemberState if status.counts.get(state))
+    hold = None if status.state.is_final else HOLDS.get(planner.flow.intent)
+    return ": ".join(filter(None, (hold, counts or "no jobs")))
+
+
+def _since(rows: Collection[MemberRow], status: FlowStatus) -> datetime | None:
+    """Return the time of the last change, which made an ended flow end."""
+    return status.stopped_at or max((row.since for row in rows if row.since is not None), default=None)
