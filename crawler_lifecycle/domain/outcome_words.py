@@ -1,7 +1,7 @@
 """One word for each run's end, for programs that react to ends.
 
-The run's status and reason decide, then the reason of the main task. A crawl's own word counts only in a completed run,
-and only if the word does not already stand for another end.
+The run's status and reason decide, then the reason of the main task. The main task's own word counts in a completed
+run, and in a run whose main job failed by itself, but only if the word does not already stand for another end.
 """
 
 from crawler_lifecycle.contract.states import RunStatus
@@ -27,13 +27,15 @@ BY_REASON_OF_MAIN_TASK = {
     reasons.DEADLINE_EXCEEDED: reasons.MAX_DURATION,
     reasons.NEVER_STARTED: reasons.NEVER_STARTED,
 }
-RESERVED = {FAILED, *BY_REASON.values(), *BY_REASON_OF_MAIN_TASK.values()}
+OF_FAILED_RUNS = {FAILED, *BY_REASON.values(), *BY_REASON_OF_MAIN_TASK.values()}
+RESERVED = {FINISHED, *OF_FAILED_RUNS}  # words that no crawl can claim
 
 
 def outcome_word(status: RunStatus, reason: str, reason_of_main_task: str | None, own_word: str | None) -> str:
     """Return the word for the end of a run. `own_word`: the outcome in the main task's crawl result."""
+    own = None if own_word in RESERVED else own_word
     if status is RunStatus.COMPLETED:
-        return FINISHED if own_word is None or own_word in RESERVED else own_word
+        return own or FINISHED
     if reason == "main_job_failed":
-        return BY_REASON_OF_MAIN_TASK.get(reason_of_main_task or "", FAILED)
+        return BY_REASON_OF_MAIN_TASK.get(reason_of_main_task or "") or own or FAILED
     return BY_REASON.get(reason, FAILED)

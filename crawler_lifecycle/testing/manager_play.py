@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.managers.items import Job
 from crawler_lifecycle.contract.managers.records import ItemRecord
 from crawler_lifecycle.contract.managers.turns import Counts, Wake
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.outcome_words import FINISHED, RESERVED
+from crawler_lifecycle.domain.outcome_words import FINISHED, OF_FAILED_RUNS
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 from crawler_lifecycle.testing.managed import MANAGER, ManagedFlow, RunEnd
@@ -268,4 +268,4 @@ def _end_of(outcome: Outcome, stats: Mapping[str, float], result: JsonValue) -> 
     if isinstance(outcome, CrawlOutcome):
         own = outcome.result if result is None else result
         return RunEnd(outcome.outcome, outcome.status is RunStatus.FAILED, {**outcome.stats, **stats}, own)
-    return RunEnd(outcome, outcome in RESERVED, stats, result)
+    return RunEnd(outcome, outcome in OF_FAILED_RUNS, stats, result)

@@ -27,7 +27,7 @@ def test_a_completed_run_has_its_main_tasks_word_and_result_and_the_sums(databas
     assert details.run.result == {"next": 7}
 
 
-@pytest.mark.parametrize(("reason", "outcome"), [("oom_killed", "killed by oom"), ("exit_3", "failed")])
+@pytest.mark.parametrize(("reason", "outcome"), [("oom_killed", "killed by oom"), ("exit_3", "banned")])
 def test_a_failed_run_has_the_word_of_its_failure(
     database: Database, make_run: MakeRun, reason: str, outcome: str
 ) -> None:

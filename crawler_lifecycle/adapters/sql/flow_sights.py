@@ -24,7 +24,7 @@ ENDS = (
     .where(attempts.flow == bindparam("of_flow"), attempts.ended_at.is_not(None))
 )
 RUN_COLUMNS = [runs.flow_member, runs.flow_attempt, runs.status, runs.end_number, runs.finished_at, runs.begun_at]
-SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.own_word, runs.export_state, runs.tasks]
+SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.export_state, runs.tasks]
 RUNS = (
     select(*SIGHT_COLUMNS)
     .join_from(histories, flow_members, and_(members.number == runs.flow_member, members.attempt == runs.flow_attempt))
@@ -116,7 +116,6 @@ def run_sight(row: Row[Any]) -> RunSeen:
         row.finished_at if is_over else row.begun_at,
         row.reason,
         row.outcome,
-        row.own_word,
         archived=row.export_state is ExportState.DONE,
         tasks=row.tasks,
     )

@@ -341,7 +341,6 @@ def _account(connection: Connection, run_id: int, status: RunStatus, reason: str
     sums = summed(result for task in rows if (result := _result_in(task)))
     return {
         "outcome": outcome_word(status, reason, main.reason, own.outcome),
-        "own_word": own.outcome,
         "stats": sums or None,
         "result": own.result,
     }

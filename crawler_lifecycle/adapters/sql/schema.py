@@ -96,9 +96,8 @@ histories = sa.Table(
     sa.Column("flow_member", sa.Integer),
     sa.Column("flow_attempt", sa.Integer),
     sa.Column("flow_manager", sa.Integer),  # number of the manager with the crawl
-    # about the end: the outcome word, the main task's own word and result, the sums of the tasks' stats
+    # about the end: the outcome word, the main task's result, the sums of the tasks' stats
     sa.Column("outcome", ShortText(64)),
-    sa.Column("own_word", ShortText(64)),
     sa.Column("stats", Json),
     sa.Column("result", Json),
     sa.Column("created_at", UtcDateTime, nullable=False),

@@ -9,7 +9,6 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end, names
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import ARCHIVE, STOPPED
-from crawler_lifecycle.domain.outcome_words import FAILED, RESERVED
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
 
@@ -24,7 +23,6 @@ class RunSeen:
     at: datetime  # time when the run ended, or was reopened
     reason: str | None = None
     outcome: str | None = None
-    own_word: str | None = None  # the main task's word for its end
     archived: bool = False  # whether the end's archive is ready
     tasks: int = 0
 
@@ -66,13 +64,7 @@ def as_end(seen: RunSeen) -> AttemptEnd:
         kind, reason = EndKind.CANCELLED, STOPPED
     else:
         kind, reason = EndKind.FAILED, seen.reason
-    return AttemptEnd(seen.number, seen.attempt, kind, seen.at, _word(seen), reason, seen.end)
-
-
-def _word(seen: RunSeen) -> str | None:
-    """Return the word for the end. The own word of a failed crawl says more than `failed`."""
-    has_own_word = seen.outcome == FAILED and seen.own_word is not None and seen.own_word not in RESERVED
-    return seen.own_word if has_own_word else seen.outcome
+    return AttemptEnd(seen.number, seen.attempt, kind, seen.at, seen.outcome, reason, seen.end)
 
 
 def _reopened(row: MemberRow, seen: RunSeen) -> MemberRow:
