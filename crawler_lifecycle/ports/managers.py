@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
@@ -65,10 +67,14 @@ class ManagerNews:
     has_problem: bool  # whether a failure pauses the manager
 
 
+Setbacks = Mapping[str, JsonValue]  # a host's counts of failures in author's code
+
+
 class ManagerLedger(Protocol):
     """The ledger behind `managers.link.ManagerLink`. Every method is one transaction, and may be called twice.
 
     Items have numbers from 1. `number` in messages is an item's number, and not its number as the flow's member.
+    `setbacks` are the host's counts after the call's progress, for the next host; None: the counts on record stay.
     """
 
     def begin(self, ref: ManagerRef, child: str) -> Begun:
@@ -86,11 +92,13 @@ class ManagerLedger(Protocol):
     def ended(self, ref: ManagerRef, limit: int, *, without: Collection[str] = ()) -> list[Job]:
         """Return attempts with an end that was not reacted to, oldest end first. `without`: keys of further jobs."""
 
-    def react(self, ref: ManagerRef, reactions: Sequence[Reaction]) -> None:
+    def react(self, ref: ManagerRef, reactions: Sequence[Reaction], setbacks: Setbacks | None = None) -> int:
         """Put the judgements about ends on record, with all effects in the order of the reactions.
 
-        A second reaction to an attempt changes nothing. The same holds if the run has been reopened since its end was
-        read: the next end gets its own reaction. An item that people have cancelled stays cancelled.
+        Return the number of reactions on record. A second reaction to an attempt changes nothing. An item that people
+        have cancelled stays cancelled. If a run has been reopened since its end was read, its reaction and all later
+        reactions are left out: their state includes the state of the reaction to the former end. All these ends
+        get further reactions.
         """
 
     def running(self, ref: ManagerRef) -> list[Job]:
@@ -112,7 +120,7 @@ class ManagerLedger(Protocol):
         have its last number, and may be longer than the limit.
         """
 
-    def offer(self, ref: ManagerRef, page: Page) -> Offered:
+    def offer(self, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
         """Put a page of the generator on record. Conflict if parameter sets are missing before the page.
 
         The part of the page that is on record already changes nothing, and its items have their numbers if they have
@@ -142,7 +150,7 @@ class ManagerLedger(Protocol):
         The attempt itself may be off record: then the request is refused before its start. An attempt with a run stays.
         """
 
-    def commit(self, ref: ManagerRef, effects: Effects, call: str) -> list[int]:
+    def commit(self, ref: ManagerRef, effects: Effects, call: str, setbacks: Setbacks | None = None) -> list[int]:
         """Put effects on record. Return the numbers of the added items, in their order.
 
         `call`: the call's id, by which a repeated call is known. An item whose key is on record is not added: its

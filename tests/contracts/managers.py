@@ -138,5 +138,5 @@ def numbers(jobs: Iterable[Job | Waiting]) -> list[int]:
     return [job.number for job in jobs]
 
 
-def reopened(flow: Managed, run: RunRecord) -> RunRecord:
+def reopened(flow: Flow, run: RunRecord) -> RunRecord:
     return flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))

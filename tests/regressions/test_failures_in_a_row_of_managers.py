@@ -11,7 +11,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Problem
 from crawler_lifecycle.managers import PeriodicCrawlManager
 from crawler_lifecycle.services.flows.managers import setbacks
-from crawler_lifecycle.services.flows.managers.setbacks import Setbacks, without_setbacks
+from crawler_lifecycle.services.flows.managers.setbacks import Setbacks
 from crawler_lifecycle.testing import ManagerPlay
 from tests.services.flows.stages import Stage, staged
 
@@ -55,16 +55,15 @@ async def test_a_changed_generator_is_told_at_once(stage: Callable[..., Stage]) 
 def test_counts_on_record_go_on_while_they_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     former = Setbacks(3)
     assert not former.is_too_much(former.note(PROBLEM, holds_job=False))
-    state = former.put_into({"own": 1, "crawler_lifecycle": {"breakers": {"a": 1}}})
+    record = former.after(())
+    assert record is not None
     for age, number in ((0.0, 2), (setbacks.FRESH_SECONDS, 1)):
         now = time.time() + age
         with monkeypatch.context() as patch:
             patch.setattr(setbacks, "time", lambda now=now: now)
             another = Setbacks(3)
-            another.take_over(state)
+            another.take_over(record)
         assert another.note(PROBLEM, holds_job=False).failures == number
-    assert without_setbacks(state) == {"own": 1, "crawler_lifecycle": {"breakers": {"a": 1}}}
-    assert without_setbacks({"own": 1}) == {"own": 1}
 
 
 def test_a_periodic_manager_keeps_its_pause_over_a_death() -> None:

@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.managers.items import ItemState, Job
 from crawler_lifecycle.contract.managers.turns import SCHEDULED, Intent, Reaction, Start, Verdict
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest
 from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.ports.managers import ManagerRef, ManagerStart, ManagerStarts
+from crawler_lifecycle.ports.managers import ManagerRef, ManagerStart, ManagerStarts, Setbacks
 
 items, attempts = manager_items.c, manager_attempts.c
 OF_ATTEMPTS = (attempts.flow == bindparam("of_flow"), attempts.manager == bindparam("of_manager"))
@@ -115,10 +115,14 @@ class ManagerJobs(OnManagers):
         return [job for job in jobs if job.key not in without][:limit]
 
     @transaction
-    def react(self, tx: Connection, ref: ManagerRef, reactions: Sequence[Reaction]) -> None:
+    def react(
+        self, tx: Connection, ref: ManagerRef, reactions: Sequence[Reaction], setbacks: Setbacks | None = None
+    ) -> int:
         mine = self.mine(tx, ref, [reaction.effects for reaction in reactions])
-        put_on_record(mine, reactions)
+        on_record = put_on_record(mine, reactions)
+        mine.take_setbacks(setbacks)
         mine.save()
+        return on_record
 
     @reading
     def running(self, connection: Connection, ref: ManagerRef) -> list[Job]:

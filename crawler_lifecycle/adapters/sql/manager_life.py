@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Begun, Counts, Effects, Intent, Problem
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Fenced
-from crawler_lifecycle.ports.managers import ManagerNews, ManagerRef
+from crawler_lifecycle.ports.managers import ManagerNews, ManagerRef, Setbacks
 
 members, claims, items, attempts = flow_members.c, flow_attempts.c, manager_items.c, manager_attempts.c
 WISH = (members.state, members.terminate, members.generation, members.attempt_generation)
@@ -115,12 +115,15 @@ class ManagerLife(OnManagers):
         ]
 
     @transaction
-    def commit(self, tx: Connection, ref: ManagerRef, effects: Effects, call: str) -> list[int]:
+    def commit(
+        self, tx: Connection, ref: ManagerRef, effects: Effects, call: str, setbacks: Setbacks | None = None
+    ) -> list[int]:
         mine = self.mine(tx, ref, [effects])
         if mine.row.last_call == call:
             return list(mine.row.last_numbers or [])
         numbers = mine.apply(effects)
         mine.values |= {"last_call": call, "last_numbers": numbers}
+        mine.take_setbacks(setbacks)
         mine.save()
         return numbers
 
@@ -161,7 +164,7 @@ class ManagerLife(OnManagers):
                 settle_ends(mine)
             cancelled = tx.execute(CANCEL_WAITING.values(CANCELLED), mine.bound).rowcount
             mine.count("cancelled", cancelled)
-        mine.values |= {"close_reason": reason, "closed_at": mine.at, "problem": None}
+        mine.values |= {"close_reason": reason, "closed_at": mine.at, "problem": None, "setbacks": None}
         mine.line("closed", f"the manager is closed: {reason}")
         mine.save()
         return None
@@ -239,6 +242,7 @@ def _begun(head: Row[Any], member: Row[Any], row: Row[Any]) -> Begun:
         first_began_at=row.first_began_at,
         tags=tuple(row.tags),
         state=row.state or {},
+        setbacks=row.setbacks or {},
         cursor=row.cursor,
         read=row.read_sets,
         digest=row.digest,

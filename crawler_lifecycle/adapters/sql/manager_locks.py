@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.contract.managers.items import Item, ItemState
 from crawler_lifecycle.contract.managers.turns import FILTERED, Effects
 from crawler_lifecycle.errors import Fenced
-from crawler_lifecycle.ports.managers import ManagerRef
+from crawler_lifecycle.ports.managers import ManagerRef, Setbacks
 
 items = manager_items.c
 THIS_MANAGER = (managers.c.flow == bindparam("of_flow"), managers.c.manager == bindparam("of_manager"))
@@ -58,6 +58,10 @@ class Managed:
     def add_to_stat(self, name: str, increment: float) -> None:
         stats = self.values.setdefault("stats", dict(self.row.stats))
         stats[name] = stats.get(name, 0) + increment
+
+    def take_setbacks(self, setbacks: Setbacks | None) -> None:
+        if setbacks is not None:
+            self.values["setbacks"] = dict(setbacks)
 
     def line(self, event: str, message: str) -> None:
         assert self.head is not None, "a line needs the lock on the flow"

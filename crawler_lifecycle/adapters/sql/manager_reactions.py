@@ -6,6 +6,7 @@ A page of reactions takes the same number of statements as a single reaction.
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from sqlalchemy import Row, Select, bindparam, select, update
@@ -29,9 +30,9 @@ THESE_ATTEMPTS = (
 ITEMS_LOCKED: Select[Any] = locking(
     select(items.number, items.state, items.attempt).where(*OF_MANAGER, items.number.in_(NUMBERS)), manager_items
 )
-UNANSWERED_LOCKED = locking(
-    select(attempts.number, attempts.attempt, attempts.ended_at).where(
-        *THESE_ATTEMPTS, attempts.reacted_at.is_(None), attempts.ended_at.is_not(None)
+ENDED_LOCKED = locking(
+    select(attempts.number, attempts.attempt, attempts.ended_at, attempts.reacted_at.is_not(None)).where(
+        *THESE_ATTEMPTS, attempts.ended_at.is_not(None)
     ),
     manager_attempts,
 )
@@ -55,20 +56,29 @@ RETRY = (
 SETTLED = {Verdict.OK: (ItemState.COMPLETED, "completed"), Verdict.BAD: (ItemState.FAILED, "failed")}
 
 
-def put_on_record(mine: Managed, reactions: Sequence[Reaction]) -> None:
-    """Put the reactions on record. An end with a reaction, and an end of a run that was reopened, are left out."""
+def put_on_record(mine: Managed, reactions: Sequence[Reaction]) -> int:
+    """Put the reactions on record, up to the first end of a run that was reopened. Return their number.
+
+    An end with a reaction is passed over.
+    """
+    on_record = 0
     for page in pages(reactions):
         key = {**mine.bound, "numbers": sorted({reaction.number for reaction in page})}
         # the items' locks come first: a door that cancels or retries an item waits
         rows = {row.number: row for row in mine.tx.execute(ITEMS_LOCKED, key)}
-        unanswered = {tuple(row) for row in mine.tx.execute(UNANSWERED_LOCKED, key)}
-        new = [reaction for reaction in _without_repeats(page) if _end_of(reaction) in unanswered]
+        ends = {tuple(end): bool(has_reaction) for *end, has_reaction in mine.tx.execute(ENDED_LOCKED, key)}
+        current = list(takewhile(lambda reaction: _end_of(reaction) in ends, page))  # noqa: B023 - taken at once
+        new = [reaction for reaction in _without_repeats(current) if not ends[_end_of(reaction)]]
         _judge(mine, new)
         counted = [reaction for reaction in new if is_open(rows.get(reaction.number), reaction.attempt)]
         _settle(mine, [reaction for reaction in counted if reaction.retry is None])
         _try_again(mine, counted)
         for reaction in new:
             mine.apply(reaction.effects)
+        on_record += len(current)
+        if len(current) < len(page):
+            break
+    return on_record
 
 
 def is_open(item: Row[Any] | None, attempt: int) -> bool:

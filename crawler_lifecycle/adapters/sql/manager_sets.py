@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.managers.items import Item, ItemState, Waiting
 from crawler_lifecycle.contract.managers.turns import Offered, Page
 from crawler_lifecycle.errors import Conflict
-from crawler_lifecycle.ports.managers import ManagerRef
+from crawler_lifecycle.ports.managers import ManagerRef, Setbacks
 
 items = manager_items.c
 MAY_START = (
@@ -34,7 +34,7 @@ class ManagerSets(OnManagers):
     """The methods in `ports.ManagerLedger` for items that have not started."""
 
     @transaction
-    def offer(self, tx: Connection, ref: ManagerRef, page: Page) -> Offered:
+    def offer(self, tx: Connection, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
         mine = self.mine(tx, ref, flow=LOCKED)
         on_record = mine.row.read_sets
         first = page.read - len(page.items)
@@ -52,6 +52,7 @@ class ManagerSets(OnManagers):
             if has_news:
                 mine.values |= {"cursor": page.cursor, "digest": page.digest}
                 mine.apply(page.effects)
+        mine.take_setbacks(setbacks)
         mine.save()
         return Offered(numbers=tuple(numbers))
 

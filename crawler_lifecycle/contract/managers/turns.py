@@ -28,6 +28,7 @@ class Begun(Message):
     first_began_at: datetime
     tags: tuple[str, ...] = Field(default=(), description="the flow's tags, which all further crawls get")
     state: dict[str, JsonValue] = {}
+    setbacks: dict[str, JsonValue] = Field(default={}, description="a host's counts of failures in author's code")
     cursor: JsonValue = None
     read: int = Field(default=0, description="parameter sets taken from the generator so far, repeats included")
     digest: str | None = Field(default=None, description="digest of the parameter sets, to recognize another generator")

@@ -96,6 +96,17 @@ class Faulty(Shops):
             print("x" * 1_000_000)
 
 
+class Counting(Shops):
+    """Counts failures in its state. The first hook waits as long as a test wants."""
+
+    def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+        self.state["ends"] = self.state.get("ends", 0) + 1
+        if (waits := self.args.folder / "waits").exists():
+            (self.args.folder / "in the hook").write_text(jobkey.split("-")[-2])
+            while waits.exists():
+                time.sleep(0.01)  # no event tells that a file is gone
+
+
 class Changing(Shops):
     """Yields other sets than before, as soon as a test wants, and has no keys."""
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from sqlalchemy import select
+
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.turns import Counts
@@ -158,6 +161,13 @@ class Stage:
     def pids(self) -> list[int]:
         """Processes of the objects so far, in their order."""
         return [int(line.split()[2].rstrip(",")) for line in self.lines if line.startswith("started in")]
+
+    @property
+    def setbacks(self) -> dict[str, int]:
+        """The counts of failures on record."""
+        with self.database.read() as connection:
+            record = connection.execute(select(managers.c.setbacks)).scalar_one()
+        return dict(record["failures"]) if record else {}
 
     async def result(self) -> Any:
         results = self.flow.store.flow_records.results

@@ -1,14 +1,17 @@
 """Desk: the host's answers to the calls of a manager's object."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TypeVar
 from uuid import uuid4
 
+from pydantic import JsonValue
+
 from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
 from crawler_lifecycle.contract.managers.turns import (
+    NO_EFFECTS,
     Begun,
     Counts,
     Effects,
@@ -26,7 +29,7 @@ from crawler_lifecycle.services.flows.managers.box import Box
 from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
 from crawler_lifecycle.services.flows.managers.crawls import Crawls
 from crawler_lifecycle.services.flows.managers.phases import PAGE_PHASE, Phases
-from crawler_lifecycle.services.flows.managers.setbacks import Setbacks
+from crawler_lifecycle.services.flows.managers.setbacks import ALL_JOBS, Setbacks
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -47,6 +50,7 @@ class Desk:
     setbacks: Setbacks
     phases: Phases
     is_closed: bool = False
+    is_outdated: bool = False  # whether the object's memory has an end that is off record: a new object has to follow
     items_door: int = field(init=False)  # the last door in the object's knowledge
     offered_ends: dict[tuple[int, int], str] = field(default_factory=dict)  # keys by number and attempt
 
@@ -69,16 +73,20 @@ class Desk:
         if failing and not jobs:
             held = self.setbacks.held_jobs
             jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=held))
-            for gone in set(failing) - set(held) - {job.key for job in jobs}:
-                self.setbacks.end_of_job(gone)  # the run was reopened, or people have cancelled the item
+            gone = set(failing) - set(held) - {job.key for job in jobs}
+            self.setbacks.forget(
+                [ALL_JOBS, *gone] if gone else []
+            )  # the runs were reopened, or people have cancelled the items
         self.offered_ends = {(job.number, job.attempt): job.key for job in jobs}
         return jobs
 
     def react(self, reactions: list[Reaction]) -> None:
-        self._patiently(lambda: self.ledger.react(self.ref, reactions))
-        for reaction in reactions:
-            if (key := self.offered_ends.get((reaction.number, reaction.attempt))) is not None:
-                self.setbacks.end_of_job(key)
+        ends = [(reaction.number, reaction.attempt) for reaction in reactions]
+        jobs = [ALL_JOBS, *(self.offered_ends[end] for end in ends if end in self.offered_ends)]
+        counts = self.setbacks.after(jobs)
+        on_record = self._patiently(lambda: self.ledger.react(self.ref, reactions, counts))
+        self.setbacks.note_record(jobs)
+        self.is_outdated = on_record < len(reactions)
 
     def running(self) -> list[Job]:
         return self._patiently(lambda: self.ledger.running(self.ref))
@@ -89,9 +97,11 @@ class Desk:
         )
 
     def offer(self, page: Page) -> Offered:
-        offered = self._patiently(lambda: self.ledger.offer(self.ref, page))
-        if (page.items and not page.is_reread) or page.is_exhausted:
-            self.setbacks.end_of_phase(PAGE_PHASE)
+        has_progress = (page.items and not page.is_reread) or page.is_exhausted
+        phases = [PAGE_PHASE] if has_progress else []
+        counts = self.setbacks.after(phases)
+        offered = self._patiently(lambda: self.ledger.offer(self.ref, page, counts))
+        self.setbacks.note_record(phases)
         return offered
 
     def waiting(self, limit: int, after: Waiting | None) -> list[Waiting]:
@@ -120,8 +130,12 @@ class Desk:
         self.crawls.stop()
 
     def commit(self, effects: Effects) -> list[int]:
-        call = str(uuid4())
-        return self._patiently(lambda: self.ledger.commit(self.ref, effects, call))
+        return self._commit(effects, None)
+
+    def note_setbacks(self, effects: Effects) -> None:
+        """Put the counts of failures on record, with the effects."""
+        self._commit(effects, self.setbacks.after(()))
+        self.setbacks.note_record()
 
     def find(self, keys: list[str]) -> list[Job]:
         return self._patiently(lambda: self.ledger.find(self.ref, keys))
@@ -164,8 +178,14 @@ class Desk:
 
     def _end_cycle(self) -> None:
         """Note the progress by the phases in the cycle."""
-        for phase in self.phases.take_passed():
-            self.setbacks.end_of_phase(phase)
+        passed = self.phases.take_passed()
+        if (counts := self.setbacks.after(passed)) is not None:
+            self._commit(NO_EFFECTS, counts)
+        self.setbacks.note_record(passed)
+
+    def _commit(self, effects: Effects, setbacks: Mapping[str, JsonValue] | None) -> list[int]:
+        call = str(uuid4())
+        return self._patiently(lambda: self.ledger.commit(self.ref, effects, call, setbacks))
 
     def _wake(self, first: Intent, for_news: bool) -> Wake | None:
         """Return why the object goes on; None: the object waits."""

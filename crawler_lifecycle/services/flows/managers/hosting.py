@@ -10,8 +10,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from uuid import uuid4
 
-from pydantic import JsonValue
-
 from crawler_lifecycle import logs
 from crawler_lifecycle.contract.flows.values import to_text
 from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Effects, Intent, Problem
@@ -26,7 +24,7 @@ from crawler_lifecycle.services.flows.managers.desk import Desk, patiently
 from crawler_lifecycle.services.flows.managers.inbox import Inbox
 from crawler_lifecycle.services.flows.managers.phases import Phases
 from crawler_lifecycle.services.flows.managers.process import ObjectProcess
-from crawler_lifecycle.services.flows.managers.setbacks import Setbacks, pause_after, without_setbacks
+from crawler_lifecycle.services.flows.managers.setbacks import Setbacks, pause_after
 from crawler_lifecycle.services.flows.modules import Modules
 from crawler_lifecycle.services.flows.outcomes import STOPPED, Ended
 from crawler_lifecycle.settings.processes import FlowSettings
@@ -129,7 +127,7 @@ class ManagerRunning:
             self._child = str(uuid4())
             desk = self._begun()
             if is_first:
-                self._setbacks.take_over(desk.begun.state)
+                self._setbacks.take_over(desk.begun.setbacks)
                 is_first = False
             self._crawls.begin()
             if desk.begun.is_closed or self._closed_while_paused(desk):
@@ -195,18 +193,14 @@ class ManagerRunning:
         problem = self._setbacks.note(problem, holds_job=holds_job)
         logger.warning("%s failed, for the %d. time without progress", problem.phase, problem.failures)
         if self._setbacks.is_too_much(problem):
-            desk.commit(Effects(state=without_setbacks(self._state())))  # after a resume, the counts begin anew
+            self._setbacks.clear()  # after a resume, the counts begin anew
+            desk.note_setbacks(NO_EFFECTS)
             patiently(lambda: self._ledger.pause(self._ref, problem), self._box)
             return
         lines = problem.error.strip().splitlines() or [""]
-        state = self._setbacks.put_into(self._state())
-        desk.commit(Effects(lines=(f"{problem.phase} failed: {lines[-1]}",), state=state))
+        desk.note_setbacks(Effects(lines=(f"{problem.phase} failed: {lines[-1]}",)))
         if not holds_job:
             self._wait_for_people(desk.intent(), pause_after(problem.failures))
-
-    def _state(self) -> dict[str, JsonValue]:
-        """Return the state on record. The object has ended, so nobody else writes the state."""
-        return self._begun().begun.state
 
     def _wait_for_people(self, intent: Intent, seconds: float, *, has_problem: bool = False) -> None:
         """Wait, but not longer than until people change their wish or clear the problem, or the host leaves."""

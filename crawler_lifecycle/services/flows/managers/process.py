@@ -48,7 +48,7 @@ class ObjectProcess:
     def kill(self) -> None:
         self._child.kill_if_alive()
 
-    def _served(self) -> Problem:
+    def _served(self) -> Problem | None:
         phases = self._desk.phases
         while True:
             try:
@@ -61,6 +61,9 @@ class ObjectProcess:
             if (last := self._last(message)) is not None:
                 return last
             self._take(message)
+            if self._desk.is_outdated:
+                logger.info("a run was reopened behind the reaction to its end: the object is made anew")
+                return None
 
     def _next(self, phases: Phases) -> dict[str, Any] | None:
         """Wait for a message; None: the process has ended. TimeoutError: author's code takes too long."""

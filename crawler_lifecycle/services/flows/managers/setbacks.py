@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, OURS, Problem
+from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Problem
 
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
+Record = dict[str, JsonValue]
 MOST_IN_A_ROW = 20  # different jobs' failures without a single reaction: all jobs fail
 ALL_JOBS = "all jobs"
-SETBACKS = "setbacks"  # subject in the state on record
 FRESH_SECONDS = 900.0  # another host goes on with counts of this age; older counts say nothing about the code
 
 
@@ -26,10 +26,13 @@ class Setbacks:
 
     tries: int  # failures without progress after which the manager is paused
     _failures: dict[str, int] = field(default_factory=dict)  # by job or phase
+    _on_record: dict[str, int] = field(default_factory=dict)
+    _failed_at: float = 0.0  # time of the last failure
     _held: dict[str, float] = field(default_factory=dict)  # failing jobs, with the times of their next tries
 
     def note(self, problem: Problem, *, holds_job: bool) -> Problem:
         """Count the failure. `holds_job`: the job alone is tried again later."""
+        self._failed_at = time()
         if holds_job and problem.job is not None:
             self._count(ALL_JOBS)
             failures = self._count(problem.job)
@@ -43,30 +46,36 @@ class Setbacks:
             return True
         return problem.failures >= self.tries or self._failures.get(ALL_JOBS, 0) >= max(self.tries, MOST_IN_A_ROW)
 
-    def end_of_phase(self, phase: str) -> None:
-        """Forget a phase's failures after its progress."""
-        self._failures.pop(phase, None)
+    def after(self, progress: Collection[str]) -> Record | None:
+        """Return the counts after progress, for the record; None if the record has these counts already.
 
-    def end_of_job(self, key: str) -> None:
-        """Forget a job's failures after the reaction to its end."""
-        self._failures.pop(ALL_JOBS, None)
-        self._failures.pop(key, None)
-        self._held.pop(key, None)
+        `progress`: phases, or jobs with ALL_JOBS. The counts go on record together with the progress: otherwise, the
+        next host would count failures from before the progress.
+        """
+        remaining = self._without(progress)
+        return None if remaining == self._on_record else {"failures": {**remaining}, "at": self._failed_at}
+
+    def note_record(self, progress: Collection[str] = ()) -> None:
+        """Take notice that the progress and the counts after it are on record."""
+        self.forget(progress)
+        self._on_record = dict(self._failures)
+
+    def forget(self, progress: Collection[str]) -> None:
+        """Forget the failures of phases, or of jobs with ALL_JOBS."""
+        self._failures = self._without(progress)
+        for job in progress:
+            self._held.pop(job, None)
 
     def clear(self) -> None:
         self._failures.clear()
         self._held.clear()
 
-    def put_into(self, state: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the manager's state on record with the counts, for the manager's next host."""
-        counts: JsonValue = {"failures": {**self._failures}, "at": time()}
-        return {**state, OURS: {**_ours_in(state), SETBACKS: counts}}
-
-    def take_over(self, state: Mapping[str, JsonValue]) -> None:
+    def take_over(self, record: Mapping[str, Any]) -> None:
         """Go on with a former host's counts: code that fails always must not begin anew with each host."""
-        counts: Any = _ours_in(state).get(SETBACKS)
-        if counts and time() - counts["at"] < FRESH_SECONDS:
-            self._failures.update(counts["failures"])
+        if record:
+            self._on_record, self._failed_at = dict(record["failures"]), record["at"]
+            if time() - self._failed_at < FRESH_SECONDS:
+                self._failures.update(record["failures"])
 
     @property
     def failing_jobs(self) -> Collection[str]:
@@ -82,21 +91,12 @@ class Setbacks:
         """Return the time until a failing job is tried again; None without such a job."""
         return max(0.0, min(self._held.values()) - monotonic()) if self._held else None
 
+    def _without(self, progress: Collection[str]) -> dict[str, int]:
+        return {name: number for name, number in self._failures.items() if name not in progress}
+
     def _count(self, key: str) -> int:
         self._failures[key] = self._failures.get(key, 0) + 1
         return self._failures[key]
-
-
-def without_setbacks(state: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the manager's state without a host's counts."""
-    ours = {subject: values for subject, values in _ours_in(state).items() if subject != SETBACKS}
-    others = {name: value for name, value in state.items() if name != OURS}
-    return {**others, OURS: ours} if ours else others
-
-
-def _ours_in(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    ours = state.get(OURS)
-    return ours if isinstance(ours, dict) else {}
 
 
 def pause_after(failures: int) -> float:
