@@ -71,6 +71,15 @@ def print_items(ledger: Ledger, *, limit: int | None, after: int, as_csv: bool, 
         click.echo(f"The next page: --after {items[-1].number}")
 
 
+def print_attempts(flows: "FlowReader", flow: str, words: Sequence[str], manager: str | None, *, as_json: bool) -> None:
+    """Print the attempts of items."""
+    from crawler_lifecycle.cli.manager_lines import item_attempt_lines
+
+    chosen = numbers(words) or ()
+    attempts = [attempt for number in chosen for attempt in flows.item_attempts(flow, number, manager)]
+    print_answer(attempts, lambda attempts: item_attempt_lines(attempts, datetime.now(UTC)), as_json=as_json)
+
+
 def add_items(
     flow: str,
     texts: Sequence[str],
@@ -133,6 +142,7 @@ def retry_items(
     flow: str,
     words: Sequence[str],
     arguments: Sequence[tuple[str, str]],
+    spider: str | None,
     manager: str | None,
     actor: str | None,
     state: Path | None,
@@ -144,7 +154,11 @@ def retry_items(
 
     with refusals_as_bad_input():
         request = RetryItems(
-            numbers=numbers(words), arguments=dict(arguments) or None, manager=manager, **on_record(actor)
+            numbers=numbers(words),
+            arguments=dict(arguments) or None,
+            spider=spider,
+            manager=manager,
+            **on_record(actor),
         )
     answer = asyncio.run(open_commands(state).retry_items(flow, request))
     print_effect(answer, f"{counted(answer.count, 'item')} retried", as_json=as_json)

@@ -122,17 +122,22 @@ def jobs(
       crawlctl flow jobs nightly-2026-11-22 --in discarded
       crawlctl flow jobs november/shops --in failed
       crawlctl flow jobs november/shops --outcome banned --csv > banned.csv
+      crawlctl flow jobs november/shops 17 --attempts
       crawlctl flow jobs nightly-2026-11-22 sites/de extract --json
       crawlctl flow jobs nightly-2026-11-22 load --attempts
     """
-    from crawler_lifecycle.cli.flow_items import Ledger, has_ledger, numbers, print_items
+    from crawler_lifecycle.cli.flow_items import Ledger, has_ledger, numbers, print_attempts, print_items
     from crawler_lifecycle.cli.flow_lines import attempt_lines, job_lines
     from crawler_lifecycle.contract.flows.states import MemberState
     from crawler_lifecycle.contract.managers.item_filter import ItemFilter
     from crawler_lifecycle.contract.managers.items import ItemState
 
     flows = open_flows(state)
-    if not with_attempts and has_ledger(flows, flow, manager):
+    is_ledger = (not with_attempts or bool(jobs)) and has_ledger(flows, flow, manager)
+    if is_ledger and with_attempts:
+        print_attempts(flows, flow, jobs, manager, as_json=as_json)
+        return
+    if is_ledger:
         wanted = tuple(ItemState(word) for word in _known(states, ITEM_STATES))
         chosen = ItemFilter(manager=manager, states=wanted, outcome=outcome, tag=tag, numbers=numbers(jobs))
         print_items(Ledger(flows, flow, chosen), limit=limit, after=after, as_csv=as_csv, as_json=as_json)
@@ -154,6 +159,22 @@ def _known(states: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
         if word not in known:
             raise BadInput("states", f"{word!r} is no state here, but: {', '.join(known)}")
     return states
+
+
+@click.command()
+@flow_argument
+@manager_option
+@standard_options
+def log(flow: str, manager: str | None, state: Path | None, as_json: bool) -> None:
+    """Print the last lines that the crawl manager of FLOW has printed or logged: at most 200 lines.
+
+    \b
+    Example:
+      crawlctl flow log november/shops
+    """
+    from crawler_lifecycle.cli.manager_lines import output_lines
+
+    print_answer(list(open_flows(state).output(flow, manager)), output_lines, as_json=as_json)
 
 
 @click.command()

@@ -159,8 +159,10 @@ def cancel(
 ) -> None:
     """Cancel the open JOBS of FLOW, or all its open jobs. Their dependents are cancelled, too, and not counted.
 
-    A sub-workflow's name stands for all its jobs. Of a crawl manager, JOBS are numbers of items that wait.
     The exit status is 6 if one of JOBS had ended already.
+
+    A sub-workflow's name stands for all its jobs. Of a crawl manager, JOBS are numbers of items that wait or were
+    refused. An item that the manager's close has cancelled then stays cancelled after a retry of the manager.
 
     \b
     Examples:
@@ -190,6 +192,7 @@ def cancel(
               help="`all`: retry all jobs behind JOBS, too, the completed ones included.")  # fmt: skip
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True,
               help="Argument over the former; for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
+@click.option("--spider", metavar="NAME", help="Another crawler for a manager's items, such as refused items.")
 @manager_option
 @actor_option
 @standard_options
@@ -199,6 +202,7 @@ def retry(
     completed: bool,
     downstream: str,
     arguments: tuple[tuple[str, str], ...],
+    spider: str | None,
     manager: str | None,
     actor: str | None,
     state: Path | None,
@@ -209,11 +213,12 @@ def retry(
     The exit status is 6 if one of JOBS is not retried, such as a completed job without --completed.
 
     Of a crawl manager, JOBS are numbers of items; without numbers, its failed items, and after a stop the items
-    that had not started. A manager that has ended goes on.
+    that had not started. A manager that has ended goes on. A refused item needs --spider or --arg.
 
     \b
     Examples:
       crawlctl flow retry november/shops --arg depth=3
+      crawlctl flow retry november/shops 17 --spider shop
       crawlctl flow retry nightly-2026-11-22
       crawlctl flow retry nightly-2026-11-22 sites/de --arg depth=3
       crawlctl flow retry nightly-2026-11-22 parse --downstream all
@@ -226,8 +231,10 @@ def retry(
     if has_ledger(commands, flow, manager):
         if completed or downstream != "cancelled":
             raise click.UsageError("--completed and --downstream are not for items of crawl managers")
-        retry_items(flow, jobs, arguments, manager, actor, state, as_json=as_json)
+        retry_items(flow, jobs, arguments, spider, manager, actor, state, as_json=as_json)
         return
+    if spider is not None:
+        raise click.UsageError("--spider is for items of crawl managers")
     has_steps = bool(arguments) and any(job.kind != "crawl" for job in commands.members(flow, jobs or None))
     with refusals_as_bad_input():
         request = RetryMembers(

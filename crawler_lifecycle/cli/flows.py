@@ -37,6 +37,7 @@ for command in (
     flow_reading.list_flows,
     flow_reading.show,
     flow_reading.jobs,
+    flow_reading.log,
     flow_results.results,
     flow_watching.watch,
     flow_reading.graph,

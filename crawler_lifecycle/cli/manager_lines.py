@@ -8,13 +8,15 @@ from typing import Any
 
 import click
 
+from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.words import coloured, duration, rfc3339, table
 from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerStatus
+from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
 from crawler_lifecycle.contract.managers.turns import Counts, Problem
 from crawler_lifecycle.domain.words import counted
 
 ITEM_COLUMNS = ("ITEM", "CRAWLER", "STATE", "ATTEMPT", "OUTCOME", "SINCE", "TOOK", "RUN", "PARAMETERS", "WHY")
+ATTEMPT_COLUMNS = ("ITEM", "ATTEMPT", "CRAWLER", "RUN", "OUTCOME", "STARTED", "ENDED", "TOOK", "CHANGED ARGUMENTS")
 CSV_COLUMNS = (
     "number", "crawler", "state", "generation", "attempt", "outcome", "run_id", "started_at", "ended_at", "due",
     "problem", "tags", "spider_args",
@@ -101,6 +103,29 @@ def _item_row(item: ItemRecord, now: datetime) -> tuple[str, ...]:
         _shortened(parameters(item)),
         _shortened(why),
     )
+
+
+def item_attempt_lines(attempts: Sequence[ItemAttempt], now: datetime) -> Iterator[str]:
+    return table([ATTEMPT_COLUMNS, *(_attempt_row(attempt, now) for attempt in attempts)])
+
+
+def _attempt_row(attempt: ItemAttempt, now: datetime) -> tuple[str, ...]:
+    changed = (f"{name}={value}" if value is not None else f"without {name}" for name, value in attempt.changed.items())
+    return (
+        str(attempt.number),
+        str(attempt.attempt),
+        attempt.crawler,
+        "-" if attempt.run_id is None else str(attempt.run_id),
+        attempt.outcome or "-",
+        rfc3339(attempt.started_at),
+        "-" if attempt.ended_at is None else rfc3339(attempt.ended_at),
+        duration((attempt.ended_at or now) - attempt.started_at),
+        _shortened(" ".join(changed)) or "-",
+    )
+
+
+def output_lines(lines: Sequence[OutputLine]) -> Iterator[str]:
+    return (f"{rfc3339(line.at)}  {plain(line.text)}" for line in lines)
 
 
 def parameters(item: ItemRecord) -> str:

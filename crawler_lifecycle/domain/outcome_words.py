@@ -1,7 +1,7 @@
 """One word for each run's end, for programs that react to ends.
 
-The run's status and reason decide, then the reason of the main task. The main task's own word counts in a completed
-run, and in a run whose main job failed by itself, but only if the word does not already stand for another end.
+The run's status and reason decide, then the main task's reason. The main task's own word counts in a completed run and
+after a failure in the main job, unless the word already stands for another end.
 """
 
 from crawler_lifecycle.contract.states import RunStatus
@@ -28,7 +28,7 @@ BY_REASON_OF_MAIN_TASK = {
     reasons.NEVER_STARTED: reasons.NEVER_STARTED,
 }
 OF_FAILED_RUNS = {FAILED, *BY_REASON.values(), *BY_REASON_OF_MAIN_TASK.values()}
-RESERVED = {FINISHED, *OF_FAILED_RUNS}  # words that no crawl can claim
+RESERVED = {FINISHED, *OF_FAILED_RUNS}  # no crawl can claim these words
 
 
 def outcome_word(status: RunStatus, reason: str, reason_of_main_task: str | None, own_word: str | None) -> str:

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.managers import items
-from crawler_lifecycle.contract.managers.turns import FILTERED, Begun, Intent, Page
+from crawler_lifecycle.contract.managers.turns import FILTERED, FILTERED_PROBLEM, Begun, Intent, Page
 from crawler_lifecycle.errors import BadInput, Fenced, TemporaryError
 from crawler_lifecycle.managers.collecting import Stats
 from crawler_lifecycle.managers.failures import AuthorsFailure, GeneratorChanged
@@ -23,7 +23,6 @@ from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.parameters import FullJobParams, Item, parameter_set
 from crawler_lifecycle.managers.requesting import KeyFunction, canonical, dedup_key
 
-FILTERED_PROBLEM = "the manager's filter, from create_dupe_filter, has the parameters"
 PHASE = "set_parameters_gen"
 LONGEST_REPR = 1000  # characters on record for a value that is no parameter set
 LARGEST_PAGE = 1000

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
-from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerStatus
+from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -167,6 +167,9 @@ class ManagerLedger(Protocol):
 
     def problem(self, ref: ManagerRef) -> Problem | None: ...
 
+    def keep_output(self, ref: ManagerRef, lines: Sequence[OutputLine]) -> None:
+        """Add lines by the object's process to the last lines on record, also after the manager's end."""
+
     def close(self, ref: ManagerRef, reason: str, effects: Effects, items_door: int) -> int | None:
         """Put the manager's end on record, and cancel items that have not started. A second call changes nothing.
 
@@ -199,6 +202,12 @@ class ManagerDoors(Protocol):
 
     def sums(self, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
         """Return the sums over the items of all managers by flow. Flows without a manager that began are left out."""
+
+    def item_attempts(self, flow: str, number: int, manager: str | None = None) -> list[ItemAttempt]:
+        """Return the item's attempts in their order. NotFound for an unknown item."""
+
+    def output(self, flow: str, manager: str | None = None) -> list[OutputLine]:
+        """Return the last lines that the manager's object has printed or logged."""
 
     def item_counts(self, flow: str, manager: str | None = None) -> Counts: ...
 

@@ -1,14 +1,17 @@
 """People's requests for the items of a crawl manager, and what they see of the items."""
 
+from datetime import timedelta
+
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import Counts, Effects, Problem, Verdict
+from crawler_lifecycle.contract.managers.items import Item, ItemState
+from crawler_lifecycle.contract.managers.records import OutputLine
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Effects, Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.errors import BadInput, Conflict, NotFound
+from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import ManagerRef
 from tests.contracts.flows import pushed
@@ -108,7 +111,7 @@ def test_many_items_are_retried_and_cancelled_with_few_statements(flow: Managed,
     assert (generations, counts(flow)) == ([3, 2, 2, 2], Counts(waiting=4))
     with counted(database) as cancels:
         assert flow.store.manager_doors.cancel_items(flow.id, CancelItems()).count == 4
-    assert sum("manager_items" in statement for statement in cancels) == 1
+    assert sum("manager_items" in statement for statement in cancels) == 2, "waiting items, and those of a close"
     assert retry(flow, 2, 4, arguments={"depth": 3}) == 2
     assert counts(flow) == Counts(cancelled=2, waiting=2)
     assert [again.request.arguments["depth"] for again in flow.waiting()] == ["3", "3"]
@@ -250,3 +253,131 @@ def test_crawls_under_way_are_known_for_a_force(flow: Managed) -> None:
     under_way = flow.run_of(starts[0])
     flow.ended_run(starts[1])
     assert flow.store.manager_doors.runs_under_way(flow.id) == [under_way.run_id]
+
+
+# corrections
+
+
+def refused(flow: Managed) -> None:
+    """An item without a spider, an item with a bad argument, an item that the manager's own filter holds off."""
+    named = {"spider": "books", "spider_args": {"shop": None}}
+    flow.commit(
+        Item(override={"spider": "", "spider_args": {"shop": "a"}}, problem="the parameters name no spider"),
+        Item(override=named, problem="spider_args.shop: expected a text"),
+        Item(override={"spider": "books"}, problem=FILTERED_PROBLEM, is_filtered=True),
+    )
+
+
+def cancel(flow: Managed, *chosen: int) -> int:
+    return flow.store.manager_doors.cancel_items(flow.id, CancelItems(numbers=chosen or None)).count
+
+
+def state_of(flow: Managed, number: int) -> tuple[ItemState, str | None]:
+    (record,) = flow.store.manager_doors.items(flow.id, ItemFilter(numbers=(number,)), limit=1)
+    return record.state, record.problem
+
+
+def test_refused_items_are_corrected(flow: Managed) -> None:
+    refused(flow)
+    with pytest.raises(BadInput, match="item 1 is refused: the parameters name no spider; correct its crawler"):
+        retry(flow, 1)
+    with pytest.raises(BadInput, match=r"item 2: spider_args.shop"):
+        retry(flow, 1, 2, spider="books")
+    assert counts(flow) == Counts(refused=3), "no item was renewed"
+    assert retry(flow, 1, spider="books") == 1
+    assert retry(flow, 2, arguments={"shop": "b", "depth": 3}) == 1
+    assert counts(flow) == Counts(refused=1, waiting=2)
+    first, second = flow.waiting()
+    assert (first.request.crawler, first.request.arguments) == ("books", {"shop": "a"})
+    assert first.override == {"spider": "books", "spider_args": {"shop": "a"}}
+    assert (second.request.crawler, second.request.arguments) == ("books", {"shop": "b", "depth": "3"})
+    assert state_of(flow, 1) == (ItemState.WAITING, None)
+    assert retry(flow, 3, spider="books") == 0, "the manager itself wanted no such job"
+
+
+def test_an_item_with_a_request_gets_another_crawler(flow: Managed) -> None:
+    failed(flow, "a")
+    assert retry(flow, 1, spider="others") == 1
+    (again,) = flow.waiting()
+    assert (again.request.crawler, again.request.arguments, again.override["spider"]) == (
+        "others",
+        {"shop": "a"},
+        "others",
+    )
+
+
+def test_refused_items_are_dismissed_by_their_numbers(flow: Managed) -> None:
+    refused(flow)
+    assert cancel(flow) == 0, "items that wait are meant"
+    assert [cancel(flow, 1, 3), cancel(flow, 1)] == [1, 0]
+    assert state_of(flow, 1) == (ItemState.CANCELLED, "the parameters name no spider")
+    assert counts(flow) == Counts(refused=2, cancelled=1)
+    assert retry(flow, 1, spider="books") == 1, "a dismissed item may be corrected later"
+    assert counts(flow) == Counts(refused=2, waiting=1)
+
+
+@pytest.mark.parametrize("chosen", [(2,), ()])
+def test_items_that_a_close_has_cancelled_stay_cancelled(flow: Managed, chosen: tuple[int, ...]) -> None:
+    failed(flow, "a")
+    flow.offer("b", "c", read=3)
+    flow.managers.close(flow.mine, "cancelled", Effects(), 0)
+    flow.end(flow.last("manager"))
+    while not flow.go_on().is_empty:
+        pass
+    by_people = chosen or (2, 3)
+    assert [cancel(flow, *chosen), cancel(flow, *chosen)] == [len(by_people), 0]
+    assert counts(flow) == Counts(failed=1, cancelled=2)
+    assert retry(flow) == 3 - len(by_people), "the failed item, and the items that wait again"
+    flow.go_on()
+    flow.ref_to_manager = ManagerRef(flow.uid, MANAGER, 2, "host")
+    flow.begun("child-2")
+    assert numbers(flow.waiting()) == sorted({1, 2, 3} - set(by_people))
+    assert counts(flow) == Counts(cancelled=len(by_people), waiting=3 - len(by_people))
+
+
+# attempts and lines
+
+
+def test_the_attempts_of_an_item_are_listed(flow: Managed) -> None:
+    failed(flow, "a", "b")
+    retry(flow, 1, arguments={"depth": 3})
+    run = flow.run_of(flow.started(1))
+    attempts = flow.store.manager_doors.item_attempts
+    first, second = attempts(flow.id, 1)
+    assert (first.attempt, first.generation, first.outcome, first.is_failed, first.changed) == (
+        1,
+        1,
+        "failed",
+        True,
+        {},
+    )
+    assert first.run_id is not None
+    assert first.ended_at is not None
+    assert (second.attempt, second.generation, second.run_id, second.crawler) == (2, 2, run.run_id, "books")
+    assert (second.outcome, second.is_failed, second.ended_at, second.changed) == (None, None, None, {"depth": "3"})
+    assert [attempt.number for attempt in attempts(flow.id, 2)] == [2]
+    with pytest.raises(NotFound, match="no item 9"):
+        attempts(flow.id, 9)
+
+
+def test_the_last_lines_are_on_record(flow: Managed) -> None:
+    began_at = flow.begun().first_began_at
+
+    def line(number: int, length: int = 10) -> OutputLine:
+        return OutputLine(at=began_at + timedelta(seconds=number), text=f"{number}".ljust(length, "."))
+
+    def kept() -> list[int]:
+        lines = flow.store.manager_doors.output(flow.id)
+        return [int(line.text.rstrip(".")) for line in lines]
+
+    assert kept() == []
+    flow.managers.keep_output(flow.mine, [line(1), line(2)])
+    flow.managers.keep_output(flow.mine, [line(2), line(3)])
+    assert kept() == [1, 2, 3], "a repeated line comes from a repeated call"
+    flow.managers.keep_output(flow.mine, [line(number) for number in range(4, 300)])
+    assert kept() == list(range(100, 300))
+    flow.managers.close(flow.mine, "finished", Effects(), 0)
+    flow.managers.keep_output(flow.mine, [line(number, 1000) for number in range(300, 330)])
+    assert kept() == list(range(310, 330)), "at most 20,000 characters"
+    with pytest.raises(Fenced):
+        flow.managers.keep_output(ManagerRef(flow.uid, MANAGER, 1, "former"), [line(400)])

@@ -40,14 +40,14 @@ def test_the_word_is_the_runs_outcome_and_reaches_the_manager(
 def test_rules_and_breakers_and_hooks_of_a_manager_see_the_word() -> None:
     words: list[str] = []
 
-    class Told(shops_with(names="ab", retry_policy={"banned": RetryRule(tries=1, pause=60)})):  # type: ignore[misc]
+    class Banned(shops_with(names="ab", retry_policy={"banned": RetryRule(tries=1, pause=60)})):  # type: ignore[misc]
         breakers = (Breaker(key="{spider}", failures=2, last=2, pause=600),)
 
         def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: object, jobkey: str) -> None:
             words.append(outcome)
             super().bad_outcome_hook(spider, outcome, job_args_override, jobkey)
 
-    play = ManagerPlay(Told)
+    play = ManagerPlay(Banned)
     play.cycle()
     play.end(outcome=failed("banned"))
     play.cycle()

@@ -8,6 +8,9 @@ import httpx
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.client import Api as HttpApi
+from crawler_lifecycle.contract.managers.item_filter import ItemFilter
+from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.services.api.tokens import Scope
@@ -133,6 +136,34 @@ def test_an_item_with_any_number_is_asked_for(http: httpx.Client, ledger: Manage
     problem(http.get(place, params={"item": (1 << 31) - 1}), 404)
     for number in (0, 1 << 31):
         problem(http.get(place, params={"item": number}), 422)
+
+
+def test_attempts_corrections_and_lines(http: httpx.Client, ledger: Managed) -> None:
+    place = f"/v1/flows/{ledger.id}"
+    body = {"numbers": [1], "arguments": {"depth": "3"}, "spider": "others"}
+    assert done(http.post(f"{place}/retry-items", json=body), 202)["count"] == 1
+    ledger.run_of(ledger.started(1))
+    first, second = done(http.get(f"{place}/item-attempts", params={"item": 1}))["attempts"]
+    assert (first["attempt"], first["crawler"], first["outcome"]) == (1, "books", "failed")
+    assert (second["attempt"], second["crawler"], second["changed"]) == (2, "others", {"depth": "3"})
+    problem(http.get(f"{place}/item-attempts", params={"item": 9}), 404)
+    ledger.managers.keep_output(ledger.mine, [OutputLine(at=second["started_at"], text="hello")])
+    (line,) = done(http.get(f"{place}/manager-log", params={"manager": "manager"}))["lines"]
+    assert line["text"] == "hello"
+    problem(http.get(f"{place}/manager-log", params={"manager": "absent"}), 422)
+
+
+def test_a_client_asks_for_many_items_in_parts(api: Api, ledger: Managed) -> None:
+    """The API takes 500 numbers in a request: `crawlctl --api ... flow jobs` with more was refused."""
+    ledger.commit(*(item(f"n{number}") for number in range(600)), call="many")
+    numbers = tuple(range(603, 0, -1))
+    with HttpApi(api.url, api.token(*Scope)) as remote:
+        listed = list(remote.flows.items(ledger.id, ItemFilter(numbers=(*numbers, 1, 9999)), page_size=200))
+        assert [entry.number for entry in listed] == list(range(1, 604))
+        behind = remote.flows.items(ledger.id, ItemFilter(numbers=numbers), after=499)
+        assert [entry.number for entry in behind] == list(range(500, 604))
+        assert [attempt.number for attempt in remote.flows.item_attempts(ledger.id, 1)] == [1]
+        assert remote.flows.output(ledger.id) == []
 
 
 def test_who_may_do_what(api: Api, ledger: Managed) -> None:

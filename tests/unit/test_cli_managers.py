@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.contract.managers.items import Item
+from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from tests.contracts.managers import Managed, item, managed
@@ -197,6 +200,7 @@ def test_the_ledger_as_csv(flow: Flow, ledger: Managed) -> None:
         (("jobs", "shops/nightly", "one"), "'one' is no number of an item"),
         (("retry", "shops/nightly", "one"), "'one' is no number of an item"),
         (("retry", "shops/nightly", "--completed"), "not for items"),
+        (("retry", "shops/nightly", "1", "--spider", ""), "spider"),
         (("add", "shops/nightly", "--item", "{x"), "--item: is no JSON"),
         (("add", "shops/nightly", "--item", "[]"), "--item: expected a JSON object"),
         (("add", "shops/nightly", "--item", '{"shop": null}'), "item 1: spider_args.shop"),
@@ -305,3 +309,38 @@ def test_why_without_an_item_explains_the_manager(flow: Flow, database: Database
 def test_why_of_a_manager_without_a_host_says_so(flow: Flow, database: Database) -> None:
     shops = managed(database, begins=False)
     assert ": no_host: no host brings the manager m:Shops on" in flow("why", shops.id).stdout
+
+
+def test_a_refused_item_is_corrected_or_dismissed(flow: Flow, ledger: Managed) -> None:
+    nameless = Item(override={"spider": "", "spider_args": {"shop": "d"}}, problem="the parameters name no spider")
+    ledger.commit(nameless, nameless, call="refused")
+    assert "item 4 is refused" in lines(flow("retry", ledger.id, "4"), 2)[0]
+    assert said(flow("retry", ledger.id, "4", "--spider", "books", "--arg", "depth=3", "--json"))["count"] == 1
+    (again,) = said(flow("jobs", ledger.id, "4", "--json"))
+    assert (again["state"], again["crawler"], again["problem"]) == ("waiting", "books", None)
+    assert again["override"]["spider_args"] == {"shop": "d", "depth": "3"}
+    assert said(flow("cancel", ledger.id, "5", "--json"))["count"] == 1
+    (gone,) = said(flow("jobs", ledger.id, "5", "--json"))
+    assert (gone["state"], gone["problem"]) == ("cancelled", "the parameters name no spider")
+
+
+def test_the_attempts_of_items(flow: Flow, ledger: Managed) -> None:
+    said(flow("retry", ledger.id, "1", "--arg", "depth=3", "--json"))
+    ledger.run_of(ledger.started(1))
+    first, second = said(flow("jobs", ledger.id, "1", "--attempts", "--json"))
+    assert (first["attempt"], first["outcome"], second["attempt"]) == (1, "failed", 2)
+    assert (second["outcome"], second["changed"]) == (None, {"depth": "3"})
+    head, *rows = [line.split() for line in lines(flow("jobs", ledger.id, "1", "3", "--attempts"))]
+    assert head[:5] == ["ITEM", "ATTEMPT", "CRAWLER", "RUN", "OUTCOME"]
+    assert [row[:3] + row[-1:] for row in rows] == [
+        ["1", "1", "books", "-"], ["1", "2", "books", "depth=3"], ["3", "1", "books", "-"],
+    ]  # fmt: skip
+    assert flow("jobs", ledger.id, "9", "--attempts").exit_code == 3
+
+
+def test_the_last_lines_of_a_manager(flow: Flow, ledger: Managed) -> None:
+    line = OutputLine(at=datetime(2026, 11, 26, 3, tzinfo=UTC), text="INFO shops: 40 shops\x1b[2J")
+    ledger.managers.keep_output(ledger.mine, [line])
+    assert lines(flow("log", ledger.id)) == ["2026-11-26T03:00:00Z  INFO shops: 40 shops\ufffd[2J"]
+    assert [entry["text"] for entry in said(flow("log", ledger.id, "--json"))] == [line.text]
+    assert flow("log", "absent").exit_code == 3

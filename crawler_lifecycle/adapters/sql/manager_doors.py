@@ -1,10 +1,9 @@
 """Requests by people for a manager's items."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from pydantic import JsonValue
 from sqlalchemy import Connection, Row, Select, Update, and_, bindparam, func, insert, or_, select, update
 
 from crawler_lifecycle.adapters.sql.flow_door import Door, uid_of
@@ -20,10 +19,13 @@ from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems
 from crawler_lifecycle.contract.flows.requests import RetryMembers
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.managers.items import ItemState, Origin
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM
 from crawler_lifecycle.domain.flows.renewing import retry
-from crawler_lifecycle.domain.managers.renewing import renewed
+from crawler_lifecycle.domain.managers.renewing import corrected, renewed
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import Conflict, NotFound
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound
+from crawler_lifecycle.managers.parameters import FullJobParams, check_parts
+from crawler_lifecycle.managers.requesting import request_of
 from crawler_lifecycle.ports import DoorAnswer
 
 items = manager_items.c
@@ -56,7 +58,10 @@ FAILED = (
     .order_by(items.place, items.number)
     .limit(bindparam("most"))
 )
-REQUESTS = select(items.number, items.override, items.request).where(items.request.is_not(None))
+# an item that the manager's own filter has refused is no failure, and stays
+IS_NOT_FILTERED = or_(items.problem.is_(None), items.problem != FILTERED_PROBLEM)
+REQUESTS = select(items.number, items.override, items.request, items.problem).where(IS_NOT_FILTERED)
+WITHOUT_REQUEST = select(items.number, items.problem).where(items.request.is_(None)).order_by(items.number).limit(1)
 NOT_STARTED_ITEMS = select(func.count()).where(
     *OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED
 )
@@ -94,22 +99,22 @@ class SqlManagerDoors(ManagerReadings):
         The last page lets an ended manager go on. A request that dies before is repeated: renewed items stay renewed.
         Arguments that an item refuses change no item.
         """
-        if request.arguments:
-            self._check_arguments(flow, request)
+        if request.has_corrections:
+            self._check_corrections(flow, request)
         answer, rest = self._retry_page(flow, request, Rest())
         while rest is not None:
             answer, rest = self._retry_page(flow, request, rest)
         return answer
 
     @reading
-    def _check_arguments(self, connection: Connection, flow: str, request: RetryItems) -> None:
-        """Raise BadInput if an item refuses the arguments: the pages before its page would be on record."""
+    def _check_corrections(self, connection: Connection, flow: str, request: RetryItems) -> None:
+        """Raise BadInput if an item refuses the corrections: the pages before its page would be on record."""
         number = self.number(connection, uid_of(connection, flow))
         manager = member_of(connection, number, request.manager).number
         of_manager = REQUESTS.filter_by(flow=number, manager=manager)
         chosen = _of(of_manager, request.numbers, _states_for(request))
         for row in connection.execute(chosen.execution_options(yield_per=AT_ONCE)):
-            renewed(row.override, row.request, request.arguments)
+            _renewed(row, request)
 
     @transaction
     def _retry_page(self, tx: Connection, flow: str, request: RetryItems, rest: Rest) -> tuple[DoorAnswer, Rest | None]:
@@ -120,8 +125,9 @@ class SqlManagerDoors(ManagerReadings):
             raise Conflict(f"the manager of flow {flow!r} is ending: retry in a moment")
         if rest == Rest():
             _refuse_unknown(mine, request.numbers)
+            _refuse_uncorrected(mine, request)
         numbers, further = _failed(mine, rest) if request.numbers is None else _given(request.numbers, rest)
-        renew = _renew if request.arguments else _repeat
+        renew = _renew if request.has_corrections else _repeat
         count = renew(mine, request, numbers, _states_for(request))
         total = rest.count + count
         if further is None and request.numbers is None and mine.row.closed_at is not None:
@@ -136,9 +142,18 @@ class SqlManagerDoors(ManagerReadings):
         door = self.open_by_id(tx, flow, request)
         mine = _managed(door, request)
         _refuse_unknown(mine, request.numbers)
+        # the items of a close come first: otherwise they would include the items of the other states
+        kept = _chosen(update(manager_items), mine, request.numbers, [ItemState.CANCELLED])
+        count: int = tx.execute(kept.where(items.problem == NOT_STARTED).values(problem=None)).rowcount
         waiting = _chosen(update(manager_items), mine, request.numbers, [ItemState.WAITING])
-        count = tx.execute(waiting.values(state=ItemState.CANCELLED, due=None)).rowcount
-        mine.count("cancelled", count)
+        new: int = tx.execute(waiting.values(state=ItemState.CANCELLED, due=None)).rowcount
+        if request.numbers is not None:
+            refused = _chosen(update(manager_items), mine, request.numbers, [ItemState.REFUSED]).where(IS_NOT_FILTERED)
+            dismissed: int = tx.execute(refused.values(state=ItemState.CANCELLED)).rowcount
+            mine.count("refused", -dismissed)
+            new += dismissed
+        mine.count("cancelled", new)
+        count += new
         return _written(door, mine, "items cancelled", count, count)
 
 
@@ -160,6 +175,15 @@ def _refuse_unknown(mine: Managed, numbers: Collection[int] | None) -> None:
     known = mine.tx.scalars(select(items.number).filter_by(**mine.key).where(items.number.in_(sorted(numbers))))
     if unknown := set(numbers) - set(known):
         raise NotFound(f"the manager has no item {min(unknown)}")
+
+
+def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:
+    """Raise BadInput for an item whose parameters would give no request again."""
+    if request.numbers is None or request.has_corrections:
+        return
+    item = mine.tx.execute(_chosen(WITHOUT_REQUEST, mine, request.numbers, [*SETTLED])).one_or_none()
+    if item is not None:
+        raise BadInput("jobs", f"item {item.number} is refused: {item.problem}; correct its crawler or its arguments")
 
 
 def _states_for(request: RetryItems) -> Collection[ItemState]:
@@ -210,13 +234,22 @@ def _renew(mine: Managed, request: RetryItems, numbers: Collection[int], states:
     chosen = _chosen(REQUESTS, mine, numbers, states)
     rows = mine.tx.execute(chosen.with_for_update()).all()
     for page in pages(rows):
-        mine.tx.execute(RENEW, [{**mine.bound, **_renewed(row, request.arguments)} for row in page])
+        mine.tx.execute(RENEW, [{**mine.bound, **_renewed(row, request)} for row in page])
     return _repeat(mine, request, numbers, states)
 
 
-def _renewed(row: Row[Any], arguments: Mapping[str, JsonValue] | None) -> dict[str, Any]:
-    override, request = renewed(row.override, row.request, arguments)
-    return {"of_number": row.number, "new_override": override, "new_request": request}
+def _renewed(row: Row[Any], request: RetryItems) -> dict[str, Any]:
+    """Return the item's corrected values. BadInput for corrections that give no request."""
+    override = corrected(row.override, request.arguments, request.spider)
+    try:
+        if row.request is None:
+            check_parts(override)
+            new = request_of(cast("FullJobParams", override), ())
+        else:
+            new = renewed(row.request, request.arguments, request.spider)
+    except BadInput as error:
+        raise BadInput("jobs", f"item {row.number}: {error.message}") from error
+    return {"of_number": row.number, "new_override": override, "new_request": new}
 
 
 def _reopen(door: Door, mine: Managed) -> None:

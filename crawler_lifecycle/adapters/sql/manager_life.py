@@ -1,5 +1,6 @@
 """A manager's life: its beginning, people's wishes, news, effects, problems and its end."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,9 @@ from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Begun, Counts, Effects, Intent, Problem
+from crawler_lifecycle.domain.managers.output import last_lines
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.ports.managers import ManagerNews, ManagerRef, Setbacks
@@ -32,6 +35,9 @@ CLAIM = select(claims.claim_token, claims.ended_at).where(
     claims.attempt == bindparam("of_attempt"),
 )
 WHOLE = select(managers).where(managers.c.flow == bindparam("of_flow"), managers.c.manager == bindparam("of_manager"))
+OUTPUT = select(managers.c.output).where(
+    managers.c.flow == bindparam("of_flow"), managers.c.manager == bindparam("of_manager")
+)
 HAS_ENDS = exists().where(
     attempts.flow == managers.c.flow,
     attempts.manager == managers.c.manager,
@@ -141,6 +147,14 @@ class ManagerLife(OnManagers):
         if problem.phase == GENERATOR_CHANGED:
             mine.values["digest"] = None  # who resumes the flow accepts the new parameter sets
         mine.line("failing", f"{problem.phase} failed {counted(problem.failures, 'time')}: {_last_line(problem.error)}")
+        mine.save()
+
+    @transaction
+    def keep_output(self, tx: Connection, ref: ManagerRef, lines: Sequence[OutputLine]) -> None:
+        mine = self.mine(tx, ref)
+        former = tx.execute(OUTPUT, mine.bound).scalar_one() or ()
+        kept = last_lines([OutputLine.model_validate(line) for line in former], lines)
+        mine.values["output"] = [line.model_dump(mode="json") for line in kept]
         mine.save()
 
     @reading

@@ -19,8 +19,9 @@ from crawler_lifecycle.ports.managers import ManagerRef, Setbacks
 
 items = manager_items.c
 THIS_MANAGER = (managers.c.flow == bindparam("of_flow"), managers.c.manager == bindparam("of_manager"))
-# the state and the cursor may be large, and few methods need them
-COLUMNS = [column for column in managers.c if column not in (managers.c.state, managers.c.cursor)]
+# these values may be large, and few methods need them
+LARGE = ("state", "cursor", "output")
+COLUMNS = [column for column in managers.c if column.name not in LARGE]
 LOCK = select(*COLUMNS).where(*THIS_MANAGER).with_for_update()
 READ = select(*COLUMNS).where(*THIS_MANAGER)
 WRITE = update(managers).where(*THIS_MANAGER)

@@ -18,9 +18,17 @@ from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerProblem, ManagerStatus
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.contract.managers.records import (
+    ItemAttempt,
+    ItemRecord,
+    ItemSums,
+    ManagerProblem,
+    ManagerStatus,
+    OutputLine,
+)
+from crawler_lifecycle.contract.managers.turns import Counts, Verdict
+from crawler_lifecycle.domain.managers.attempts import changed_arguments
+from crawler_lifecycle.errors import BadInput, NotFound
 
 items, attempts = manager_items.c, manager_attempts.c
 FORM = f'"form":"{CallForm.MANAGER}"'
@@ -72,6 +80,24 @@ class ManagerReadings(OnDoors):
                 break
             after = rows[-1].number
         return records[:limit]
+
+    @reading
+    def item_attempts(
+        self, connection: Connection, flow: str, number: int, manager: str | None = None
+    ) -> list[ItemAttempt]:
+        flow_number = self.number(connection, uid_of(connection, flow))
+        key = {"flow": flow_number, "manager": member_of(connection, flow_number, manager).number, "number": number}
+        if connection.scalar(select(items.number).filter_by(**key)) is None:
+            raise NotFound(f"the manager has no item {number}")
+        rows = connection.execute(select(manager_attempts).filter_by(**key).order_by(attempts.attempt)).all()
+        return [_attempt(row, before) for row, before in zip(rows, [None, *rows], strict=False)]
+
+    @reading
+    def output(self, connection: Connection, flow: str, manager: str | None = None) -> list[OutputLine]:
+        number = self.number(connection, uid_of(connection, flow))
+        key = {"flow": number, "manager": member_of(connection, number, manager).number}
+        lines = connection.execute(select(managers.c.output).filter_by(**key)).scalar_one_or_none()
+        return [OutputLine.model_validate(line) for line in lines or ()]
 
     @reading
     def item_counts(self, connection: Connection, flow: str, manager: str | None = None) -> Counts:
@@ -147,6 +173,22 @@ def _status(path: str, work: StepWork, row: Row[Any] | None, counts: Counts) -> 
             "first_began_at": row.first_began_at if row.incarnation else None,
             "closed_at": row.closed_at,
         }
+    )
+
+
+def _attempt(row: Row[Any], before: Row[Any] | None) -> ItemAttempt:
+    """Return the attempt. `before`: the attempt before."""
+    return ItemAttempt(
+        number=row.number,
+        attempt=row.attempt,
+        generation=row.generation,
+        crawler=row.request.crawler,
+        run_id=row.run_id,
+        outcome=row.outcome,
+        is_failed=None if row.verdict is None else row.verdict is Verdict.BAD,
+        started_at=row.began_at,
+        ended_at=row.ended_at,
+        changed={} if before is None else changed_arguments(before.request.arguments, row.request.arguments),
     )
 
 

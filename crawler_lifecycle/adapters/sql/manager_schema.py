@@ -41,6 +41,7 @@ managers = sa.Table(
     sa.Column("first_began_at", UtcDateTime, nullable=False),
     sa.Column("tags", Json, nullable=False),
     sa.Column("state", Json),  # the author's
+    sa.Column("output", Json),  # the last lines by the object's processes
     sa.Column("setbacks", Json),  # the host's counts of failures in author's code
     sa.Column("stats", Json, nullable=False),
     sa.Column("cursor", Json),

@@ -23,7 +23,7 @@ from crawler_lifecycle.contract.flows.requests import (
 )
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
-from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
@@ -91,6 +91,12 @@ class RemoteFlows:
 
     def why_item(self, flow: str, number: int, manager: str | None = None) -> Why:
         return self._flows.why_item(flow, number, manager)
+
+    def item_attempts(self, flow: str, number: int, manager: str | None = None) -> Sequence[ItemAttempt]:
+        return self._flows.item_attempts(flow, number, manager)
+
+    def output(self, flow: str, manager: str | None = None) -> Sequence[OutputLine]:
+        return self._flows.output(flow, manager)
 
     def attempts(self, flow: str, path: str) -> Sequence[AttemptRecord]:
         return self._flows.attempts(flow, path)

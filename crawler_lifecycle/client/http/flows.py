@@ -22,11 +22,12 @@ from crawler_lifecycle.contract.flows.requests import (
 )
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
-from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
 MOST_JOBS = 1000  # in a page
 MOST_FLOWS = 500  # in a page
+MOST_NUMBERS = 500  # items' numbers in a request
 
 
 class _FlowPage(TypedDict):
@@ -54,6 +55,14 @@ class _Managers(TypedDict):
 class _ItemPage(TypedDict):
     items: list[ItemRecord]
     next: int | None
+
+
+class _ItemAttempts(TypedDict):
+    attempts: list[ItemAttempt]
+
+
+class _OutputLines(TypedDict):
+    lines: list[OutputLine]
 
 
 class _Attempts(TypedDict):
@@ -106,6 +115,12 @@ class Flows:
         self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, page_size: int = MOST_JOBS
     ) -> Iterator[ItemRecord]:
         """Yield the chosen items of a crawl manager behind a number."""
+        if chosen.numbers is not None and len(chosen.numbers) > MOST_NUMBERS:
+            numbers = sorted(set(chosen.numbers))
+            for start in range(0, len(numbers), MOST_NUMBERS):
+                part = chosen.model_copy(update={"numbers": tuple(numbers[start : start + MOST_NUMBERS])})
+                yield from self.items(flow, part, after=after, page_size=page_size)
+            return
         path, limit = f"{_path(flow)}/items", min(page_size, MOST_JOBS)
         filters = {
             "manager": chosen.manager,
@@ -121,11 +136,20 @@ class Flows:
             )
             return Page(answer["items"], answer["next"])
 
-        return every(page)
+        yield from every(page)
 
     def why_item(self, flow: str, number: int, manager: str | None = None) -> Why:
         """Return why a crawl manager's item is in its state."""
         return self._connection.read(Why, f"{_path(flow)}/why-item", item=number, manager=manager)
+
+    def item_attempts(self, flow: str, number: int, manager: str | None = None) -> Sequence[ItemAttempt]:
+        """Return an item's attempts, the oldest first."""
+        path = f"{_path(flow)}/item-attempts"
+        return self._connection.read(_ItemAttempts, path, item=number, manager=manager)["attempts"]
+
+    def output(self, flow: str, manager: str | None = None) -> Sequence[OutputLine]:
+        """Return the last lines by a crawl manager's object."""
+        return self._connection.read(_OutputLines, f"{_path(flow)}/manager-log", manager=manager)["lines"]
 
     def attempts(self, flow: str, job: str) -> Sequence[AttemptRecord]:
         """Return the job's attempts, oldest first."""

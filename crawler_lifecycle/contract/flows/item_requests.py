@@ -42,9 +42,18 @@ class RetryItems(ItemsRequest):
 
     numbers: Numbers | None = Field(default=None, description="default: all failed items")
     arguments: dict[str, JsonValue] | None = Field(default=None, description="arguments over the former arguments")
+    spider: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = Field(
+        default=None, description="crawler in place of the former crawler"
+    )
+
+    @property
+    def has_corrections(self) -> bool:
+        return bool(self.arguments) or self.spider is not None
 
 
 class CancelItems(ItemsRequest):
-    """Cancel waiting items. Crawls under way go on."""
+    """Cancel waiting items, and items cancelled by the manager's close. Crawls under way go on."""
 
-    numbers: Numbers | None = Field(default=None, description="default: all items that wait")
+    numbers: Numbers | None = Field(
+        default=None, description="default: all items that wait; a refused item is cancelled only by its number"
+    )

@@ -31,6 +31,32 @@ class ItemRecord(Message):
     ended_at: datetime | None = None
 
 
+class ItemAttempt(Message):
+    """An item's attempt."""
+
+    number: int = Field(description="number of the item")
+    attempt: int
+    generation: int = Field(description="raised by each retry that people ask for")
+    crawler: str
+    run_id: int | None = None
+    outcome: str | None = Field(default=None, description="outcome word of the end")
+    is_failed: bool | None = Field(
+        default=None, description="the manager's judgement; null while the manager has not reacted to the end"
+    )
+    started_at: datetime
+    ended_at: datetime | None = None
+    changed: dict[str, str | None] = Field(
+        default={}, description="arguments with other values than in the attempt before; null: without the argument"
+    )
+
+
+class OutputLine(Message):
+    """A printed or logged line by a manager's object."""
+
+    at: datetime
+    text: str
+
+
 class ManagerProblem(Problem):
     """Failed author's code, for people. Documents of doors have another model with the short name."""
 

@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.flows.members import known_paths, member_records, summary_of
 from crawler_lifecycle.control.flows.pictures import picture
@@ -155,6 +155,14 @@ class FlowReader:
         present = [status for status in self.managers(flow) if manager in (None, status.path)]
         explanation = explained(item, present[0], self.row(flow)[1].intent)
         return with_run_of_item(explanation, item, self._context.store.records)
+
+    def item_attempts(self, flow: str, number: int, manager: str | None = None) -> Sequence[ItemAttempt]:
+        """Return the attempts of a crawl manager's item, the first one first."""
+        return self._managers.item_attempts(flow, number, manager)
+
+    def output(self, flow: str, manager: str | None = None) -> Sequence[OutputLine]:
+        """Return the last lines that a crawl manager's object has printed or logged."""
+        return self._managers.output(flow, manager)
 
     def _jobs_under_way(self, flow: str) -> Callable[[str], Sequence[Why]]:
         """Return a reader of a manager's oldest jobs under way, down to their runs."""

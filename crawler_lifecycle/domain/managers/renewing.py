@@ -1,4 +1,4 @@
-"""Renewing: an item's parameters with changed arguments, for a retry by people."""
+"""Renewing: an item's parameters with people's corrections, for a retry."""
 
 from collections.abc import Mapping
 
@@ -7,18 +7,26 @@ from pydantic import JsonValue
 from crawler_lifecycle.contract.managers.items import Override
 from crawler_lifecycle.contract.requests import RunParameters, refusals_as_bad_input
 
-SPIDER_ARGS = "spider_args"  # the author's word for a crawl's arguments
+SPIDER, SPIDER_ARGS = "spider", "spider_args"  # the author's words for a crawler, and for a crawl's arguments
+
+
+def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
+    """Return the item's parameters with the arguments over the former arguments, and with the crawler."""
+    former = override.get(SPIDER_ARGS)
+    changed: Override = {**override}
+    if arguments:
+        changed[SPIDER_ARGS] = {**(former if isinstance(former, dict) else {}), **arguments}
+    if spider is not None:
+        changed[SPIDER] = spider
+    return changed
 
 
 def renewed(
-    override: Override, request: RunParameters, arguments: Mapping[str, JsonValue] | None
-) -> tuple[Override, RunParameters]:
-    """Return the item's parameters and its request with the arguments over the former arguments."""
-    if not arguments:
-        return override, request
-    former = override.get(SPIDER_ARGS)
-    changed: Override = {**override, SPIDER_ARGS: {**(former if isinstance(former, dict) else {}), **arguments}}
-    texts = {name: value if isinstance(value, str) else str(value) for name, value in arguments.items()}
+    request: RunParameters, arguments: Mapping[str, JsonValue] | None, spider: str | None = None
+) -> RunParameters:
+    """Return the item's request with the arguments over the former arguments, and with the crawler."""
+    texts = {name: value if isinstance(value, str) else str(value) for name, value in (arguments or {}).items()}
     with refusals_as_bad_input():
         fields = request.model_dump(exclude_none=True)
-        return changed, RunParameters.model_validate({**fields, "arguments": {**request.arguments, **texts}})
+        changed = {**fields, "arguments": {**request.arguments, **texts}, "crawler": spider or request.crawler}
+        return RunParameters.model_validate(changed)

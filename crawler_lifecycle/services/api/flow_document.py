@@ -68,6 +68,21 @@ _MANAGER = {
     "close_reason": None, "problem": None, "first_began_at": AT, "closed_at": None,
 }  # fmt: skip
 ITEMS = example({"items": [_ITEM], "next": 17})
+ITEM_ATTEMPTS = example(
+    {
+        "attempts": [
+            {
+                "number": 17, "attempt": 1, "generation": 1, "crawler": "shop", "run_id": 42, "outcome": "banned",
+                "is_failed": True, "started_at": AT, "ended_at": LATER, "changed": {},
+            },
+            {
+                "number": 17, "attempt": 2, "generation": 2, "crawler": "shop", "run_id": 59, "outcome": None,
+                "is_failed": None, "started_at": LATER, "ended_at": None, "changed": {"depth": "3"},
+            },
+        ]
+    }
+)  # fmt: skip
+OUTPUT = example({"lines": [{"at": AT, "text": "INFO shops: 40 shops in the list"}]})
 MANAGERS = example({"managers": [_MANAGER]})
 STARTED_MANAGER = example(
     _EFFECT | {"flow_id": "november/shops", "created": True}, 201, "The manager is on record."

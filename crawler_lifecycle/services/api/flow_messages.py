@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.limits import LONGEST_NAME, MOST_MEMBERS
 from crawler_lifecycle.contract.flows.names import Label, Path
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import Downstream, StopWay
-from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.control.flows.pictures import PictureFormat
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 from crawler_lifecycle.services.api.messages import RequestBody
@@ -115,17 +115,28 @@ class RetryItemsBody(ItemsBody):
         default=None, description="default: all failed items"
     )
     arguments: dict[str, JsonValue] | None = Field(default=None, description="arguments over the former arguments")
+    spider: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = Field(
+        default=None, description="crawler in place of the former crawler"
+    )
 
 
 class CancelItemsBody(ItemsBody):
     numbers: Annotated[list[ItemNumber], Field(max_length=MOST_IN_REQUEST)] | None = Field(
-        default=None, description="default: all items that wait"
+        default=None, description="default: all items that wait; a refused item is cancelled only by its number"
     )
 
 
 class ItemPage(Message):
     items: list[ItemRecord]
     next: int | None = Field(description="`after` of the next page; none: this is the last page")
+
+
+class ItemAttempts(Message):
+    attempts: list[ItemAttempt] = Field(description="the item's attempts over all generations, the first one first")
+
+
+class OutputLines(Message):
+    lines: list[OutputLine] = Field(description="the last lines, the oldest one first")
 
 
 class ManagerList(Message):

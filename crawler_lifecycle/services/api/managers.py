@@ -100,6 +100,31 @@ def why_item(
     return api.control.flows.why_item(flow, item, manager)
 
 
+@router.get(
+    "/{flow:path}/item-attempts",
+    dependencies=READING,
+    responses=docs.ITEM_ATTEMPTS | problems(_404=NO_FLOW_OR_ITEM, _422=NOT_ACCEPTABLE),
+)
+def item_attempts(
+    api: CurrentApi,
+    flow: Flow,
+    item: Annotated[Number, Query(description="number of the item")],
+    manager: Manager = None,
+) -> messages.ItemAttempts:
+    """Return the attempts of a crawl manager's item, with the arguments that have changed from one to the next."""
+    return messages.ItemAttempts(attempts=list(api.control.flows.item_attempts(flow, item, manager)))
+
+
+@router.get(
+    "/{flow:path}/manager-log",
+    dependencies=READING,
+    responses=docs.OUTPUT | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+)
+def manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> messages.OutputLines:
+    """Return the last lines that a crawl manager's object has printed or logged: at most 200 lines."""
+    return messages.OutputLines(lines=list(api.control.flows.output(flow, manager)))
+
+
 @router.post("/{flow:path}/items", status_code=202, dependencies=OPERATING, responses=effect("The manager has ended."))
 async def add_items(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.AddItemsBody, docs.ADD_ITEMS_BODY]
@@ -123,9 +148,17 @@ async def retry_items(
     flow: Flow,
     body: Annotated[messages.RetryItemsBody, docs.RETRY_ITEMS_BODY] = ALL_FAILED,
 ) -> FlowAnswer:
-    """Give items another attempt, by default all failed items. A manager that has ended goes on."""
+    """Give items another attempt, by default all failed items. A manager that has ended goes on. A refused item needs
+    another crawler or other arguments.
+    """
     record = on_record(caller, body.actor)
-    request = RetryItems(numbers=_numbers(body.numbers), arguments=body.arguments, manager=body.manager, **record)
+    request = RetryItems(
+        numbers=_numbers(body.numbers),
+        arguments=body.arguments,
+        spider=body.spider,
+        manager=body.manager,
+        **record,
+    )
     return await api.control.flows.retry_items(flow, request)
 
 
@@ -141,7 +174,9 @@ async def cancel_items(
     flow: Flow,
     body: Annotated[messages.CancelItemsBody, docs.CANCEL_ITEMS_BODY] = ALL_WAITING,
 ) -> FlowAnswer:
-    """Cancel items that wait, by default all of them. Crawls under way go on."""
+    """Cancel items that wait, by default all of them, and dismiss refused items by their numbers. Crawls under way go
+    on.
+    """
     record = on_record(caller, body.actor)
     request = CancelItems(numbers=_numbers(body.numbers), manager=body.manager, **record)
     return await api.control.flows.cancel_items(flow, request)

@@ -43,9 +43,11 @@ class Child:
                 env=environment,
             )
         self.channel = Channel(ours)
+        self._reader: threading.Thread | None = None
         if on_line is not None:
             lines = (self._process.stdout, on_line)
-            threading.Thread(target=_read, args=lines, name=f"lines-{self._process.pid}", daemon=True).start()
+            self._reader = threading.Thread(target=_read, args=lines, name=f"lines-{self._process.pid}", daemon=True)
+            self._reader.start()
         threading.Thread(target=self._wait, name=f"child-{self._process.pid}", daemon=True).start()
 
     @property
@@ -64,6 +66,11 @@ class Child:
     def kill_if_alive(self) -> None:
         if self.is_alive:
             self.kill()
+
+    def await_lines(self, seconds: float) -> None:
+        """Wait for the last lines of an ended process. A child of its own may keep the output open."""
+        if self._reader is not None:
+            self._reader.join(seconds)
 
     def cause_of_end(self, seconds: float = KILL_SECONDS) -> str:
         """Wait for the end, and return its cause in words. A process that does not end in time is killed."""

@@ -35,6 +35,9 @@ class Shops(GeneratorCrawlManager):
         logging.getLogger("shops").info("logs hello")
         self.log(f"started in {os.getpid()}, resumed: {resumed}")
 
+    def on_close(self) -> None:
+        print("says goodbye")
+
     def fault(self, name: str) -> bool:
         """Whether the test wants the fault, once."""
         try:

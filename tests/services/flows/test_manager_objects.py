@@ -148,3 +148,23 @@ async def test_author_s_code_has_no_access_of_ours_and_its_lines_reach_the_log(
     messages = [record.getMessage() for record in caplog.records]
     assert "says hello" in messages
     assert "INFO shops: logs hello" in messages
+
+
+async def test_the_lines_of_an_object_are_on_record(staged: Staged) -> None:
+    """The lines are there while the manager waits, and the last ones after its end."""
+    stage = staged("Shops")
+
+    def lines() -> list[str]:
+        return [line.text for line in stage.flow.store.manager_doors.output(stage.flow.id)]
+
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await stage.until(lambda: "INFO shops: logs hello" in lines())
+        assert "says goodbye" not in lines()
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert [line for line in lines() if "hello" in line or "goodbye" in line] == [
+        "says hello",
+        "INFO shops: logs hello",
+        "says goodbye",
+    ]

@@ -30,7 +30,7 @@ export function makeItems({ path, place, keep, act, headline, signal }) {
       Why: (item) => [item.problem ?? inWords(item.outcome), item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
       Run: ({ run_id: run }) => run && runLink(run, run),
       "Took|took": (item) => lasting(item.started_at, item.ended_at),
-      "|act": ({ key, state }) => mayOperate() && (state === "waiting" ? button("Cancel", "cancel", [key])
+      "|act": ({ key, state }) => mayOperate() && (["waiting", "refused"].includes(state) ? button("Cancel", "cancel", [key])
         : ["failed", "cancelled"].includes(state) && button("Retry", "retry", [key])),
     },
     read: async (after) => {

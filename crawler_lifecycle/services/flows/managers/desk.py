@@ -28,6 +28,7 @@ from crawler_lifecycle.ports import ManagerLedger, ManagerRef
 from crawler_lifecycle.services.flows.managers.box import Box
 from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
 from crawler_lifecycle.services.flows.managers.crawls import Crawls
+from crawler_lifecycle.services.flows.managers.output import Output
 from crawler_lifecycle.services.flows.managers.phases import PAGE_PHASE, Phases
 from crawler_lifecycle.services.flows.managers.setbacks import ALL_JOBS, Setbacks
 
@@ -49,6 +50,7 @@ class Desk:
     catalogue: Catalogue
     setbacks: Setbacks
     phases: Phases
+    output: Output
     is_closed: bool = False
     is_outdated: bool = False  # whether the object's memory has an end that is off record: a new object has to follow
     items_door: int = field(init=False)  # the last door in the object's knowledge
@@ -153,6 +155,7 @@ class Desk:
     def sleep(self, seconds: float | None, for_news: bool) -> Wake:
         """Wait for the manager's news, for a failing job's next try, or for the time."""
         self._end_cycle()
+        self.keep_output()
         end = None if seconds is None else monotonic() + seconds
         first = self.intent()
         while (wake := self._wake(first, for_news)) is None:
@@ -162,9 +165,27 @@ class Desk:
             next_try = self.setbacks.seconds_to_next() if for_news else None
             if next_try is not None and next_try <= 0:
                 return Wake(intent=first, has_ends=True)
-            waits = [wait for wait in (remaining, next_try) if wait is not None]
-            self.box.wait(lambda: self.box.is_interrupted or self.box.has_something, min(waits, default=None))
+            waits = [wait for wait in (remaining, next_try, self.output.seconds_to_write) if wait is not None]
+            self.box.wait(self._has_news, min(waits, default=None))
+            self.keep_output()
         return wake
+
+    def _has_news(self) -> bool:
+        return self.box.is_interrupted or self.box.has_something or self.output.seconds_to_write == 0
+
+    def keep_output(self, *, at_once: bool = False) -> None:
+        """Put new lines on record, at most once in a second. While the database is away, the last lines are kept."""
+        wait = self.output.seconds_to_write
+        if wait is None or (wait > 0 and not at_once):
+            return
+        lines = self.output.lines()
+        try:
+            self.ledger.keep_output(self.ref, lines)
+        except TemporaryError as error:
+            logger.warning("a crawl manager's lines are not on record yet: %s", error.message)
+            self.output.defer()
+            return
+        self.output.note_written(lines)
 
     def wait_for(self, keys: list[str], seconds: float) -> list[str]:
         """Wait until the jobs have ended. Return the keys of jobs that still run."""

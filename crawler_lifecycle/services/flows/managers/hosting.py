@@ -22,6 +22,7 @@ from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
 from crawler_lifecycle.services.flows.managers.crawls import PAUSES, Crawls
 from crawler_lifecycle.services.flows.managers.desk import Desk, patiently
 from crawler_lifecycle.services.flows.managers.inbox import Inbox
+from crawler_lifecycle.services.flows.managers.output import Output
 from crawler_lifecycle.services.flows.managers.phases import Phases
 from crawler_lifecycle.services.flows.managers.process import ObjectProcess
 from crawler_lifecycle.services.flows.managers.setbacks import Setbacks, pause_after
@@ -77,6 +78,7 @@ class ManagerRunning:
         self._crawls = Crawls(managers.ledger, managers.supervisors, ref, step.flow_id, self._note_change)
         self._box = managers.inbox.open(ref, self._crawls.stop)
         self._setbacks = Setbacks(managers.settings.manager_tries)
+        self._output = Output()
         self._child = ""  # id of the present object's process
         self._process: ObjectProcess | None = None
         self._ended: Future[Ended] = Future()
@@ -146,7 +148,8 @@ class ManagerRunning:
         managers, settings = self._managers, self._managers.settings
         begun = patiently(lambda: self._ledger.begin(self._ref, self._child), self._box)
         phases = Phases(settings.hook_seconds, settings.page_seconds)
-        return Desk(self._ledger, self._ref, begun, self._box, self._crawls, managers.catalogue, self._setbacks, phases)
+        rest = (managers.catalogue, self._setbacks, phases, self._output)
+        return Desk(self._ledger, self._ref, begun, self._box, self._crawls, *rest)
 
     def _closed_while_paused(self, desk: Desk) -> bool:
         """Wait while a failure pauses the manager. Return whether people have ended the manager meanwhile."""
@@ -181,7 +184,8 @@ class ManagerRunning:
             return None if self._box.must_leave else process.serve()  # `leave` may have come before the process
         finally:
             self._process = None
-            process.kill()
+            process.end()
+            desk.keep_output(at_once=True)
             self._box.begin_object(None)
 
     def _after(self, problem: Problem, desk: Desk) -> None:

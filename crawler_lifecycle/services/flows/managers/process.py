@@ -48,6 +48,11 @@ class ObjectProcess:
     def kill(self) -> None:
         self._child.kill_if_alive()
 
+    def end(self) -> None:
+        """Kill the process, and wait for its last lines."""
+        self._child.kill_if_alive()
+        self._child.await_lines(END_SECONDS)
+
     def _served(self) -> Problem | None:
         phases = self._desk.phases
         while True:
@@ -124,6 +129,8 @@ class ObjectProcess:
     def _log(self, line: str) -> None:
         with logs.about(**self._about):
             output.info("%s", line)
+        self._desk.output.add(line)
+        self._desk.box.wake()
 
 
 def _without_ours() -> dict[str, str]:
