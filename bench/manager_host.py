@@ -1,7 +1,7 @@
-"""Main for a host with a single manager and faked runs: `python -m bench.manager_host URL STEPS FIGURES`.
+"""Main for a managers' host with faked runs: `python -m bench.manager_host URL STEPS FIGURES`.
 
-A start is answered at once, and its run's end is on record a moment later. `STEPS`: file with the supervisor's message;
-`FIGURES`: file for figures, at the manager's end.
+A start is answered at once, and its run's end is on record a moment later. `STEPS`: file with a supervisor's message in
+each line; `FIGURES`: file for figures, at the last manager's end.
 """
 
 import asyncio
@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import bindparam, event, update
+from sqlalchemy import bindparam, event, select, update
 
 from bench import manager_steps
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
@@ -32,7 +33,9 @@ from crawler_lifecycle.settings.processes import FlowSettings
 A_MOMENT = 0.05
 attempts = manager_attempts.c
 END = update(manager_attempts).where(
-    attempts.ended_at.is_(None), attempts.member.in_(bindparam("members", expanding=True))
+    attempts.ended_at.is_(None),
+    attempts.flow == select(flows.c.id).where(flows.c.uid == bindparam("of_flow")).scalar_subquery(),
+    attempts.member.in_(bindparam("members", expanding=True)),
 )
 
 
@@ -41,12 +44,12 @@ class FakedRuns:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._members: list[int] = []
+        self._members: dict[str, list[int]] = {}  # by flow
         self.starts = 0
 
     async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
         assert request.flow is not None, workflow_id
-        self._members.append(request.flow.member)
+        self._members.setdefault(request.flow.flow_uid, []).append(request.flow.member)
         self.starts += 1
 
     async def stop(self, workflow_id: str, stop: StopRequest) -> str:
@@ -56,16 +59,14 @@ class FakedRuns:
         while True:
             await asyncio.sleep(A_MOMENT)
             if self._members:
-                members, self._members = self._members, []
+                members, self._members = self._members, {}
                 await asyncio.to_thread(self._end, members)
 
-    def _end(self, members: list[int]) -> None:
-        now = datetime.now(UTC)
+    def _end(self, members: dict[str, list[int]]) -> None:
+        ended = END.values(run_id=attempts.number, run_uid="faked", ended_at=datetime.now(UTC), outcome="finished")
         with self._database.transaction() as tx:
-            tx.execute(
-                END.values(run_id=attempts.number, run_uid="faked", ended_at=now, outcome="finished"),
-                {"members": members},
-            )
+            for flow, numbers in members.items():
+                tx.execute(ended, {"of_flow": flow, "members": numbers})
 
 
 async def main(url: str, steps: Path, figures: Path) -> None:
@@ -73,17 +74,18 @@ async def main(url: str, steps: Path, figures: Path) -> None:
     statements = Counter[str]()
     event.listen(database.engine, "before_cursor_execute", partial(_count, statements))
     store, runs = SqlStore(database), FakedRuns(database)
+    messages = [RunSteps.model_validate_json(line) for line in steps.read_text().splitlines()]
     host = StepHost(
         store.step_claims,
         store.flow_doors,
         load([manager_steps.__name__]),
-        FlowSettings(claim_seconds=5, drain_seconds=1),
+        FlowSettings(claim_seconds=5 if len(messages) == 1 else 60, drain_seconds=1, manager_slots=len(messages)),
         "the benchmark's host",
         managing=partial(managers_of, store.managers, runs, Catalogue(None, RunLimits())),  # type: ignore[arg-type]
     )
     ends = asyncio.create_task(runs.run())
     async with host.running():
-        await host.run(RunSteps.model_validate_json(steps.read_text()))
+        await asyncio.gather(*map(host.run, messages))
     ends.cancel()
     with suppress(asyncio.CancelledError):
         await ends

@@ -9,8 +9,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +21,7 @@ from sqlalchemy import func, select
 
 from bench import manager_steps
 from bench.embedded import part_of, planned_stack
+from bench.manager_crowds import Crowd, closed, put_ends_on_record
 from bench.measuring import cpu_seconds
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.sql.database import Database
@@ -39,6 +42,7 @@ from tests.services.flows.supervised import planned
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'
 MIB = 1024 * 1024
 AT_ONCE = 200
+SETS_IN_A_CROWD = 40  # for every manager in a crowd
 LOOK = 0.5
 IDLE_SECONDS = 60.0
 COLUMNS = (
@@ -74,6 +78,30 @@ def _without_cursor(scale: Scale) -> Row:
 def _with_cursor(scale: Scale) -> Row:
     sets, pause = scale.manager_sets // 10, scale.kill_seconds
     return _faked("cursor", manager_steps.WithCursor, sets, scale.manager_seconds, kills=1000, pause=pause)
+
+
+def _ends_at_once(scale: Scale) -> Row:
+    """Measure the reactions to ends during an outage."""
+    ends = scale.ends_at_once
+    given = [("faked", manager_steps.Repeating, ends)]
+    with _hosted(given, partial(put_ends_on_record, ends=ends)) as hosted:
+        took = hosted.watch(scale.manager_seconds)
+        _, jobs = closed(hosted.database)
+        result = "exact" if jobs == ends else f"time is over: {jobs:,} reactions"
+        return ("ends at once after an outage", ends, *hosted.figures(took, jobs), result)
+
+
+def _many_managers(scale: Scale) -> Row:
+    """Measure a host with many managers at work."""
+    number, sets = scale.managers_at_once, SETS_IN_A_CROWD
+    given = [(f"crowd-{at}", manager_steps.Repeating, sets) for at in range(number)]
+    with _hosted(given) as hosted:
+        took = hosted.watch(scale.manager_seconds)
+        ended, jobs = closed(hosted.database)
+        is_exact = (ended, jobs) == (number, number * sets // 2)
+        verdict = "exact" if is_exact else f"{ended} managers and {jobs:,} jobs have ended"
+        what = f"{number} managers at work on a host"
+        return (what, number * sets, *hosted.figures(took, jobs), f"{verdict}; {hosted.crowd.memory}")
 
 
 def _on_a_stack(scale: Scale, plays: Sequence[Played]) -> list[Row]:
@@ -186,6 +214,48 @@ def _verdict(faked: Faked, sets: int) -> tuple[int, str]:
     return done, "exact" if is_exact else f"NOT exact: {row.completed}, {row.repeated}, {states}, {tuple(tried)}"
 
 
+@dataclass
+class Hosted:
+    """Managers on a host in its own process."""
+
+    folder: Path
+    database: Database
+    process: subprocess.Popen[bytes]
+    crowd: Crowd
+
+    def watch(self, seconds: float) -> float:
+        return self.crowd.watch(lambda: self.process.poll() is not None, seconds)
+
+    def figures(self, took: float, jobs: int) -> Row:
+        """Return the columns from the time to the largest object's memory."""
+        crowd, figures = self.crowd, self.folder / "figures.json"
+        statements = json.loads(figures.read_text())["statements"] / max(jobs, 1) if figures.exists() else "-"
+        return (took, jobs / took, 1000 * crowd.cpu / max(jobs, 1), statements, crowd.host_mib, crowd.largest_mib)
+
+
+@contextmanager
+def _hosted(
+    given: Sequence[tuple[str, type, int]], prepare: Callable[[Database, Flow], None] | None = None
+) -> Iterator[Hosted]:
+    """Host managers, given by name, class and number of sets. `prepare`: puts more about a flow on record before."""
+    with TemporaryDirectory(prefix="bench-manager-") as name:
+        folder, url = Path(name), f"sqlite:///{name}/crawler.db"
+        upgrade(url)
+        database = Database(url)
+        flows = [_pushed(database, manager, sets, title) for title, manager, sets in given]
+        if prepare is not None:
+            for flow in flows:
+                prepare(database, flow)
+        (folder / "steps.json").write_text("\n".join(planned(flow)[1][0].model_dump_json() for flow in flows))
+        process = started(folder, url)
+        try:
+            yield Hosted(folder, database, process, Crowd(process.pid))
+        finally:
+            process.kill()
+            process.wait()
+            database.close()
+
+
 def _read(faked: Faked) -> int:
     with faked.database.engine.connect() as connection:
         return connection.scalar(select(managers.c.read_sets)) or 0
@@ -205,8 +275,8 @@ def definition(manager: type, name: str, *arguments: str) -> FlowDefinition:
     return FlowDefinition(id=f"bench/{name}", name=name, family="bench", members=members)
 
 
-def _pushed(database: Database, manager: type, sets: int) -> Flow:
-    given = definition(manager, "faked", "--sets", str(sets), "--max-running-jobs", str(AT_ONCE))
+def _pushed(database: Database, manager: type, sets: int, name: str = "faked") -> Flow:
+    given = definition(manager, name, "--sets", str(sets), "--max-running-jobs", str(AT_ONCE))
     store = SqlStore(database)
     answer = store.flow_doors.push(PushFlow(definition=given))
     return Flow(store, answer.flow_id, answer.flow_uid)
@@ -268,5 +338,7 @@ FAKED: dict[str, Callable[[Scale], Row]] = {
     "undisturbed": _undisturbed,
     "no cursor": _without_cursor,
     "with cursor": _with_cursor,
+    "ends at once": _ends_at_once,
+    "many managers": _many_managers,
 }
 ON_A_STACK: dict[str, Played] = {"one after the other": _one_by_one, "waiting": _idle}

@@ -39,6 +39,8 @@ class Scale:
     kill_seconds: float = 180.0  # between the kills of a manager with a cursor
     managed_jobs: int = 30  # real crawls of a manager, one after the other
     idle_managers: int = 50
+    ends_at_once: int = 100_000  # ends without a reaction at a host's start
+    managers_at_once: int = 200  # managers at work on a host
     row: str = ""  # of the managers' table: only rows with this text in their names
     limit: int = 200  # for tasks in the cluster, beside so many two-level runs
 
@@ -74,6 +76,8 @@ QUICK = Scale(
     kill_seconds=5.0,
     managed_jobs=2,
     idle_managers=2,
+    ends_at_once=300,
+    managers_at_once=3,
     limit=8,
 )
 
