@@ -58,7 +58,7 @@ FAILED = (
     .order_by(items.place, items.number)
     .limit(bindparam("most"))
 )
-# an item that the manager's own filter has refused is no failure, and stays
+# items refused by the manager's own filter are no failures, and stay
 IS_NOT_FILTERED = or_(items.problem.is_(None), items.problem != FILTERED_PROBLEM)
 REQUESTS = select(items.number, items.override, items.request, items.problem).where(IS_NOT_FILTERED)
 WITHOUT_REQUEST = select(items.number, items.problem).where(items.request.is_(None)).order_by(items.number).limit(1)
@@ -108,7 +108,7 @@ class SqlManagerDoors(ManagerReadings):
 
     @reading
     def _check_corrections(self, connection: Connection, flow: str, request: RetryItems) -> None:
-        """Raise BadInput if an item refuses the corrections: the pages before its page would be on record."""
+        """Raise BadInput if an item refuses the corrections: pages before its page would be on record."""
         number = self.number(connection, uid_of(connection, flow))
         manager = member_of(connection, number, request.manager).number
         of_manager = REQUESTS.filter_by(flow=number, manager=manager)
@@ -142,7 +142,7 @@ class SqlManagerDoors(ManagerReadings):
         door = self.open_by_id(tx, flow, request)
         mine = _managed(door, request)
         _refuse_unknown(mine, request.numbers)
-        # the items of a close come first: otherwise they would include the items of the other states
+        # items cancelled by a close come first: the statements below cancel further items
         kept = _chosen(update(manager_items), mine, request.numbers, [ItemState.CANCELLED])
         count: int = tx.execute(kept.where(items.problem == NOT_STARTED).values(problem=None)).rowcount
         waiting = _chosen(update(manager_items), mine, request.numbers, [ItemState.WAITING])
@@ -178,7 +178,7 @@ def _refuse_unknown(mine: Managed, numbers: Collection[int] | None) -> None:
 
 
 def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:
-    """Raise BadInput for an item whose parameters would give no request again."""
+    """Raise BadInput if an item's parameters would give no request again."""
     if request.numbers is None or request.has_corrections:
         return
     item = mine.tx.execute(_chosen(WITHOUT_REQUEST, mine, request.numbers, [*SETTLED])).one_or_none()
@@ -239,7 +239,7 @@ def _renew(mine: Managed, request: RetryItems, numbers: Collection[int], states:
 
 
 def _renewed(row: Row[Any], request: RetryItems) -> dict[str, Any]:
-    """Return the item's corrected values. BadInput for corrections that give no request."""
+    """Return the item's corrected values. BadInput for corrections without a request."""
     override = corrected(row.override, request.arguments, request.spider)
     try:
         if row.request is None:

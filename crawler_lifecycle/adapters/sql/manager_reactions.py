@@ -57,9 +57,9 @@ SETTLED = {Verdict.OK: (ItemState.COMPLETED, "completed"), Verdict.BAD: (ItemSta
 
 
 def put_on_record(mine: Managed, reactions: Sequence[Reaction]) -> int:
-    """Put the reactions on record, up to the first end of a run that was reopened. Return their number.
+    """Put the reactions on record, up to a reopened run's reaction. Return their number.
 
-    An end with a reaction is passed over.
+    A repeated reaction changes nothing.
     """
     on_record = 0
     for page in pages(reactions):
