@@ -57,6 +57,10 @@ def details_lines(
         yield from (f"  {_occurrence(occurrence)}" for occurrence in details.occurrences)
         if not details.occurrences:
             yield from (f"  {line}" for line in _lines_without_occurrences(details, before))
+        if details.other_starts:
+            yield ""
+            yield click.style("Starts by a trigger, a backfill or earlier rules", bold=True)
+            yield from (f"  {_occurrence(start)}" for start in details.other_starts)
 
 
 def _lines_without_occurrences(details: ScheduleDetails, before: datetime | None) -> Iterator[str]:

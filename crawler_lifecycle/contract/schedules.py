@@ -255,6 +255,9 @@ class ScheduleDetails(ScheduleSummary):
     counts: ScheduleCounts
     open_workflows: list[str]
     occurrences: list[Occurrence]
+    other_starts: list[Occurrence] = Field(
+        default=[], description="among the last ten starts: by a trigger, a backfill or earlier rules, newest first"
+    )
 
 
 class Triggered(Message):

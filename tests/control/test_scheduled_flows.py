@@ -19,6 +19,7 @@ from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, S
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import ScheduleCommands
+from crawler_lifecycle.domain.naming import scheduled_flow_id
 from crawler_lifecycle.errors import BadInput, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.databases import copy_of
@@ -95,9 +96,14 @@ async def test_an_occurrence_beside_an_open_flow_is_skipped(stage: FlowStage, sc
     first = await schedules.trigger(name)
     await stage.host.begun["a"].wait()
     second = await schedules.trigger(name)
+    shown = await schedules.show(name)
+    none = await schedules.show(name, occurrences=0)
     stage.host.release("a")
     assert first.outcome is Outcome.STARTED
     assert (second.outcome, second.reason) == (Outcome.SKIPPED, SkipReason.OVERLAP)
+    (start,) = [start for start in shown.other_starts if start.workflow_id == first.workflow_id]
+    assert (start.flow_id, start.flow_state) == (scheduled_flow_id(str(first.workflow_id)), "executing")
+    assert none.other_starts == []
 
 
 async def test_replace_cancels_the_open_flow_and_starts_behind_its_proof(

@@ -59,6 +59,9 @@ async def test_each_occurrence_runs_a_manager_to_its_end(home: Path) -> None:
         _, (flow,) = await ask(state, "flow", "list", "--family", "monthly")
         assert flow["id"].startswith("monthly-20")
         assert first["workflow_id"].endswith(flow["id"]), "the flow has the name of the occurrence"
+        _, shown = await ask(state, "schedule", "show", "monthly")
+        (start,) = shown["other_starts"]
+        assert (start["flow_id"], start["flow_state"]) == (flow["id"], "executing"), "a trigger is no due time"
         manager = await to_its_end(home, flow["id"])
         assert {name: number for name, number in manager["counts"].items() if number} == {"completed": 3}
         _, runs = await ask(state, "list", "--flow", flow["id"])

@@ -161,6 +161,10 @@ def test_a_schedule_of_flows_as_text_names_the_flows() -> None:
     assert "schedule nightly  flow shops  paused" in text
     without = click.unstyle("\n".join(details_lines(details.model_copy(update={"occurrences": []}))))
     assert without.endswith("crawlctl flow list --family nightly")
+    triggered = details.model_copy(update={"occurrences": [], "other_starts": [started]})
+    assert click.unstyle("\n".join(details_lines(triggered))).endswith(
+        "Starts by a trigger, a backfill or earlier rules\n  2026-11-20T12:00:00Z  started   flow nightly-1 discarded"
+    )
 
 
 def test_starts_without_an_occurrence_are_explained() -> None:

@@ -111,6 +111,8 @@ class ScheduleCommands:
         run = action if isinstance(action, RunRequest) else None
         flow = action.definition if isinstance(action, FlowOccurrence) else None
         window = schedule.policy.catchup_window
+        latest = await self._occurrences.latest(description, occurrences, before)
+        others = [] if before else await self._occurrences.others(description, latest, occurrences)
         return ScheduleDetails(
             schedule_id=schedule_id,
             crawler=run.crawler if run else None,
@@ -127,7 +129,8 @@ class ScheduleCommands:
             created_at=info.created_at,
             counts=translation.counts_of(description),
             open_workflows=[getattr(action, "workflow_id", "") for action in info.running_actions],
-            occurrences=await self._occurrences.latest(description, occurrences, before),
+            occurrences=latest,
+            other_starts=others,
             **translation.times_of(schedule.spec),
         )
 

@@ -10,13 +10,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import ScheduleDescription
 
-from crawler_lifecycle.contract.schedules import Occurrence, Overlap
+from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import pauses, translation
-from crawler_lifecycle.control.schedules.starts import starts_of, with_flows, with_runs
+from crawler_lifecycle.control.schedules.starts import starts_in_description, starts_of, with_flows, with_runs
 from crawler_lifecycle.domain.naming import scheduled_flow_id
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
@@ -47,6 +47,33 @@ class Occurrences:
         # `outcomes` returns a waiting occurrence as skipped or due; `with_queue` then marks the occurrence as queued
         occurrences = with_queue(outcomes(due, circumstances), circumstances)
         return [await self._with_run(occurrence, first_executions) for occurrence in reversed(occurrences)]
+
+    async def others(
+        self, description: ScheduleDescription, listed: Sequence[Occurrence], most: int
+    ) -> Sequence[Occurrence]:
+        """Return starts outside the due times, newest first: by triggers, backfills or earlier rules.
+
+        Temporal's schedule itself keeps the last ten starts. `listed`: the latest occurrences, at most `most`; a start
+        before a full list may be an earlier occurrence.
+        """
+        known = {occurrence.workflow_id for occurrence in listed}
+        since = listed[-1].at if listed and len(listed) >= most else description.info.created_at
+        starts = [
+            start
+            for start in starts_in_description(description)
+            if most and start.workflow_id not in known and start.started_at >= since
+        ]
+        first_executions = {start.workflow_id: start.first_execution for start in starts}
+        others = [
+            Occurrence(
+                at=start.started_at,
+                outcome=Outcome.STARTED,
+                started_at=start.started_at,
+                workflow_id=start.workflow_id,
+            )
+            for start in sorted(starts, key=lambda start: start.started_at, reverse=True)
+        ]
+        return [await self._with_run(occurrence, first_executions) for occurrence in others]
 
     async def _starts(
         self, description: ScheduleDescription, due: Sequence[datetime], *, is_first_page: bool

@@ -35,7 +35,7 @@ async def starts_of(
         query += f' AND StartTime <= "{until.astimezone(UTC).isoformat()}"'
     listed = [execution async for execution in client.list_workflows(query, limit=MOST_LISTED, rpc_timeout=RPC_TIMEOUT)]
     starts = _starts_in_list(listed)
-    for start in _starts_in_description(description):
+    for start in starts_in_description(description):
         starts.setdefault(start.workflow_id, start)
     return list(starts.values())
 
@@ -89,7 +89,7 @@ def _starts_in_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]
     return starts
 
 
-def _starts_in_description(description: ScheduleDescription) -> Iterable[Start]:
+def starts_in_description(description: ScheduleDescription) -> Iterable[Start]:
     """Yield the last ten starts from the schedule's own record."""
     open_ids = {getattr(action, "workflow_id", "") for action in description.info.running_actions}
     for result in description.info.recent_actions:
