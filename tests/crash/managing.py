@@ -31,7 +31,8 @@ class Shops(GeneratorCrawlManager):
         mortal_channel(self._deaths, OBJECT)
 
     def on_start(self, resumed: bool = False) -> None:
-        """Every object has a wish outside of reactions, so that each course comes to a commit."""
+        """Every object has a wish outside of reactions and a line, so that each course comes to their writes."""
+        print("begins")
         self.state["objects"] = self.state.get("objects", 0) + 1
 
     def set_parameters_gen(self) -> Iterator[dict[str, Any]]:
