@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.managers import GeneratorCrawlManager
@@ -34,6 +35,20 @@ class WithCursor(Repeating):
     def set_parameters_gen(self, cursor: int | None = None) -> Iterator[Any]:
         for number in range(cursor or 0, self.args.sets):
             yield Item({"number": str(number // 2)}, cursor=number + 1)
+
+
+class Gated(Repeating):
+    """The same, behind a gate: no job starts before the file is there."""
+
+    name = "gated"
+    loop_mode = 2
+
+    def add_argparser_options(self) -> None:
+        super().add_argparser_options()
+        self.argparser.add_argument("--gate", type=Path, required=True)
+
+    def can_schedule_job_with_params(self, params: Any) -> bool:  # noqa: ARG002 - the author's method
+        return bool(self.args.gate.exists())
 
 
 class Waiting(GeneratorCrawlManager):

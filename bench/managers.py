@@ -42,6 +42,7 @@ from tests.services.flows.supervised import planned
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'
 MIB = 1024 * 1024
 AT_ONCE = 200
+GATE = "gate"  # file
 SETS_IN_A_CROWD = 40  # for every manager in a crowd
 LOOK = 0.5
 IDLE_SECONDS = 60.0
@@ -94,14 +95,17 @@ def _ends_at_once(scale: Scale) -> Row:
 def _many_managers(scale: Scale) -> Row:
     """Measure a host with many managers at work."""
     number, sets = scale.managers_at_once, SETS_IN_A_CROWD
-    given = [(f"crowd-{at}", manager_steps.Repeating, sets) for at in range(number)]
+    given = [(f"crowd-{at}", manager_steps.Gated, sets) for at in range(number)]
     with _hosted(given) as hosted:
-        took = hosted.watch(scale.manager_seconds)
+        begun = hosted.crowd.watch(lambda: hosted.crowd.objects >= number, scale.manager_seconds / 2)
+        (hosted.folder / GATE).touch()
+        took = hosted.watch(scale.manager_seconds / 2)
         ended, jobs = closed(hosted.database)
         is_exact = (ended, jobs) == (number, number * sets // 2)
         verdict = "exact" if is_exact else f"{ended} managers and {jobs:,} jobs have ended"
         what = f"{number} managers at work on a host"
-        return (what, number * sets, *hosted.figures(took, jobs), f"{verdict}; {hosted.crowd.memory}")
+        result = f"{verdict}; {hosted.crowd.memory}, and began in {begun:.0f} s"
+        return (what, number * sets, *hosted.figures(took, jobs), result)
 
 
 def _on_a_stack(scale: Scale, plays: Sequence[Played]) -> list[Row]:
@@ -242,7 +246,8 @@ def _hosted(
         folder, url = Path(name), f"sqlite:///{name}/crawler.db"
         upgrade(url)
         database = Database(url)
-        flows = [_pushed(database, manager, sets, title) for title, manager, sets in given]
+        gate = folder / GATE
+        flows = [_pushed(database, manager, sets, title, gate) for title, manager, sets in given]
         if prepare is not None:
             for flow in flows:
                 prepare(database, flow)
@@ -275,8 +280,9 @@ def definition(manager: type, name: str, *arguments: str) -> FlowDefinition:
     return FlowDefinition(id=f"bench/{name}", name=name, family="bench", members=members)
 
 
-def _pushed(database: Database, manager: type, sets: int, name: str = "faked") -> Flow:
-    given = definition(manager, name, "--sets", str(sets), "--max-running-jobs", str(AT_ONCE))
+def _pushed(database: Database, manager: type, sets: int, name: str = "faked", gate: Path | None = None) -> Flow:
+    gates = ("--gate", str(gate)) if manager is manager_steps.Gated else ()
+    given = definition(manager, name, "--sets", str(sets), "--max-running-jobs", str(AT_ONCE), *gates)
     store = SqlStore(database)
     answer = store.flow_doors.push(PushFlow(definition=given))
     return Flow(store, answer.flow_id, answer.flow_uid)
