@@ -33,7 +33,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium unzips
+.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real pro
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
 	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
 
-test-system: $(VENV)/.installed-dev mariadb chromium unzips ## whole stacks and their outages, the page in a browser, the image (8 minutes)
+test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole stacks and their outages, the page in a browser, the image (8 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eleven minutes)
@@ -155,6 +155,12 @@ chromium:
 	$(call install_for_tests,chromium); \
 	echo "Skipped: the tests of the page. Chromium is missing and may not be installed from here" \
 	  "(Debian: apt-get install chromium)."
+
+firefox:
+	@for name in firefox-esr firefox; do command -v $$name >/dev/null && exit 0; done; \
+	$(call install_for_tests,firefox-esr); \
+	echo "Skipped: the tests of the page in Firefox. Firefox is missing and may not be installed from here" \
+	  "(Debian: apt-get install firefox-esr)."
 
 # $(1): a package of Debian; ends the recipe's shell if it is installed now
 define install_for_tests

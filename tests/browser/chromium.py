@@ -14,6 +14,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from tests.browser.driven import PATIENCE, Driven, Refused
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 OTHER_NAME = "crawls.test"  # of this machine: pages of it are not trusted as those of localhost are
 FLAGS = (
@@ -22,7 +24,6 @@ FLAGS = (
     f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1",
     "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1",
 )  # fmt: skip
-PATIENCE = 60.0
 KEYS = {
     "Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "n": (78, "n"), "/": (191, "/"), " ": (32, " "),
     "j": (74, "j"), "k": (75, "k"), "?": (191, "?"),
@@ -33,11 +34,11 @@ def program() -> str | None:
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
 
-class Page:
+class Page(Driven):
     """One tab. Everything that is awaited has a limit."""
 
     def __init__(self, connection: ClientConnection) -> None:
-        self.errors: list[str] = []
+        super().__init__()
         self._connection = connection
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._number = 0
@@ -78,19 +79,6 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    async def until(self, expression: str, patience: float = PATIENCE) -> None:
-        """Until this is true of the page."""
-        deadline = time.monotonic() + patience
-        asked = f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"
-        while True:
-            try:
-                if await self.evaluate(asked):
-                    return
-            except Refused:  # between two documents there is nothing to ask
-                pass
-            assert time.monotonic() < deadline, f"never: {expression}\n{await self.text()}\n{self.errors}"
-            await asyncio.sleep(0.1)
-
     @asynccontextmanager
     async def tab_in_front(self, url: str, ready: str) -> AsyncIterator[None]:
         """One more, as soon as this is true of it."""
@@ -111,39 +99,9 @@ class Page:
             return False
         return bool(answer["result"].get("value"))
 
-    async def text(self) -> str:
-        return str(await self.evaluate("document.body?.innerText"))
-
-    async def until_text(self, *words: str, patience: float = PATIENCE) -> None:
-        for each in words:
-            await self.until(f"document.body.innerText.includes({json.dumps(each)})", patience)
-
-    async def _resting_place(self, find: str) -> list[float]:
-        """Return the middle of an element as soon as the element rests for two frames and a click there meets it.
-
-        A row of a table counts as a whole: its link lies over every cell.
-        """
-        rest = RESTING_PLACE.replace("FIND", find)
-        deadline = time.monotonic() + PATIENCE
-        while not (place := await self.evaluate(rest)):
-            assert time.monotonic() < deadline, f"never at rest: {find}\n{await self.text()}\n{self.errors}"
-            await asyncio.sleep(0.05)
-        resting: list[float] = place
-        return resting
-
-    async def click(self, selector: str, text: str = "") -> None:
-        """The first that can be seen of what fits and has this text, where its middle is, as a mouse would."""
-        await self.press_mouse(selector, text)
-        await self.release_mouse()
-
     async def press_mouse(self, selector: str, text: str = "") -> None:
-        find = (
-            f"[...document.querySelectorAll({json.dumps(selector)})].find((each) => each.checkVisibility()"
-            f" && !each.disabled && each.textContent.includes({json.dumps(text)}))"
-        )
-        await self.until(f"Boolean({find})")
-        place = await self._resting_place(find)
-        self._mouse = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+        x, y = await self.place_of(selector, text)
+        self._mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
         await self.ask("Input.dispatchMouseEvent", type="mousePressed", **self._mouse)
 
     async def release_mouse(self) -> None:
@@ -193,26 +151,6 @@ class Page:
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
         elif message.get("method") == "Log.entryAdded" and parameters["entry"]["source"] in ("security", "javascript"):
             self.errors.append(parameters["entry"]["text"])
-
-
-RESTING_PLACE = """(async () => {
-    const frame = () => new Promise(requestAnimationFrame)
-    const middle = () => {
-        const found = FIND
-        found?.scrollIntoView({block: 'center'})
-        const box = found?.getBoundingClientRect()
-        return box && [box.x + box.width / 2, box.y + box.height / 2]
-    }
-    const before = middle()
-    await frame()
-    await frame()
-    const place = middle(), hit = place && document.elementFromPoint(...place)
-    return String(before) === String(place) && hit && FIND.parentElement.contains(hit) && place
-})()"""
-
-
-class Refused(Exception):
-    """The browser cannot do that now."""
 
 
 @asynccontextmanager

@@ -248,7 +248,7 @@ async def test_the_last_change_is_drawn_although_the_api_was_busy(page: Page, st
     with unattended(stack) as (database, run):
         await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
         SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
-        await page.until_text("all 1", "stopped 1")
+        await page.until("document.querySelector('[aria-label=\"Task status\"]').textContent === 'all1stopped1'")
         await page.evaluate(FETCH % (BUSY_AT_THE_END % run.run_id))
         SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
         await page.until("window.busy")

@@ -9,6 +9,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.flows import Workflow
 from tests.browser.chromium import Page
+from tests.browser.flow_shapes import diamond
 from tests.browser.shelf import MARKS, TEMPORAL_UI, Shelf
 from tests.contracts.flows import failing, pushed
 from tests.unit.flows.work import plain
@@ -32,12 +33,6 @@ def write(shelf: Shelf, flow: str, names: list[str], **values: Any) -> None:
         owner = connection.scalar(select(flows.c.id).where(flows.c.flow_id == flow))
         chosen = update(flow_members).where(member.flow == owner, member.number.in_(numbers))
         connection.execute(chosen.values(**values))
-
-
-def diamond(name: str) -> Workflow:
-    flow = Workflow("diamond", id=name).add("fetch", plain)
-    flow.add("left", plain, deps="fetch").add("right", plain, deps="fetch")
-    return flow.add("join", plain, deps=["left", "right"])
 
 
 def wide(name: str) -> Workflow:

@@ -22,7 +22,7 @@ export function showRun(main, id, place, list, signal) {
   const names = h("div.names");
   const waits = h("p.waits");
   const held = h("p.quiet", { hidden: true });
-  const beside = h("p.quiet", { hidden: true });
+  const beside = h("p.quiet.beside");
   const problem = h("p.problem", { hidden: true });
   const missing = emptyLine();
   const waiting = skeleton();
@@ -116,7 +116,6 @@ export function showRun(main, id, place, list, signal) {
     const query = new URLSearchParams({ crawler: run.crawler, status: "COMPLETED", flows: true, until: run.created_at, limit: 1 });
     good ??= get(`/v1/runs?${query}`, signal).then(({ runs }) => runs[0], () => null);
     const before = await good;
-    beside.hidden = !before;
     if (!before) return;
     const part = (name, mine, theirs) => isOver(run) && theirs > 0 && mine >= 0 && `${number(Math.round(100 * mine / theirs))} % of its ${name}`;
     const parts = [part("time", took(run), took(before)), part("items", run.stats?.items, before.stats?.items)].filter(Boolean).join(", ");
