@@ -69,13 +69,13 @@ def measure(scale: Scale) -> Table:
 def _rows(scale: Scale, database: Database) -> Iterator[Row]:
     count = 0
     for runs in scale.audited:
-        _make(database, runs - count)
+        make_runs(database, runs - count)
         count = runs
         for lost in (0, min(LOST, runs // 2)):
             yield runs, lost, *_audit(database, lost)
 
 
-def _make(database: Database, runs: int) -> None:
+def make_runs(database: Database, runs: int) -> None:
     """Copy a run many times, with new ids."""
     entry = Crawler(name="books", command=["true"])
     new = NewRun(RunRequest(crawler="books"), entry, 1, f"crawl-books-{uuid4()}", str(uuid4()))
