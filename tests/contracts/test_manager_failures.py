@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_
 from crawler_lifecycle.contract.flows.item_requests import AddItems
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.items import ItemState, Job, JobState
+from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import (
     NO_EFFECTS,
     Counts,
@@ -87,6 +88,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "counts": (),
     "pause": (Problem(phase="hook", error="no"),),
     "problem": (),
+    "keep_output": ([OutputLine(at=datetime(2026, 11, 26, tzinfo=UTC), text="late")],),
     "close": ("finished", NO_EFFECTS, 0),
 }
 WITHOUT_A_MANAGER = {"news"}  # for all managers with the host's token
