@@ -95,8 +95,8 @@ def test_a_refused_graph_names_the_line_in_the_authors_file(tmp_path: Path) -> N
     with pytest.raises(NotReady) as raised:
         load([str(path)])
     assert raised.value.message == (
-        f"{path} cannot be imported: job of 'a': <lambda> has no name: a step is a function at the top level of a module "
-        f"({path}, line 3)"
+        f"{path} cannot be imported: job of 'a': <lambda> has no name: a step is a function at the top level of a "
+        f"module ({path}, line 3)"
     )
 
 
