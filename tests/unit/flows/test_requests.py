@@ -179,7 +179,7 @@ def test_063_a_push_after_a_cancel_takes_members_again() -> None:
     assert play.states == {"a": "cancelled", "b": "completed"}
 
 
-def test_068_two_people_at_once_are_counted_once() -> None:
+def test_068_a_repeated_cancel_or_retry_is_not_counted() -> None:
     play = chain()
     assert [play.cancel("b"), play.cancel("b")] == [1, 0]
     play.advance()
