@@ -36,9 +36,8 @@ export function say(line, text) {
   setText(line, text ?? "");
 }
 
-const named = (label, properties) => ({ "aria-label": label, ...properties });
-export const searchField = (label, properties, hint = label) => h("input", { type: "search", placeholder: hint, ...named(label, properties) });
-export const choice = (label, texts, chosen, onchange) => h("select", named(label, { onchange: ({ target }) => onchange(target.value) }), options(texts, chosen));
+export const searchField = (label, properties, hint = label) => h("input", { type: "search", placeholder: hint, "aria-label": label, ...properties });
+export const choice = (label, texts, chosen, onchange) => h("select", { "aria-label": label, onchange: ({ target }) => onchange(target.value) }, options(texts, chosen));
 export const press = (button, isPressed) => button.setAttribute("aria-pressed", String(isPressed));
 export const options = (texts, chosen = null) => Object.entries(texts).map(([value, text]) => h("option", { value, selected: value === chosen }, text));
 export const chipGroup = (label, ...children) => h("div.chips", { role: "group", "aria-label": label }, ...children);

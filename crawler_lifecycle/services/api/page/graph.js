@@ -40,23 +40,20 @@ export function makeGraph(choose) {
     const places = arrange(units);
     boxes = new Map();
     const lines = [];
-    const drawn = [];
     for (const unit of units.values()) {
       const { x, y } = places.get(unit.key);
       for (const need of unit.needs) {
         const from = places.get(need);
-        const [begin, end] = [from.x + WIDTH, x];
-        const bend = Math.max(20, (end - begin) / 2);
-        lines.push(svg("path", { class: "edge", d: `M${begin} ${from.y + HEIGHT / 2}C${begin + bend} ${from.y + HEIGHT / 2} ${end - bend} ${y + HEIGHT / 2} ${end} ${y + HEIGHT / 2}` }));
+        const [begin, high, low] = [from.x + WIDTH, from.y + HEIGHT / 2, y + HEIGHT / 2];
+        const bend = Math.max(20, (x - begin) / 2);
+        lines.push(svg("path", { class: "edge", d: `M${begin} ${high}C${begin + bend} ${high} ${x - bend} ${low} ${x} ${low}` }));
       }
-      const box = makeBox(unit, x, y);
-      boxes.set(unit.key, box);
-      drawn.push(box);
+      boxes.set(unit.key, makeBox(unit, x, y));
     }
     const right = Math.max(0, ...[...places.values()].map(({ x }) => x)) + WIDTH + 2;
     const bottom = Math.max(0, ...[...places.values()].map(({ y }) => y)) + HEIGHT + 2;
     for (const [name, value] of Object.entries({ width: right, height: bottom, viewBox: `-1 -1 ${right} ${bottom}` })) picture.setAttribute(name, value);
-    picture.replaceChildren(...lines, ...drawn);
+    picture.replaceChildren(...lines, ...boxes.values());
   }
 
   function makeBox(unit, x, y) {
@@ -91,7 +88,7 @@ const nameOf = (key) => key.split("\n")[0].replace(/\/$/, "");
 
 function paint(box, unit) {
   const [rect, name, small, parts, title] = box.children;
-  const state = JOB_STATES.filter((each) => unit.counts[each]).sort((one, other) => URGENCY.indexOf(one) - URGENCY.indexOf(other))[0];
+  const state = URGENCY.find((each) => unit.counts[each]);
   if (box.dataset.status !== state) box.dataset.status = state;
   const label = unit.job ? unit.job.split("/").pop() : nameOf(unit.key);
   const about = unit.job ? `${unit.title} \u00b7 ${state}` : stateCounts(unit.counts, JOB_STATES);

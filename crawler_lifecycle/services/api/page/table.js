@@ -1,6 +1,6 @@
 // Lists of anything, whose nodes stay, and pages that are such a list.
 
-import { attempt, emptyLine, h, isOpen, listen, morph, patch, pauseAfter, say, skeleton, toast } from "/kit.js";
+import { attempt, emptyLine, fill, h, isOpen, listen, patch, pauseAfter, say, skeleton, toast } from "/kit.js";
 
 // A list whose lines are brought up to date in place. `columns`: {heading: cell of an item}, or {"heading|class": cell}.
 // `below(item)`: what is shown under its line, if anything. Each item has a `key`, and may have a `look` for its line.
@@ -9,20 +9,20 @@ export function makeGrid(kind, columns, { below = () => null, orders = {}, sort 
   const names = Object.keys(columns).map((name) => name.split("|"));
   const heads = names.map(([name]) => (name ? h("th", { scope: "col" }, orders[name] ? h("button", () => sort(orders[name]), name) : name) : h("td")));
   const cells = Object.values(columns);
-  const cellOf = (item, place) => h("td", { class: names[place][1], dataset: { label: names[place][0] } }, item && cells[place](item));
+  const cellOf = (item, place) => h("td", { class: names[place][1], dataset: { label: names[place][0] } }, cells[place](item));
   const body = h("tbody");
-  const fill = (items) => patch(body, items.flatMap((item) => (below(item) ? [item, { key: `${item.key}\u0000`, under: below(item) }] : [item])), (item) => item.key,
-    ({ under }) => (under ? h("tr.below", h("td", { colspan: cells.length }, under)) : h("tr", cells.map((_, place) => cellOf(null, place)))),
+  const lay = (items) => patch(body, items.flatMap((item) => (below(item) ? [item, { key: `${item.key}\u0000`, under: below(item) }] : [item])), (item) => item.key,
+    ({ under }) => (under ? h("tr.below", h("td", { colspan: cells.length }, under)) : h("tr")),
     (row, item) => {
       row.dataset.look = item.look ?? "";
-      if (!item.under) cells.forEach((_, place) => morph(row.children[place], cellOf(item, place)));
+      if (!item.under) fill(row, cells.map((_, place) => cellOf(item, place)));
     });
   function show(items, order) {
     heads.forEach((head, place) => {
       const mine = orders[names[place][0]];
       if (mine) head.setAttribute("aria-sort", order === mine ? "ascending" : order === `-${mine}` ? "descending" : "none");
     });
-    fill(items);
+    lay(items);
   }
   return { element: h(`table.list.${kind}`, h("thead", h("tr", heads)), body), show };
 }
