@@ -49,7 +49,7 @@ def pusher(settings: Settings) -> "Pusher":
 
 
 def receivers_are_files(settings: Settings) -> bool:
-    """Return whether all notices and events go to files, so that no receiver can be slow."""
+    """Return whether all notices and events go to files alone: files are never slow."""
     notices = settings.notices
     return settings.export.event_bus is None and notices.pusher_app_id is None and notices.webhooks is None
 
