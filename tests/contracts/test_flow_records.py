@@ -136,7 +136,7 @@ def test_more_results_than_fit_are_refused_by_number(database: Database, monkeyp
     records = flow.store.flow_records
     monkeypatch.setattr(flow_results, "LARGEST_READING", MIB + 2)
     assert records.results("w", [0]) == {0: "r" * MIB}
-    with pytest.raises(BadInput, match="job: the results have 2 MiB, and 1 MiB are read at once: name some jobs"):
+    with pytest.raises(BadInput, match="job: the results have 2 MiB, and 1 MiB are read at once: name single jobs"):
         records.results("w", [0, 1])
 
 

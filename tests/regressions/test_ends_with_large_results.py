@@ -35,5 +35,5 @@ def test_a_flow_ends_with_more_results_than_are_read_at_once(
     monkeypatch.setattr(flow_results, "LARGEST_READING", 7)
     end = FlowEnd.read(control.flows, control.flows.status("w"), graph=False)
     assert (end.is_success, end.results) == (True, None)
-    assert "are read at once: name some jobs" in (end.results_problem or "")
+    assert "are read at once: name single jobs" in (end.results_problem or "")
     control.context.close()

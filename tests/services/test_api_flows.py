@@ -7,10 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
+from crawler_lifecycle.adapters.sql import flow_results
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.client.http import Api as Client
 from crawler_lifecycle.contract.flows.requests import AppendMembers
 from crawler_lifecycle.domain.flows.leaving_out import COMPLETED
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.tokens import Scope
@@ -98,6 +101,21 @@ def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     assert done(http.get(place))["flow"]["state"] == "executing"
     assert done(http.post(f"{place}/stop", json={"reason": "enough", "actor": "bob"}), 202)["count"] == 1
     assert done(http.get(place))["timeline"][-1]["actor"] == "bob"
+
+
+def test_results_beyond_a_reading_are_read_job_by_job(
+    api: Api, http: httpx.Client, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http.post("/v1/flows", json=definition("large", a_step("a"), a_step("b")))
+    hand(database, "large").play({"a": "x" * 50, "b": "y" * 50})
+    monkeypatch.setattr(flow_results, "LARGEST_READING", 60)
+    refusal = problem(http.get("/v1/flows/large/results"), 422, "job").detail
+    assert "are read at once: name single jobs (`crawlctl flow results FLOW JOB`, over HTTP `?job=JOB`)" in refusal
+    with Client(api.url, api.token(Scope.RESULTS, Scope.READ)) as client:
+        with pytest.raises(BadInput, match="name single jobs"):
+            client.flows.results("large")
+        names = [job.path for job in client.flows.jobs("large")]
+        assert [client.flows.results("large", name) for name in names] == [{"a": "x" * 50}, {"b": "y" * 50}]
 
 
 def test_082_lists_have_pages_and_filters(http: httpx.Client, database: Database) -> None:

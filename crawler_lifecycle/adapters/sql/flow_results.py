@@ -49,7 +49,11 @@ def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int])
     size = sum(connection.scalar(of_flow.where(members.number.in_(page))) or 0 for page in pages(sorted(numbers)))
     if size > LARGEST_READING:
         most = LARGEST_READING // MIB
-        raise BadInput("job", f"the results have {size / MIB:.0f} MiB, and {most} MiB are read at once: name some jobs")
+        raise BadInput(
+            "job",
+            f"the results have {size / MIB:.0f} MiB, and {most} MiB are read at once: name single jobs "
+            "(`crawlctl flow results FLOW JOB`, over HTTP `?job=JOB`)",
+        )
 
 
 def _recorded(connection: Connection, flow: int, numbers: Collection[int]) -> dict[int, JsonValue]:
