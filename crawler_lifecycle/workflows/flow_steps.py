@@ -47,8 +47,7 @@ class Steps:
         new = [start for start in starts if (start.number, start.attempt) not in self._asked]
         show_at = workflow.now() + UNSEEN
         self._unseen += ((show_at, start.number, start.attempt) for start in new)
-        for numbers in self._slices.cut([start.number for start in new], course.planner):
-            self._ask(course, course.door, [_ref(course, number) for number in numbers])
+        self._ask_in_slices(course, course.door, [start.number for start in new])
 
     def adopt(self, course: Course) -> None:
         """Ask for attempts under way without an activity, such as an earlier supervisor's attempts."""
@@ -69,12 +68,15 @@ class Steps:
             if answer.has_news:
                 news.want(first=True)
             stale = set(from_ranges(answer.stale))
+            rest: dict[int, list[int]] = {}  # members without an end, by the door of their starts
             for ref in step.starts:
                 self._asked.discard((ref.number, ref.attempt))
                 if ref.number in stale and course.refuse(ref, step.door):
                     news.want(first=True, refused=[ref.number])
                 elif course.is_under_way(ref.number, ref.attempt):
-                    self._ask(course, course.unconfirmed.door_of(ref.number, course.door), [_ref(course, ref.number)])
+                    rest.setdefault(course.unconfirmed.door_of(ref.number, course.door), []).append(ref.number)
+            for door, numbers in rest.items():
+                self._ask_in_slices(course, door, numbers)
             for ref in (follower.start for follower in step.followers):
                 if course.is_under_way(ref.number, ref.attempt) and (ref.number, ref.attempt) not in self._asked:
                     self._ask(course, course.door, [ref])
@@ -92,6 +94,10 @@ class Steps:
     @property
     def wake_at(self) -> datetime | None:
         return self._unseen[0][0] if self._unseen else None
+
+    def _ask_in_slices(self, course: Course, door: int, numbers: Sequence[int]) -> None:
+        for together in self._slices.cut(numbers, course.planner):
+            self._ask(course, door, [_ref(course, number) for number in together])
 
     def _ask(self, course: Course, door: int, refs: Sequence[AttemptRef]) -> None:
         route = course.planner.rows[refs[0].number].route
