@@ -1,11 +1,12 @@
 """One word for each run's end, for programs that react to ends.
 
 The run's status and reason decide, then the main task's reason. The main task's own word counts in a completed run and
-after a failure in the main job, unless the word already stands for another end.
+after a failure that the main job made by itself, unless the word already stands for another end.
 """
 
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain import reasons
+from crawler_lifecycle.domain.retries import OF_INFRASTRUCTURE
 
 FINISHED = "finished"
 FAILED = "failed"
@@ -33,7 +34,7 @@ RESERVED = {FINISHED, *OF_FAILED_RUNS}  # no crawl can claim these words
 
 def outcome_word(status: RunStatus, reason: str, reason_of_main_task: str | None, own_word: str | None) -> str:
     """Return the word for the end of a run. `own_word`: the outcome in the main task's crawl result."""
-    own = None if own_word in RESERVED else own_word
+    own = None if own_word in RESERVED or reason_of_main_task in OF_INFRASTRUCTURE else own_word
     if status is RunStatus.COMPLETED:
         return own or FINISHED
     if reason == "main_job_failed":

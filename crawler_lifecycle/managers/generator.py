@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.managers import items
-from crawler_lifecycle.contract.managers.turns import FILTERED, FILTERED_PROBLEM, Begun, Intent, Page
+from crawler_lifecycle.contract.managers.turns import FILTERED, FILTERED_PROBLEM, UNREADABLE, Begun, Intent, Page
 from crawler_lifecycle.errors import BadInput, Fenced, TemporaryError
 from crawler_lifecycle.managers.collecting import Stats
 from crawler_lifecycle.managers.failures import AuthorsFailure, GeneratorChanged
@@ -208,7 +208,7 @@ class Generator:
         """Return the item for a yielded dict. Author's own key decides about repeats, if the dict has one."""
         manager, parts = self._manager, parameter_set(yielded, self._manager.spider)
         if parts.problem is not None:
-            override = {"parameters": repr(parts.item.params)[:LONGEST_REPR]}
+            override = {UNREADABLE: repr(parts.item.params)[:LONGEST_REPR]}
             return items.Item(override=override, problem=parts.problem)
         key = dedup_key(manager.effective(parts.params), manager.dedup, parts.key)
         item = manager.item(parts.params, items.Origin.GENERATOR, key)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from crawler_lifecycle.contract.managers import items
+from crawler_lifecycle.contract.managers.turns import UNREADABLE
 from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.parameters import FullJobParams, check_parts
@@ -82,7 +83,7 @@ def item_of(
     try:
         override = json.loads(canonical("parameters", params))
     except BadInput as error:
-        return items.Item(override={"parameters": repr(params)[:1000]}, key=key, origin=origin, problem=error.message)
+        return items.Item(override={UNREADABLE: repr(params)[:1000]}, key=key, origin=origin, problem=error.message)
     try:
         check_parts(params)
         request = request_of(effective(params), tags)

@@ -1,18 +1,20 @@
 """People's requests for the items of a crawl manager, and what they see of the items."""
 
-from datetime import timedelta
+from datetime import date, timedelta
+from typing import Any
 
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import Item, ItemState
+from crawler_lifecycle.contract.managers.items import Item, ItemState, Origin
 from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Effects, Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.managers.requesting import item_of
 from crawler_lifecycle.ports import ManagerRef
 from tests.contracts.flows import pushed
 from tests.contracts.managers import MANAGER, Managed, item, managed, numbers
@@ -293,6 +295,16 @@ def test_refused_items_are_corrected(flow: Managed) -> None:
     assert (second.request.crawler, second.request.arguments) == ("books", {"shop": "b", "depth": "3"})
     assert state_of(flow, 1) == (ItemState.WAITING, None)
     assert retry(flow, 3, spider="books") == 0, "the manager itself wanted no such job"
+
+
+def test_an_item_whose_parameters_are_not_on_record_is_not_corrected(flow: Managed) -> None:
+    """A correction would start the crawler without its arguments."""
+    params: Any = {"spider": "books", "day": date(2026, 1, 1)}
+    flow.commit(item_of(params, lambda given: given, (), Origin.GENERATOR))
+    with pytest.raises(BadInput, match="item 1 has parameters that are no JSON: cancel the item"):
+        retry(flow, 1, spider="books")
+    assert counts(flow) == Counts(refused=1)
+    assert cancel(flow, 1) == 1
 
 
 def test_an_item_with_a_request_gets_another_crawler(flow: Managed) -> None:

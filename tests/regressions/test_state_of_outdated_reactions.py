@@ -54,6 +54,17 @@ def test_the_page_ends_before_an_end_that_was_taken_back(flow: Managed) -> None:
     assert flow.managers.counts(flow.mine) == Counts(failed=1, running=2)
 
 
+def test_counts_of_failures_stay_if_a_reaction_was_left_out(flow: Managed) -> None:
+    """The counts are those behind all reactions of the page."""
+    page = [reaction(job) for job in flow.ended()]
+    flow.managers.react(flow.mine, [], {"failures": {"all": 19}, "at": 1.0})
+    run_id = flow.ended()[1].run_id
+    assert run_id is not None
+    reopened(flow, flow.store.runs.get(run_id))
+    assert flow.managers.react(flow.mine, page, {}) == 1
+    assert flow.begun().setbacks == {"failures": {"all": 19}, "at": 1.0}
+
+
 def test_a_repeated_page_is_on_record(flow: Managed) -> None:
     page = [reaction(job, stats={"ends": 1}) for job in flow.ended()]
     assert [flow.managers.react(flow.mine, page), flow.managers.react(flow.mine, page)] == [3, 3]

@@ -229,10 +229,8 @@ def test_flows_are_changed(crawlctl: Cli, flow: str) -> None:
     ):
         result = crawlctl("flow", *words)
         assert (result.exit_code, effect in result.stdout) == (0, True), result.output
-    unchanged = crawlctl("flow", "cancel", flow, "shop")
-    assert (unchanged.exit_code, unchanged.stderr) == (
-        6, "Error: not cancelled: 'shop' is cancelled already\n",
-    )  # fmt: skip
+    again = crawlctl("flow", "cancel", flow, "shop")
+    assert (again.exit_code, again.stderr) == (0, ""), "a cancel may be repeated after a lost answer"
     assert crawlctl("flow", "show", "other").exit_code == 3
     assert crawlctl("flow", "why", flow, "other").exit_code == 3
 

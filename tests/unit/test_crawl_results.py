@@ -126,6 +126,8 @@ def test_sums_are_bounded_and_keep_the_best_known(tasks: list[dict[str, Any]]) -
         (RunStatus.FAILED, "main_job_failed", "exit_1", "lost", "failed"),
         (RunStatus.FAILED, "main_job_failed", "exit_1", "cancelled", "failed"),
         (RunStatus.FAILED, "main_job_failed", "oom_killed", "banned", "killed by oom"),
+        (RunStatus.FAILED, "main_job_failed", "drained", "partial", "failed"),
+        (RunStatus.FAILED, "main_job_failed", "disrupted", "partial", "failed"),
         (RunStatus.FAILED, "tasks_failed", None, "banned", "failed"),
         (RunStatus.FAILED, "main_job_lost", "job_disappeared", "banned", "lost"),
         (RunStatus.FAILED, "main_job_failed", "deadline_exceeded", None, "max_duration"),

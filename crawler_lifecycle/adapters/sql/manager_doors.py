@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems
 from crawler_lifecycle.contract.flows.requests import RetryMembers
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.managers.items import ItemState, Origin
-from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, UNREADABLE
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.managers.renewing import corrected, renewed
 from crawler_lifecycle.domain.words import counted
@@ -240,6 +240,8 @@ def _renew(mine: Managed, request: RetryItems, numbers: Collection[int], states:
 
 def _renewed(row: Row[Any], request: RetryItems) -> dict[str, Any]:
     """Return the item's corrected values. BadInput for corrections without a request."""
+    if UNREADABLE in row.override:
+        raise BadInput("jobs", f"item {row.number} has {UNREADABLE}: cancel the item, and add its parameters anew")
     override = corrected(row.override, request.arguments, request.spider)
     try:
         if row.request is None:

@@ -120,7 +120,8 @@ class ManagerJobs(OnManagers):
     ) -> int:
         mine = self.mine(tx, ref, [reaction.effects for reaction in reactions])
         on_record = put_on_record(mine, reactions)
-        mine.take_setbacks(setbacks)
+        if on_record == len(reactions):
+            mine.take_setbacks(setbacks)
         mine.save()
         return on_record
 

@@ -51,5 +51,7 @@ def cancel(ledger: Ledger, paths: Collection[str] | None, at: datetime, *, termi
     flow = replace(ledger.flow, state=ledger.flow.open_state) if cancelled else ledger.flow
     if paths is None and not flow.state.is_final:
         flow = replace(flow, accepts_members=False)
-    unchanged = left_out(ledger, paths, {row.number for row in cancelled}, advice_after_cancel)
+    # a repeated cancel is no failure: the first answer may be lost
+    as_wanted = {number for number, row in ledger.members.items() if row.state is MemberState.CANCELLED}
+    unchanged = left_out(ledger, paths, as_wanted.union(row.number for row in cancelled), advice_after_cancel)
     return Effect(cancelled, None if flow == ledger.flow else flow, len(cancelled), unchanged)

@@ -91,11 +91,12 @@ export function showFlow(main, id, place, signal) {
     view ??= isManaged ? "items" : jobs.size > FEWER ? "ledger" : "graph";
     document.title = `${status.state} \u00b7 ${id}`;
     fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), pill(status.state), lasting(status.started_at, status.stopped_at)]);
-    if (sums) {
+    const shown = view === "items" && sums; // the items are counted again only while they are shown
+    if (shown) {
       const [all, over] = [sum(sums), sum(sums, "completed", "failed", "cancelled", "refused")];
       setText(told, `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %), ${number(sums.failed)} failed`);
     } else setText(told, `${number(status.total)} job${status.total === 1 ? "" : "s"}: ${stateCounts(status.counts, JOB_STATES)}`);
-    setBar(meter, sums ?? status.counts, sums ? ITEM_STATES : JOB_STATES);
+    setBar(meter, shown || status.counts, shown ? ITEM_STATES : JOB_STATES);
     for (const tab of tabs.children) press(tab, tab.dataset.key === view);
     if (panel.firstChild !== panels[view]) {
       panel.replaceChildren(panels[view]);
@@ -117,8 +118,8 @@ export function showFlow(main, id, place, signal) {
   }
 
   async function drawLines() {
-    const { timeline } = await get(path, signal).catch(() => ({ timeline: [] })); // the stream tells what is wrong
-    fill(lines, timeline.reverse().map(makeLine));
+    const answer = await get(path, signal).catch(() => null); // the stream tells what is wrong
+    if (answer) fill(lines, answer.timeline.reverse().map(makeLine));
   }
 
   // `send(verb, body, said)`: asks for it, and looks again. `act` tells what goes wrong, too.

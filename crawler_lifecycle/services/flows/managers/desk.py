@@ -87,8 +87,9 @@ class Desk:
         jobs = [ALL_JOBS, *(self.offered_ends[end] for end in ends if end in self.offered_ends)]
         counts = self.setbacks.after(jobs)
         on_record = self._patiently(lambda: self.ledger.react(self.ref, reactions, counts))
-        self.setbacks.note_record(jobs)
         self.is_outdated = on_record < len(reactions)
+        if not self.is_outdated:  # otherwise neither the reactions nor the counts after them are on record
+            self.setbacks.note_record(jobs)
 
     def running(self) -> list[Job]:
         return self._patiently(lambda: self.ledger.running(self.ref))
@@ -196,6 +197,7 @@ class Desk:
             if not running or remaining <= 0 or self.box.is_interrupted:
                 return running
             self.box.wait(lambda: self.box.is_interrupted, min(remaining, LOOK_SECONDS))
+            self.keep_output()
 
     def _end_cycle(self) -> None:
         """Note the progress by the phases in the cycle."""

@@ -40,6 +40,7 @@ class Output:
 
     def note_written(self, lines: Sequence[OutputLine]) -> None:
         self.defer()
+        written = {id(line) for line in lines}  # by identity, since the clock may be set back
         with self._lock:
-            while self._lines and lines and self._lines[0].at <= lines[-1].at:
+            while self._lines and id(self._lines[0]) in written:
                 self._lines.popleft()

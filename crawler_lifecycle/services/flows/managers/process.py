@@ -100,7 +100,8 @@ class ObjectProcess:
             if self._desk.box.must_leave:
                 raise
             return  # the process has ended while the database is away
-        if name not in WITHOUT_ANSWER:
+        # an outdated object gets no answer: it would call the next hook before its end
+        if name not in WITHOUT_ANSWER and not self._desk.is_outdated:
             self._child.send(answer)
 
     def _answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
