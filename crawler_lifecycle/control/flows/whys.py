@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import Ledger
 from crawler_lifecycle.domain.flows.selecting import numbers_by_path
 from crawler_lifecycle.domain.flows.summary import status
-from crawler_lifecycle.domain.managers.explanation import job_under_way, manager_explained
+from crawler_lifecycle.domain.managers.explanation import has_closed, job_under_way, manager_explained
 from crawler_lifecycle.ports import KeptFlow, Records
 
 MANAGED = (MemberState.AVAILABLE, MemberState.EXECUTING)  # states in which the manager knows more than its member
@@ -47,10 +47,13 @@ def with_managers(
         because = (with_managers(inner, managers, intent, jobs) for inner in explanation.because)
         return explanation.model_copy(update={"because": tuple(because)})
     manager = managers.get(explanation.path)
-    if manager is None or (explanation.state not in MANAGED and manager.closed_at is None):
+    if manager is None:
         return explanation
-    shown = tuple(jobs(manager.path)) if manager.closed_at is None else ()
-    waits = manager_explained(manager, explanation.state, intent, explanation.since)
+    is_closed = has_closed(manager, explanation.state)
+    if explanation.state not in MANAGED and not is_closed:
+        return explanation
+    shown = () if is_closed else tuple(jobs(manager.path))
+    waits = manager_explained(manager, explanation, intent)
     return waits.model_copy(update={"because": shown, "more": max(0, manager.counts.running - len(shown))})
 
 

@@ -3,13 +3,13 @@
 from datetime import datetime
 
 from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.states import FINAL, FlowIntent, MemberState
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.domain.flows.words import HOST, NO_HOST
 from crawler_lifecycle.domain.words import counted
 
-NO_HOST = "no_host"
 PROBLEM = "manager_paused"
 PAUSED, DRAINING = "paused", "draining"
 PAUSE = "pause"
@@ -34,14 +34,20 @@ def job_under_way(item: ItemRecord) -> Why:
     return Why(path=f"item {item.number}", state=item.state, cause=_cause_of_end(item), since=_since(item))
 
 
-def manager_explained(manager: ManagerStatus, state: str, intent: FlowIntent, since: datetime | None) -> Why:
-    """Return the explanation for the manager itself. `state`, `since`: of the flow's member with the manager."""
-    return Why(path=manager.path, state=state, cause=_cause_of_manager(manager, state, intent), since=since)
+def has_closed(manager: ManagerStatus, state: str) -> bool:
+    """Return whether the manager's close holds. A retry renews the member first, and its next beginning the manager."""
+    return manager.closed_at is not None and (state in FINAL or state == MemberState.EXECUTING)
 
 
-def _cause_of_manager(manager: ManagerStatus, state: str, intent: FlowIntent) -> str:
+def manager_explained(manager: ManagerStatus, member: Why, intent: FlowIntent) -> Why:
+    """Return the explanation for the manager itself. `member`: the explanation for the manager's member."""
+    cause = _cause_of_manager(manager, member, intent)
+    return Why(path=manager.path, state=member.state, cause=cause, since=member.since)
+
+
+def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -> str:
     """Return the manager's present wait, the broadest first."""
-    if manager.closed_at is not None:
+    if has_closed(manager, member.state):
         return f"{CLOSED}: {manager.close_reason}"
     if manager.problem is not None:
         lines = manager.problem.error.strip().splitlines()
@@ -49,9 +55,20 @@ def _cause_of_manager(manager: ManagerStatus, state: str, intent: FlowIntent) ->
         return f"{PROBLEM}: {manager.problem.phase} failed{error}, and the manager waits for a resume of the flow"
     if intent in REASONS:
         return REASONS[intent]
-    if not manager.incarnation or state == MemberState.AVAILABLE:
-        return f"{NO_HOST}: no host brings the manager {manager.function} on"
-    return _cause_by_items(manager)
+    if member.state == MemberState.AVAILABLE:
+        return _cause_before_host(manager, member.cause)
+    return _cause_by_items(manager) if manager.incarnation else _without_host(manager)
+
+
+def _cause_before_host(manager: ManagerStatus, cause: str | None) -> str:
+    """Return the member's own cause, such as a limit of the flow, unless only a host is missing."""
+    if cause is None or cause.partition(":")[0] in (HOST, NO_HOST):
+        return _without_host(manager)
+    return cause
+
+
+def _without_host(manager: ManagerStatus) -> str:
+    return f"{NO_HOST}: no host brings the manager {manager.function} on"
 
 
 def _cause_by_items(manager: ManagerStatus) -> str:

@@ -83,9 +83,12 @@ def test_an_overview_stays_short() -> None:
     assert explain(Play(Workflow(id="w").add("a", plain).add_many("none", [])), "none").cause == "no jobs"
 
 
-def cause_of(status: ManagerStatus, state: str = "executing", intent: FlowIntent = FlowIntent.RUN) -> str:
-    """Return the word for the manager's wait."""
-    return (manager_explained(status, state, intent, NOW).cause or "").split(":")[0]
+def cause_of(
+    status: ManagerStatus, state: str = "executing", intent: FlowIntent = FlowIntent.RUN, cause: str | None = None
+) -> str:
+    """Return the manager's wait, without an explanation behind the word. `cause`: the member's own."""
+    member = Why(path="m", state=state, cause=cause, since=NOW)
+    return (manager_explained(status, member, intent).cause or "").split(": ")[0]
 
 
 def counting(**numbers: int) -> ManagerStatus:
@@ -107,9 +110,20 @@ def test_a_manager_says_what_the_manager_itself_waits_for() -> None:
     assert cause_of(counting(completed=9).model_copy(update={"is_exhausted": True})) == "closing"
     problem = ManagerProblem(phase="schedule_job", error="Traceback\nKeyError: 'shop'")
     paused = busy.model_copy(update={"problem": problem})
-    explanation = manager_explained(paused, "executing", FlowIntent.PAUSE, NOW)
+    explanation = manager_explained(paused, Why(path="m", state="executing"), FlowIntent.PAUSE)
     assert explanation.cause == (
         "manager_paused: schedule_job failed (KeyError: 'shop'), and the manager waits for a resume of the flow"
     )
     closed = paused.model_copy(update={"closed_at": NOW, "close_reason": "finished"})
-    assert manager_explained(closed, "completed", FlowIntent.RUN, NOW).cause == "closed: finished"
+    for state in ("completed", "executing"):
+        member = Why(path="m", state=state, since=NOW)
+        assert manager_explained(closed, member, FlowIntent.RUN).cause == "closed: finished"
+
+
+def test_a_manager_before_its_host_has_the_cause_of_its_member() -> None:
+    busy = counting(waiting=2)
+    for cause in (None, "no_host", "host:shops"):
+        assert cause_of(busy, "available", cause=cause) == "no_host"
+    for cause in ("unknown_step", "parallel_limit", "parallel_limit:sites", "settling"):
+        assert cause_of(busy, "available", cause=cause) == cause
+    assert cause_of(busy, "available", FlowIntent.PAUSE, cause="paused") == "paused"
