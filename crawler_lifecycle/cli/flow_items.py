@@ -30,10 +30,14 @@ def has_ledger(flows: "FlowReader", flow: str, manager: str | None = None) -> bo
     return bool(flows.managers(flow)) and flows.status(flow).total == 1
 
 
+def is_decimal(word: str) -> bool:
+    return word.isascii() and word.isdecimal()
+
+
 def numbers(words: Sequence[str]) -> tuple[int, ...] | None:
     """Return items' numbers; None without words."""
     for word in words:
-        if not (word.isascii() and word.isdecimal() and 0 < int(word) < 1 << 31):
+        if not (is_decimal(word) and 0 < int(word) < 1 << 31):
             raise BadInput("jobs", f"{word!r} is no number of an item; `crawlctl flow jobs` has the numbers")
     return tuple(map(int, words)) or None
 

@@ -1,5 +1,6 @@
 """The commands that only read flows: list, show, jobs, graph, why. They need the database alone."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -115,7 +116,8 @@ def jobs(
 ) -> None:
     """List the jobs of FLOW in their order. JOBS are names; a sub-workflow's name stands for all its jobs.
 
-    The jobs of a crawl manager are its ledger of items, and JOBS are their numbers.
+    The jobs of a crawl manager are its ledger of items, and JOBS are their numbers. With --attempts, the name of a
+    manager's job stands for the attempts of the manager itself.
 
     \b
     Examples:
@@ -126,15 +128,19 @@ def jobs(
       crawlctl flow jobs nightly-2026-11-22 sites/de extract --json
       crawlctl flow jobs nightly-2026-11-22 load --attempts
     """
-    from crawler_lifecycle.cli.flow_items import Ledger, has_ledger, numbers, print_attempts, print_items
+    from crawler_lifecycle.cli.flow_items import Ledger, has_ledger, is_decimal, numbers, print_attempts, print_items
     from crawler_lifecycle.cli.flow_lines import attempt_lines, job_lines
     from crawler_lifecycle.contract.flows.states import MemberState
     from crawler_lifecycle.contract.managers.item_filter import ItemFilter
     from crawler_lifecycle.contract.managers.items import ItemState
 
     flows = open_flows(state)
-    is_ledger = (not with_attempts or bool(jobs)) and has_ledger(flows, flow, manager)
+    may_be_items = not with_attempts or (bool(jobs) and all(map(is_decimal, jobs)))
+    is_ledger = may_be_items and has_ledger(flows, flow, manager)
     if is_ledger and with_attempts:
+        _refuse_beside_attempts(
+            {"--in": states, "--outcome": outcome, "--tag": tag, "--limit": limit, "--after": after, "--csv": as_csv}
+        )
         print_attempts(flows, flow, jobs, manager, as_json=as_json)
         return
     if is_ledger:
@@ -151,6 +157,13 @@ def jobs(
         print_answer(attempts, attempt_lines, as_json=as_json)
         return
     print_answer(list(members), lambda members: job_lines(members, datetime.now(UTC)), as_json=as_json)
+
+
+def _refuse_beside_attempts(options: Mapping[str, object]) -> None:
+    """Raise UsageError for options without effect on a list of items' attempts."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise click.UsageError(f"the attempts of items are listed without {', '.join(given)}: name their numbers alone")
 
 
 def _known(states: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

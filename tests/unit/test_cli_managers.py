@@ -18,6 +18,7 @@ from crawler_lifecycle.contract.managers.items import Item
 from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.ends import EndKind
 from tests.contracts.managers import Managed, item, managed
 
 Flow = Callable[..., Result]
@@ -336,6 +337,34 @@ def test_the_attempts_of_items(flow: Flow, ledger: Managed) -> None:
         ["1", "1", "books", "-"], ["1", "2", "books", "depth=3"], ["3", "1", "books", "-"],
     ]  # fmt: skip
     assert flow("jobs", ledger.id, "9", "--attempts").exit_code == 3
+
+
+def test_the_attempts_of_the_manager_itself(flow: Flow, ledger: Managed) -> None:
+    """The name of the manager's job is no number of an item: it stands for the job."""
+    error = "Traceback (most recent call last):\nKeyError: 'shop'"
+    ledger.end(ledger.last("manager"), kind=EndKind.FAILED, reason="KeyError", error=error)
+    attempts = said(flow("jobs", ledger.id, "manager", "--attempts", "--json"))
+    assert [(attempt["host"], attempt["error"]) for attempt in attempts["manager"]] == [("host of host", error)]
+    assert attempts == said(flow("jobs", ledger.id, "--attempts", "--json"))
+    shown = lines(flow("jobs", ledger.id, "manager", "--attempts"))
+    assert (shown[0], shown[-1]) == ("manager", "    KeyError: 'shop'")
+    assert flow("jobs", ledger.id, "absent", "--attempts").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--in", "failed"), "--in"),
+        (("--outcome", "failed", "--csv"), "--outcome, --csv"),
+        (("--limit", "5", "--after", "1"), "--limit, --after"),
+        (("--tag", "north"), "--tag"),
+    ],
+)
+def test_the_attempts_of_items_refuse_options_without_effect(
+    flow: Flow, ledger: Managed, options: tuple[str, ...], named: str
+) -> None:
+    (line,) = lines(flow("jobs", ledger.id, "1", "--attempts", *options), 2)
+    assert f"the attempts of items are listed without {named}: name their numbers alone" in line
 
 
 def test_the_last_lines_of_a_manager(flow: Flow, ledger: Managed) -> None:
