@@ -13,7 +13,7 @@ GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whe
 OURS = "crawler_lifecycle"  # key in `self.state` on record for our own values, by subject
 LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
 FILTERED = "crawlmanager/filtered"  # stat: items that the manager's own filter has refused
-UNREADABLE = "parameters that are no JSON"  # only key of an override whose parameters cannot be put on record
+UNREADABLE = "parameters that are no JSON"  # only key in an override with unrecordable parameters
 FILTERED_PROBLEM = "the manager's filter, from create_dupe_filter, has the parameters"  # such an item's problem
 SCHEDULED = "crawlmanager/scheduled_jobs"  # stat: attempts on record, counted by the ledger
 
