@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "249c905db0032b69c391f66c2d381fff3d360b29"
+COMMIT = "41741355e7e47aa9c431a99367d8047564e8fd1a"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
