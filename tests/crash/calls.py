@@ -33,6 +33,7 @@ CALLS = {
     "watcher": asked_by(Watcher) | {"engine.nudge"},
     "scheduler": asked_in([scheduler, placing], {"cluster": OF_THE_CLUSTER}),
 }
+CLOSED = f"{HOST}.close.{ANSWERED}"  # the host dies, and the object with the host
 OF_HOSTS = {*(f"claims.{method}" for method in methods_of(StepClaims)), "doors.graft"}
 
 
@@ -51,7 +52,8 @@ def points_of_managers() -> dict[str, set[str]]:
     }
     points["enter"] = {point for point in points["enter"] if point.endswith(CALLED)}  # has no answer
     points["delay"] = {point for point in points["delay"] if point.endswith(CALLED)}  # an item is delayed once
-    points["close"].discard(f"{OBJECT}.close.{ANSWERED}")  # the host's death at this answer ends the object, too
+    # behind the close on record, the next host ends the manager without a call: the answer has a case of its own
+    points["close"] -= {f"{OBJECT}.close.{ANSWERED}", CLOSED}
     points["begin"] = {point for point in points["begin"] if point.startswith(HOST)}  # there is no object before
     for method in methods_of(ManagerLedger):
         points.setdefault(method, set()).update(f"managers.{method}.{when}" for when in (BEFORE, AFTER))

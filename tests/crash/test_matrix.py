@@ -22,7 +22,7 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import ManagerLedger
 from crawler_lifecycle.workflows.plugin import WORKFLOWS
 from tests.activity_events import begun_in
-from tests.crash.calls import CALLS, HOLDERS, NAMES, OF_HOSTS, of_activities, points_of_managers
+from tests.crash.calls import CALLS, CLOSED, HOLDERS, NAMES, OF_HOSTS, of_activities, points_of_managers
 from tests.crash.courses import COURSES, OF_CHILDREN, STEPS_OF_FLOWS, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
 from tests.crash.graph import AFTER_THE_FUNCTION, IN_THE_FUNCTION
@@ -109,6 +109,7 @@ MANAGED = [
         _plan(MANAGED_BY.get(call, "manager"), call, *sorted(points), *BEFORE_A_CALL.get(call, ()))
         for call, points in POINTS_OF_MANAGERS.items()
     ),
+    _plan("manager_drained", "closed", CLOSED),
     _plan("manager_stopped", "intents", "managers.intent", "managers.close", "stop_attempts"),
 ]
 MANAGED_BY_FAULTS = [_plan("manager", fault, of_host=fault) for fault in OF_PORTS]
