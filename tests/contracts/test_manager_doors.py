@@ -294,7 +294,9 @@ def test_refused_items_are_corrected(flow: Managed) -> None:
     assert first.override == {"spider": "books", "spider_args": {"shop": "a"}}
     assert (second.request.crawler, second.request.arguments) == ("books", {"shop": "b", "depth": "3"})
     assert state_of(flow, 1) == (ItemState.WAITING, None)
-    assert retry(flow, 3, spider="books") == 0, "the manager itself wanted no such job"
+    for correction in ({}, {"spider": "books"}):
+        with pytest.raises(BadInput, match="the manager's own filter left out item 3"):
+            retry(flow, 3, **correction)
 
 
 def test_an_item_whose_parameters_are_not_on_record_is_not_corrected(flow: Managed) -> None:
@@ -324,6 +326,8 @@ def test_refused_items_are_dismissed_by_their_numbers(flow: Managed) -> None:
     assert [cancel(flow, 1, 3), cancel(flow, 1)] == [1, 0]
     assert state_of(flow, 1) == (ItemState.CANCELLED, "the parameters name no spider")
     assert counts(flow) == Counts(refused=2, cancelled=1)
+    with pytest.raises(BadInput, match="item 1 was refused: the parameters name no spider; correct its crawler"):
+        retry(flow, 1)
     assert retry(flow, 1, spider="books") == 1, "a dismissed item may be corrected later"
     assert counts(flow) == Counts(refused=2, waiting=1)
 

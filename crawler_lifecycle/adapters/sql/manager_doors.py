@@ -61,7 +61,7 @@ FAILED = (
 # items refused by the manager's own filter are no failures, and stay
 IS_NOT_FILTERED = or_(items.problem.is_(None), items.problem != FILTERED_PROBLEM)
 REQUESTS = select(items.number, items.override, items.request, items.problem).where(IS_NOT_FILTERED)
-WITHOUT_REQUEST = select(items.number, items.problem).where(items.request.is_(None)).order_by(items.number).limit(1)
+WITHOUT_REQUEST = select(items.number, items.state, items.problem).where(items.request.is_(None)).order_by(items.number)
 NOT_STARTED_ITEMS = select(func.count()).where(
     *OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED
 )
@@ -178,12 +178,17 @@ def _refuse_unknown(mine: Managed, numbers: Collection[int] | None) -> None:
 
 
 def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:
-    """Raise BadInput if an item's parameters would give no request again."""
-    if request.numbers is None or request.has_corrections:
+    """Raise BadInput if an item can get no request: the manager's own filter left the item out, or its parameters would
+    be refused again."""
+    if request.numbers is None:
         return
-    item = mine.tx.execute(_chosen(WITHOUT_REQUEST, mine, request.numbers, [*SETTLED])).one_or_none()
-    if item is not None:
-        raise BadInput("jobs", f"item {item.number} is refused: {item.problem}; correct its crawler or its arguments")
+    for item in mine.tx.execute(_chosen(WITHOUT_REQUEST, mine, request.numbers, [*SETTLED])):
+        if item.problem == FILTERED_PROBLEM:
+            raise BadInput("jobs", f"the manager's own filter left out item {item.number}: leave the number out, too")
+        if not request.has_corrections:
+            refused = "is refused" if item.state is ItemState.REFUSED else "was refused"
+            advice = "correct its crawler or its arguments"
+            raise BadInput("jobs", f"item {item.number} {refused}: {item.problem}; {advice}")
 
 
 def _states_for(request: RetryItems) -> Collection[ItemState]:
