@@ -53,14 +53,20 @@ class Crowd:
 
     def __init__(self, pid: int) -> None:
         self._host = psutil.Process(pid)
+        self._former_cpu = 0.0  # of hosts before
         self.cpu = self.host_mib = self.objects_mib = self.own_mib = self.largest_mib = 0.0
         self.objects = 0
+
+    def follow(self, pid: int) -> None:
+        """Look at the next host from now on."""
+        self._former_cpu, self._host = self.cpu, psutil.Process(pid)
 
     def look(self) -> None:
         try:
             children = self._host.children()
             self.host_mib = max(self.host_mib, self._host.memory_info().rss / MIB)
-            self.cpu = sum(map(cpu_seconds, [self._host, *children])) + cpu_seconds(self._host, children=True)
+            own = sum(map(cpu_seconds, [self._host, *children])) + cpu_seconds(self._host, children=True)
+            self.cpu = self._former_cpu + own
             if len(children) < self.objects:
                 return
             memory = [child.memory_full_info() for child in children]
