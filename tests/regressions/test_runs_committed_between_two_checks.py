@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import histories
+from crawler_lifecycle.adapters.sql import run_creation
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Workflow, crawl
@@ -16,7 +16,7 @@ def test_the_attempt_is_named_as_the_reason(database: Database, monkeypatch: pyt
     flow = pushed(database, Workflow(id="w").add("shop", crawl("books")))
     (start,) = flow.start_crawls(flow.start("shop")).crawls
     run = flow.run(start, "first")
-    check: Callable[..., None] = histories._refuse_second_run_of_attempt
+    check: Callable[..., None] = run_creation._refuse_second_run_of_attempt
     calls = []
 
     def see_the_run_from_the_second_check_on(*given: Any) -> None:
@@ -24,6 +24,6 @@ def test_the_attempt_is_named_as_the_reason(database: Database, monkeypatch: pyt
         if len(calls) > 1:
             check(*given)
 
-    monkeypatch.setattr(histories, "_refuse_second_run_of_attempt", see_the_run_from_the_second_check_on)
+    monkeypatch.setattr(run_creation, "_refuse_second_run_of_attempt", see_the_run_from_the_second_check_on)
     with pytest.raises(Conflict, match=f"attempt 1 of 'shop' in flow 'w' has run {run.run_id} already"):
         flow.run(start, "second")

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.histories import NEW_TASK
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
+from crawler_lifecycle.adapters.sql.run_creation import NEW_TASK
 from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, lock_run, log, transaction
 from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
