@@ -59,6 +59,15 @@ def mariadb_url(mariadb_server: int) -> str:
     return url
 
 
+@pytest.fixture
+def wide_mariadb(mariadb_url: str) -> Iterator[Database]:
+    """MariaDB, empty, with connections for many acts at once."""
+    empty(mariadb_url)
+    database = Database(mariadb_url, pool_size=8)
+    yield database
+    database.close()
+
+
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sqlite") / "template.db"

@@ -5,16 +5,16 @@ import base64
 import json
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 
 from tests.browser.driven import PATIENCE, Driven, Refused
+from tests.browser.programs import running
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 OTHER_NAME = "crawls.test"  # of this machine: pages of it are not trusted as those of localhost are
@@ -160,36 +160,18 @@ async def chromium(folder: Path) -> AsyncIterator[Page]:
     assert found
     as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
     profile = folder / "chromium"
-    with (folder / "chromium.log").open("wb") as log:
-        process = subprocess.Popen(
-            [found, *FLAGS, *as_root, f"--user-data-dir={profile}", "about:blank"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        address = await _address(profile / "DevToolsActivePort", process)
-        async with connect(address, max_size=None, proxy=None) as connection:
-            page = Page(connection)
-            await page.attach()
-            try:
-                yield page
-            finally:
-                await page.close()
-    finally:
-        process.terminate()
+    command = [found, *FLAGS, *as_root, f"--user-data-dir={profile}", "about:blank"]
+    async with running(command, folder / "chromium.log", partial(_address, profile)) as connection:
+        page = Page(connection)
+        await page.attach()
         try:
-            await asyncio.to_thread(process.wait, 20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield page
+        finally:
+            await page.close()
 
 
-async def _address(told: Path, process: subprocess.Popen[bytes]) -> str:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        if told.exists() and len(lines := told.read_text().splitlines()) == 2:
-            return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-        assert process.poll() is None, "chromium has ended"
-        assert time.monotonic() < deadline, "chromium does not say where it is"
-        await asyncio.sleep(0.05)
+def _address(profile: Path) -> str | None:
+    """Return the address of the websocket, from port and path in a file of two lines."""
+    told = profile / "DevToolsActivePort"
+    lines = told.read_text().splitlines() if told.exists() else []
+    return f"ws://127.0.0.1:{lines[0]}{lines[1]}" if len(lines) == 2 else None

@@ -4,16 +4,16 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 
 from tests.browser.driven import PATIENCE, Driven, Refused
+from tests.browser.programs import running
 
 PROGRAMS = ("firefox-esr", "firefox")
 FLAGS = ("--headless", "--no-remote", "--remote-debugging-port", "0")
@@ -108,38 +108,23 @@ class Page(Driven):
 @asynccontextmanager
 async def firefox(folder: Path) -> AsyncIterator[Page]:
     """Start a browser with an empty profile. Nothing of the browser is left running afterwards."""
-    command, profile = program(), folder / "firefox"
-    assert command
+    found, profile = program(), folder / "firefox"
+    assert found
     profile.mkdir()
-    with (folder / "firefox.log").open("wb") as log:
-        process = subprocess.Popen(
-            [command, *FLAGS, "--profile", str(profile), "about:blank"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | {"MOZ_CRASHREPORTER_DISABLE": "1"},
-        )
-    try:
-        address = await _address(profile / "WebDriverBiDiServer.json", process)
-        async with connect(address, max_size=None, proxy=None) as connection:
-            page = Page(connection)
-            await page.attach()
-            yield page
-            await page.close()
-    finally:
-        process.terminate()
+    command = [found, *FLAGS, "--profile", str(profile), "about:blank"]
+    environment = os.environ | {"MOZ_CRASHREPORTER_DISABLE": "1"}
+    async with running(command, folder / "firefox.log", partial(_address, profile), environment) as connection:
+        page = Page(connection)
+        await page.attach()
         try:
-            await asyncio.to_thread(process.wait, 20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield page
+        finally:
+            await page.close()
 
 
-async def _address(server_file: Path, process: subprocess.Popen[bytes]) -> str:
+def _address(profile: Path) -> str | None:
     """Return the address of the websocket, as soon as Firefox has written the whole file with its port."""
-    deadline = time.monotonic() + PATIENCE
-    while not (server_file.exists() and server_file.read_text().rstrip().endswith("}")):
-        assert process.poll() is None, "firefox has ended"
-        assert time.monotonic() < deadline, "firefox does not say where it listens"
-        await asyncio.sleep(0.05)
-    return f"ws://127.0.0.1:{json.loads(server_file.read_text())['ws_port']}/session"
+    told = profile / "WebDriverBiDiServer.json"
+    if not (told.exists() and told.read_text().rstrip().endswith("}")):
+        return None
+    return f"ws://127.0.0.1:{json.loads(told.read_text())['ws_port']}/session"

@@ -1,7 +1,7 @@
 """All pairs of acts on a flow and its runs at once on MariaDB: no act deadlocks with another act."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -17,9 +17,9 @@ from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of
 from crawler_lifecycle.ports import CrawlStart, Execution, StepEnd
-from tests.contracts.contention import Act, noted, run_at_once
+from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.flows import COMPLETED, MINUTE, Flow, pushed, rows_of
-from tests.databases import empty, ref_to
+from tests.databases import ref_to
 from tests.unit.flows.work import graft_function, item_and_context, plain
 
 ROUNDS = 2  # of each pair
@@ -187,22 +187,6 @@ ACTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def mariadb(mariadb_url: str) -> Iterator[Database]:
-    empty(mariadb_url)
-    database = Database(mariadb_url, pool_size=8)
-    yield database
-    database.close()
-
-
 @pytest.mark.parametrize("first", ACTS, ids=lambda act: str(act.__name__))
-def test_no_pair_of_acts_deadlocks(mariadb: Database, first: Callable[[World], Act]) -> None:
-    contended: list[str] = []
-    world = World(mariadb)
-    for second in itertools.dropwhile(lambda act: act is not first, ACTS):
-        with noted(mariadb) as contentions:
-            for _ in range(ROUNDS):
-                run_at_once(first(world), second(world), first(world), second(world))
-                world.revive()
-        contended += [f"{second.__name__}: {code}" for code in contentions]
-    assert contended == []
+def test_no_pair_of_acts_deadlocks(wide_mariadb: Database, first: Callable[[World], Act]) -> None:
+    assert contended_pairs(wide_mariadb, first, ACTS, World(wide_mariadb), ROUNDS) == []

@@ -1,7 +1,7 @@
 """All pairs of acts on a crawl manager, its doors and its runs at once on MariaDB: no act deadlocks with another."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -14,9 +14,8 @@ from crawler_lifecycle.contract.managers.turns import Effects, Page, Start, Verd
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.ports import Execution, ManagerStart
-from tests.contracts.contention import Act, noted, run_at_once
+from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.managers import added, item, managed
-from tests.databases import empty
 
 NAMES = itertools.count()
 AT_ONCE = 4  # crawls under way
@@ -28,9 +27,9 @@ class World:
     def __init__(self, database: Database) -> None:
         self.flow = managed(database)
         self.store = self.flow.store
-        self.prepare()
+        self.revive()
 
-    def prepare(self) -> None:
+    def revive(self) -> None:
         """Let items wait, crawls run, and ends have no reaction."""
         self.flow.hold("run")
         self.flow.offer(*(f"shop-{next(NAMES)}" for _ in range(AT_ONCE)))
@@ -128,21 +127,6 @@ ACTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def mariadb(mariadb_url: str) -> Iterator[Database]:
-    empty(mariadb_url)
-    database = Database(mariadb_url, pool_size=8)
-    yield database
-    database.close()
-
-
 @pytest.mark.parametrize("first", ACTS, ids=lambda act: str(act.__name__))
-def test_no_pair_of_a_managers_acts_deadlocks(mariadb: Database, first: Callable[[World], Act]) -> None:
-    contended: list[str] = []
-    world = World(mariadb)
-    for second in itertools.dropwhile(lambda act: act is not first, ACTS):
-        with noted(mariadb) as contentions:
-            run_at_once(first(world), second(world), first(world), second(world))
-            world.prepare()
-        contended += [f"{second.__name__}: {code}" for code in contentions]
-    assert contended == []
+def test_no_pair_of_a_managers_acts_deadlocks(wide_mariadb: Database, first: Callable[[World], Act]) -> None:
+    assert contended_pairs(wide_mariadb, first, ACTS, World(wide_mariadb)) == []
