@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crawler_lifecycle.cli.common import print_answer
-from crawler_lifecycle.cli.flow_options import on_record, open_commands, print_effect
+from crawler_lifecycle.cli.flow_options import on_record, open_commands, print_effect, refuse_left_out
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput
 
@@ -166,6 +166,7 @@ def retry_items(
         )
     answer = asyncio.run(open_commands(state).retry_items(flow, request))
     print_effect(answer, f"{counted(answer.count, 'item')} retried", as_json=as_json)
+    refuse_left_out(answer, "not retried", as_json=as_json)
 
 
 def cancel_items(
@@ -178,3 +179,4 @@ def cancel_items(
         request = CancelItems(numbers=numbers(words), manager=manager, **on_record(actor))
     answer = asyncio.run(open_commands(state).cancel_items(flow, request))
     print_effect(answer, f"{counted(answer.count, 'item')} cancelled, crawls under way go on", as_json=as_json)
+    refuse_left_out(answer, "not cancelled", as_json=as_json)

@@ -320,6 +320,26 @@ def test_an_item_with_a_request_gets_another_crawler(flow: Managed) -> None:
     )
 
 
+def test_named_items_without_a_change_are_told_with_the_reason(flow: Managed) -> None:
+    flow.offer("a", "b", "c", read=3)
+    flow.ended_run(flow.started(1))
+    (end,) = flow.ended()
+    flow.react(end)
+    flow.started(2)
+    doors = flow.store.manager_doors
+    retried = doors.retry_items(flow.id, RetryItems(numbers=(1, 2, 3)))
+    assert (retried.count, [unchanged.job for unchanged in retried.left_out]) == (1, ["1", "2"])
+    assert retried.left_out[0].reason.startswith("is completed already")
+    cancelled = doors.cancel_items(flow.id, CancelItems(numbers=(1, 2, 3)))
+    assert cancelled.count == 1
+    assert [unchanged.reason.partition(":")[0] for unchanged in cancelled.left_out] == [
+        "is completed already",
+        "is running",
+    ]
+    assert doors.cancel_items(flow.id, CancelItems(numbers=(3,))).left_out == (), "a cancel may be repeated"
+    assert doors.retry_items(flow.id, RetryItems()).left_out == ()
+
+
 def test_refused_items_are_dismissed_by_their_numbers(flow: Managed) -> None:
     refused(flow)
     assert cancel(flow) == 0, "items that wait are meant"

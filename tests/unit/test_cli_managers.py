@@ -233,7 +233,11 @@ def test_items_are_added_retried_and_cancelled(flow: Flow, ledger: Managed, tmp_
     items = said(flow("jobs", ledger.id, "--after", "3", "--json"))
     assert [(entry["number"], entry["crawler"]) for entry in items] == [(4, "books"), (5, "books"), (6, "other")]
     assert said(flow("cancel", ledger.id, "5", "6", "--json"))["count"] == 2
-    assert said(flow("cancel", ledger.id, "3", "--json"))["count"] == 0  # a crawl under way goes on
+    under_way = flow("cancel", ledger.id, "3")
+    assert (under_way.exit_code, under_way.stderr) == (
+        6,
+        "Error: not cancelled: '3' is running: a stop of its run ends the crawl\n",
+    )
 
 
 def test_why_explains_an_item(flow: Flow, ledger: Managed) -> None:

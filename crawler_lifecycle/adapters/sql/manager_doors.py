@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, Select, Update, and_, bindparam, func, i
 
 from crawler_lifecycle.adapters.sql.flow_door import Door, uid_of
 from crawler_lifecycle.adapters.sql.flow_schema import flow_appends
+from crawler_lifecycle.adapters.sql.manager_left_out import AFTER_CANCEL, AFTER_RETRY, left_out
 from crawler_lifecycle.adapters.sql.manager_life import beginning
 from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, Managed
 from crawler_lifecycle.adapters.sql.manager_readings import ManagerReadings, member_of
@@ -15,6 +16,7 @@ from crawler_lifecycle.adapters.sql.manager_rows import ADDED, NOT_STARTED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
+from crawler_lifecycle.contract.flows.answers import LeftOut
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, ItemsRequest, RetryItems
 from crawler_lifecycle.contract.flows.requests import RetryMembers
 from crawler_lifecycle.contract.flows.states import MemberState
@@ -75,6 +77,7 @@ class Rest:
     place: int = 0
     number: int = 0
     count: int = 0  # items in the former pages
+    left_out: tuple[LeftOut, ...] = ()  # named items in the former pages
 
 
 class SqlManagerDoors(ManagerReadings):
@@ -127,6 +130,7 @@ class SqlManagerDoors(ManagerReadings):
             _refuse_unknown(mine, request.numbers)
             _refuse_uncorrected(mine, request)
         numbers, further = _failed(mine, rest) if request.numbers is None else _given(request.numbers, rest)
+        unchanged = left_out(mine, None if request.numbers is None else numbers, AFTER_RETRY)
         renew = _renew if request.has_corrections else _repeat
         count = renew(mine, request, numbers, _states_for(request))
         total = rest.count + count
@@ -135,13 +139,15 @@ class SqlManagerDoors(ManagerReadings):
         if further is None and total:
             _reopen(door, mine)
         answer = _written(door, mine, "items retried", count, None if further else total)
-        return answer, further and replace(further, count=total)
+        answer = replace(answer, left_out=rest.left_out + unchanged)
+        return answer, further and replace(further, count=total, left_out=answer.left_out)
 
     @transaction
     def cancel_items(self, tx: Connection, flow: str, request: CancelItems) -> DoorAnswer:
         door = self.open_by_id(tx, flow, request)
         mine = _managed(door, request)
         _refuse_unknown(mine, request.numbers)
+        unchanged = left_out(mine, request.numbers, AFTER_CANCEL)
         # items cancelled by a close come first: the statements below cancel further items
         kept = _chosen(update(manager_items), mine, request.numbers, [ItemState.CANCELLED])
         count: int = tx.execute(kept.where(items.problem == NOT_STARTED).values(problem=None)).rowcount
@@ -154,7 +160,7 @@ class SqlManagerDoors(ManagerReadings):
             new += dismissed
         mine.count("cancelled", new)
         count += new
-        return _written(door, mine, "items cancelled", count, count)
+        return replace(_written(door, mine, "items cancelled", count, count), left_out=unchanged)
 
 
 def _managed(door: Door, request: ItemsRequest) -> Managed:
