@@ -172,6 +172,6 @@ async def chromium(folder: Path) -> AsyncIterator[Page]:
 
 def _address(profile: Path) -> str | None:
     """Return the address of the websocket, from port and path in a file of two lines."""
-    told = profile / "DevToolsActivePort"
-    lines = told.read_text().splitlines() if told.exists() else []
+    port_file = profile / "DevToolsActivePort"
+    lines = port_file.read_text().splitlines() if port_file.exists() else []
     return f"ws://127.0.0.1:{lines[0]}{lines[1]}" if len(lines) == 2 else None

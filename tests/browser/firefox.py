@@ -108,10 +108,10 @@ class Page(Driven):
 @asynccontextmanager
 async def firefox(folder: Path) -> AsyncIterator[Page]:
     """Start a browser with an empty profile. Nothing of the browser is left running afterwards."""
-    found, profile = program(), folder / "firefox"
-    assert found
+    path, profile = program(), folder / "firefox"
+    assert path
     profile.mkdir()
-    command = [found, *FLAGS, "--profile", str(profile), "about:blank"]
+    command = [path, *FLAGS, "--profile", str(profile), "about:blank"]
     environment = os.environ | {"MOZ_CRASHREPORTER_DISABLE": "1"}
     async with running(command, folder / "firefox.log", partial(_address, profile), environment) as connection:
         page = Page(connection)
@@ -124,7 +124,7 @@ async def firefox(folder: Path) -> AsyncIterator[Page]:
 
 def _address(profile: Path) -> str | None:
     """Return the address of the websocket, as soon as Firefox has written the whole file with its port."""
-    told = profile / "WebDriverBiDiServer.json"
-    if not (told.exists() and told.read_text().rstrip().endswith("}")):
+    server_file = profile / "WebDriverBiDiServer.json"
+    if not (server_file.exists() and server_file.read_text().rstrip().endswith("}")):
         return None
-    return f"ws://127.0.0.1:{json.loads(told.read_text())['ws_port']}/session"
+    return f"ws://127.0.0.1:{json.loads(server_file.read_text())['ws_port']}/session"

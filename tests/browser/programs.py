@@ -36,8 +36,8 @@ async def running(
 
 async def _until(address: Callable[[], str | None], process: subprocess.Popen[bytes], name: str) -> str:
     deadline = time.monotonic() + PATIENCE
-    while (found := address()) is None:
+    while (url := address()) is None:
         assert process.poll() is None, f"{name} has ended"
         assert time.monotonic() < deadline, f"{name} does not say where it listens"
         await asyncio.sleep(0.05)
-    return found
+    return url
