@@ -1,24 +1,20 @@
-"""CrawlManager: one job of a spider, and what all crawl managers share."""
+"""CrawlManager: one job of a spider, with the starts and the ends of jobs that all crawl managers share."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any
 
 from pydantic import ValidationError
 
-from crawler_lifecycle.contract.managers.items import Item as LedgerItem
 from crawler_lifecycle.contract.managers.items import Job, Origin, Waiting
 from crawler_lifecycle.contract.managers.turns import SCHEDULED, Begun, Reaction, Retry, Start, Verdict
 from crawler_lifecycle.errors import BadInput, PermanentError
 from crawler_lifecycle.managers.alerts import ALERTS, Progress, sentence
-from crawler_lifecycle.managers.arguments import json_object
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import UNKNOWN, job_dict, outcome_of, params_of
 from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams, check_parts
-from crawler_lifecycle.managers.policies import key_of
-from crawler_lifecycle.managers.requesting import item_of, request_of
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.requesting import request_of
+from crawler_lifecycle.managers.spider_jobs import SpiderJobs
 
 ENDS_IN_A_PAGE = 100
 HOOKS = (
@@ -38,15 +34,12 @@ BASE_TARGET_SPIDER_STATS = (
 )
 
 
-class CrawlManager(WorkFlowManager):
+class CrawlManager(SpiderJobs):
     """Schedules one job of a spider, and closes with the job's outcome."""
 
-    spider: str | None = None
     running_jobs_reverse_check: bool = False
     target_spider_stats: Sequence[str] = ()
     stats_only_total: bool = False
-    labels: Sequence[str] = ()  # key templates for labels of all jobs, such as `site:{site}`
-    priority: int | None = None  # of all jobs
     alert_after: float = 0  # seconds without a start or an end until an alert; 0: no alert
 
     def __init__(self) -> None:
@@ -60,51 +53,6 @@ class CrawlManager(WorkFlowManager):
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         super().attach(link, begun)
         self._progress = Progress(self.alert_after, link.now())
-
-    def add_argparser_options(self) -> None:
-        super().add_argparser_options()
-        self.add_spider_argument()
-        add = self.argparser.add_argument
-        add("--spider-args", type=json_object, default={}, metavar="JSON", help="arguments for every job")
-        add("--job-settings", type=json_object, default={}, metavar="JSON", help="settings for every job")
-        add("--units", type=int, help="memory of every job, times the memory in the catalogue")
-
-    def add_spider_argument(self) -> None:
-        if self.spider is None:
-            self.argparser.add_argument("spider", help="name of the spider")
-
-    def _take_arguments(self) -> None:
-        super()._take_arguments()
-        self.spider = self.spider or getattr(self.args, "spider", None)
-
-    # requests
-
-    def get_job_settings(self, override: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the settings of the command line with the override."""
-        return {**self.args.job_settings, **(override or {})}
-
-    def effective(self, params: FullJobParams) -> FullJobParams:
-        """Return the parameters over those of the command line."""
-        units, priority = params.get("units"), params.get("priority")
-        effective: FullJobParams = {
-            **deepcopy(params),
-            "spider": params.get("spider") or self.spider or "",
-            "spider_args": {**self.args.spider_args, **(params.get("spider_args") or {})},
-            "job_settings": self.get_job_settings(params.get("job_settings")),
-            "units": self.args.units if units is None else units,
-            "priority": self.priority if priority is None else priority,
-        }
-        own = [key for template in self.labels if (key := key_of(template, effective)) is not None]
-        effective["labels"] = [*own, *(params.get("labels") or [])]
-        return effective
-
-    def item(self, params: FullJobParams, origin: Origin = Origin.ADDED, key: str | None = None) -> LedgerItem:
-        """Return the item with these parameters for the ledger."""
-        return item_of(params, self.effective, self.get_tags(), origin, key)
-
-    def tags_of(self, waiting: Waiting) -> list[str]:  # noqa: ARG002 - for specializations
-        """Return the tags of a job that starts."""
-        return self.get_tags()
 
     # starts
 

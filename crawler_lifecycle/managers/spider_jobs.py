@@ -1,0 +1,64 @@
+"""SpiderJobs: the command line for a spider's jobs, and the parameters and requests of the jobs."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+from crawler_lifecycle.contract.managers.items import Item as LedgerItem
+from crawler_lifecycle.contract.managers.items import Origin, Waiting
+from crawler_lifecycle.managers.arguments import json_object
+from crawler_lifecycle.managers.parameters import FullJobParams
+from crawler_lifecycle.managers.policies import key_of
+from crawler_lifecycle.managers.requesting import item_of
+from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+
+
+class SpiderJobs(WorkFlowManager):
+    """Has a spider, and arguments for all its jobs."""
+
+    spider: str | None = None
+    labels: Sequence[str] = ()  # key templates for labels of all jobs, such as `site:{site}`
+    priority: int | None = None  # of all jobs
+
+    def add_argparser_options(self) -> None:
+        super().add_argparser_options()
+        self.add_spider_argument()
+        add = self.argparser.add_argument
+        add("--spider-args", type=json_object, default={}, metavar="JSON", help="arguments for every job")
+        add("--job-settings", type=json_object, default={}, metavar="JSON", help="settings for every job")
+        add("--units", type=int, help="memory of every job, times the memory in the catalogue")
+
+    def add_spider_argument(self) -> None:
+        if self.spider is None:
+            self.argparser.add_argument("spider", help="name of the spider")
+
+    def _take_arguments(self) -> None:
+        super()._take_arguments()
+        self.spider = self.spider or getattr(self.args, "spider", None)
+
+    def get_job_settings(self, override: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the settings of the command line with the override."""
+        return {**self.args.job_settings, **(override or {})}
+
+    def effective(self, params: FullJobParams) -> FullJobParams:
+        """Return the parameters over those of the command line."""
+        units, priority = params.get("units"), params.get("priority")
+        effective: FullJobParams = {
+            **deepcopy(params),
+            "spider": params.get("spider") or self.spider or "",
+            "spider_args": {**self.args.spider_args, **(params.get("spider_args") or {})},
+            "job_settings": self.get_job_settings(params.get("job_settings")),
+            "units": self.args.units if units is None else units,
+            "priority": self.priority if priority is None else priority,
+        }
+        own = [key for template in self.labels if (key := key_of(template, effective)) is not None]
+        effective["labels"] = [*own, *(params.get("labels") or [])]
+        return effective
+
+    def item(self, params: FullJobParams, origin: Origin = Origin.ADDED, key: str | None = None) -> LedgerItem:
+        """Return the item with these parameters for the ledger."""
+        return item_of(params, self.effective, self.get_tags(), origin, key)
+
+    def tags_of(self, waiting: Waiting) -> list[str]:  # noqa: ARG002 - for specializations
+        """Return the tags of a job that starts."""
+        return self.get_tags()
