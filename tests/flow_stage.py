@@ -303,8 +303,9 @@ async def flow_stage(
     hosted: bool = True,
     cached_workflows: int = 100,
     receivers_are_files: bool = False,
+    receivers_were_files: bool = False,
 ) -> AsyncIterator[FlowStage]:
-    """The stage. `hosted`: with its own host of steps."""
+    """The stage. `hosted`: with its own host of steps. `receivers_were_files`: only for executions that begin."""
     store, queue = SqlStore(database), f"queue-{uuid4()}"
     engine = Engine({}, queue)
     engine._client = client  # the server skips time only for workflows of the environment's own client
@@ -313,10 +314,15 @@ async def flow_stage(
     catalogue: Any = Catalogue()
     watched: Any = ledger
     steps = activities_of(
-        FlowActivities(watched, store.flow_doors, search_attributes=True, receivers_are_files=receivers_are_files),
+        FlowActivities(
+            watched,
+            store.flow_doors,
+            search_attributes=True,
+            receivers_are_files=receivers_are_files or receivers_were_files,
+        ),
         FlowCrawlActivities(watched, store.runs, stage.crawls, catalogue, RunLimits()),
         ScheduledFlows(store.flow_doors, store.flow_records),
-        FlowAnnouncements(store.flow_ends, stage.receivers, stage.receivers),
+        FlowAnnouncements(store.flow_ends, stage.receivers, stage.receivers, receivers_are_files),
     )
     with ThreadPoolExecutor(8) as threads:
         options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}

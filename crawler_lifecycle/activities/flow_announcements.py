@@ -17,6 +17,7 @@ class FlowAnnouncements:
     ends: FlowEnds
     pusher: Pusher
     announcer: Announcer
+    receivers_are_files: bool = False  # whether all notices and events go to files
 
     @activity.defn(no_thread_cancel_exception=True)
     def announce_flow(self, step: SuperviseFlow) -> Counted:
@@ -25,6 +26,9 @@ class FlowAnnouncements:
         An end keeps the ids and texts of its first try. An absent receiver of notices does not delay the event. A
         refusal for good is settled, with its reason on record. After a temporary error Temporal tries again.
         """
+        if activity.info().is_local and not self.receivers_are_files:
+            # the execution has begun on a worker with other settings: a slow receiver would hold up its signals
+            raise TemporaryError("receivers may be slow: the announcement is made outside of the workflow task")
         owed = self.ends.owed(step.flow_uid)
         passing = [problem for end in owed for problem in self._deliver(end)]
         if passing:

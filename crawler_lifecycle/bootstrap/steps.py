@@ -38,7 +38,7 @@ def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: 
     """Return all activities. `search_attributes`: whether the Temporal server knows our search attributes."""
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     abilities = Abilities(search_attributes, cluster.records_stay)
-    nudges = FlowNudges(supervisors)
+    nudges, has_files_alone = FlowNudges(supervisors), receivers_are_files(parts.settings)
     pusher = limited_pusher(parts.pusher, parts.settings.worker.activity_slots)
     return activities_of(
         HistoryActivities(runs, tasks, parts.deployer, limits, abilities, nudges),
@@ -48,12 +48,10 @@ def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: 
         StoppingActivities(runs, tasks, cluster),
         NoticeActivities(runs, pusher),
         ExportActivities(runs, parts.announcer, parts.archiver, nudges),
-        FlowActivities(
-            parts.store.flow_ledger, parts.store.flow_doors, search_attributes, receivers_are_files(parts.settings)
-        ),
+        FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes, has_files_alone),
         FlowCrawlActivities(parts.store.flow_ledger, runs, supervisors, parts.deployer, limits),
         ScheduledFlows(parts.store.flow_doors, parts.store.flow_records),
-        FlowAnnouncements(parts.store.flow_ends, pusher, parts.announcer),
+        FlowAnnouncements(parts.store.flow_ends, pusher, parts.announcer, has_files_alone),
         *_audit_activities(parts, supervisors),
     )
 

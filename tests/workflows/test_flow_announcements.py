@@ -53,6 +53,15 @@ async def test_an_end_is_announced_in_the_workflow_task_if_no_receiver_can_be_sl
         assert (await activities_of(supervisor))["announce_flow"] == 1, "the usual activity follows a failure"
 
 
+async def test_a_receiver_that_was_configured_later_is_not_waited_for_in_the_workflow_task(
+    real_time: WorkflowEnvironment, database: Database
+) -> None:
+    async with flow_stage(real_time.client, database, receivers_were_files=True) as flows:
+        flow = await flows.run(pair())
+        assert ends(flows) == ([1], [1])
+        assert (await activities_of(flows.supervisor(flow)))["announce_flow"] == 1
+
+
 async def test_an_end_whose_supervisor_died_is_announced_by_the_next(flows: FlowStage) -> None:
     """Between the end on record and its announcement, the supervisor is terminated."""
     flow, loop = flows.push(chain(1)), asyncio.get_running_loop()
