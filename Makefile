@@ -44,16 +44,16 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (some 7 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (9 to 15 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
-test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
+test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (two minutes)
 	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
 
-test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole stacks and their outages, the page in a browser, the image (8 minutes)
+test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole stacks and their outages, the page in a browser, the image (8 to 15 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
-test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eleven minutes)
+test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (6 to 14 minutes a shard)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q $(PART)
 
 test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (thirteen minutes)
