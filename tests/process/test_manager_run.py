@@ -3,9 +3,9 @@
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +163,11 @@ def sequence(run: dict[str, Any]) -> str:
 def kill(pid: int) -> None:
     """Kill the process with all its children, as the death of a machine does."""
     process = psutil.Process(pid)
-    for child in [process, *process.children(recursive=True)]:
-        child.send_signal(signal.SIGKILL)
+    children = process.children(recursive=True)
+    process.kill()
+    for child in children:
+        with suppress(psutil.NoSuchProcess):  # a child may end with its parent
+            child.kill()
 
 
 async def completed(state: Path, flow: str, least: int) -> None:

@@ -12,17 +12,22 @@ from tests.embedded import ask, crawlctl, processes_of, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
 MANAGER = """
+from pathlib import Path
+
 from crawler_lifecycle.managers import GeneratorCrawlManager
 
 
 class Few(GeneratorCrawlManager):
     name = "few"
     spider = "shop"
-    loop_mode = 60
+    loop_mode = 1
     default_max_jobs = 1
 
     def set_parameters_gen(self):
         yield from ({"shop": number} for number in range(3))
+
+    def can_schedule_job_with_params(self, params):
+        return Path(__file__).with_name("go").exists()
 """
 
 
@@ -62,6 +67,7 @@ async def test_each_occurrence_runs_a_manager_to_its_end(home: Path) -> None:
         _, shown = await ask(state, "schedule", "show", "monthly")
         (start,) = shown["other_starts"]
         assert (start["flow_id"], start["flow_state"]) == (flow["id"], "executing"), "a trigger is no due time"
+        (home / "go").touch()
         manager = await to_its_end(home, flow["id"])
         assert {name: number for name, number in manager["counts"].items() if number} == {"completed": 3}
         _, runs = await ask(state, "list", "--flow", flow["id"])
