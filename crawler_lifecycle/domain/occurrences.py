@@ -52,6 +52,17 @@ def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
     return _with_explained_unknowns(occurrences, known)
 
 
+def starts_beside(listed: Sequence[Occurrence], starts: Iterable[Start], *, is_full: bool) -> list[Start]:
+    """Return the starts outside the listed occurrences, newest first. `listed` has the newest occurrence first.
+
+    With a full list, a start that was due before the list may be an earlier occurrence that has started late.
+    """
+    known = {occurrence.workflow_id for occurrence in listed}
+    since = listed[-1].at if listed and is_full else None
+    others = (start for start in starts if start.workflow_id not in known and (since is None or start.nominal >= since))
+    return sorted(others, key=lambda start: start.started_at, reverse=True)
+
+
 def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
     """Return starts by due time. A start belongs to the first due time (with jitter) from its nominal time on.
 

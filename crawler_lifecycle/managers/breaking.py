@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from crawler_lifecycle.contract.managers.turns import HELD
 from crawler_lifecycle.managers.parameters import FullJobParams
 from crawler_lifecycle.managers.policies import Breaker, key_of
 
@@ -16,7 +17,7 @@ class Breakers:
     def __init__(self, rules: Sequence[Breaker], memory: dict[str, Any]) -> None:
         self._rules = rules
         self._ends: dict[str, str] = memory.setdefault("ends", {})  # last ends by key, the newest behind
-        self._held: dict[str, float] = memory.setdefault("held", {})  # end of the pause by key
+        self._held: dict[str, float] = memory.setdefault(HELD, {})  # end of the pause by key
 
     def note(self, params: FullJobParams, *, is_failed: bool, now: float) -> list[str]:
         """Take notice of an end. Return lines for the timeline about keys that are held back from now on."""

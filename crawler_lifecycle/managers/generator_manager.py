@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from crawler_lifecycle.contract.managers.items import Job, Waiting
-from crawler_lifecycle.contract.managers.turns import FILTERED, Begun, Counts
+from crawler_lifecycle.contract.managers.turns import BREAKERS, FILTERED, Begun, Counts
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.breaking import Breakers
 from crawler_lifecycle.managers.calls import completed
@@ -50,7 +50,7 @@ class GeneratorCrawlManager(CrawlManager):
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         super().attach(link, begun)
         if self.breakers:
-            self._breakers = Breakers(self.breakers, self._collected.memory.setdefault("breakers", {}))
+            self._breakers = Breakers(self.breakers, self._collected.memory.setdefault(BREAKERS, {}))
         if not self.loop_mode and not self.is_resumed:
             self.log("loop_mode is 0: the manager starts jobs in a single cycle, then closes")
 

@@ -83,6 +83,6 @@ def test_a_manager_behind_the_limit_of_its_flow_says_so(stored: SqlStore, crawlc
 
 @pytest.mark.parametrize(("state", "cause"), [("scheduled", "time"), ("retryable", "retry_pause")])
 def test_a_manager_before_its_next_attempt_keeps_the_explanation_for_its_job(state: str, cause: str) -> None:
-    status = ManagerStatus(path="m", function="m:Shops", incarnation=1, closed_at=NOW, close_reason="finished")
+    status = ManagerStatus(path="m", function="m:Shops", incarnation=1)
     own = Why(path="m", state=state, cause=cause, since=NOW, until=NOW)
     assert with_managers(own, {"m": status}, FlowIntent.RUN, lambda _: ()) == own

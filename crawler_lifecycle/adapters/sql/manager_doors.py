@@ -11,9 +11,10 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_appends
 from crawler_lifecycle.adapters.sql.manager_left_out import AFTER_CANCEL, AFTER_RETRY, left_out
 from crawler_lifecycle.adapters.sql.manager_life import beginning
 from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, Managed
-from crawler_lifecycle.adapters.sql.manager_readings import ManagerReadings, member_of
+from crawler_lifecycle.adapters.sql.manager_readings import ManagerReadings
 from crawler_lifecycle.adapters.sql.manager_rows import ADDED, NOT_STARTED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
+from crawler_lifecycle.adapters.sql.manager_statuses import member_of
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.flows.answers import LeftOut

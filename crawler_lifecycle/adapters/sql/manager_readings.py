@@ -1,43 +1,26 @@
-"""Readings for people: a flow's managers, and their items."""
+"""Readings for people: the items of crawl managers."""
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, select
 
-from crawler_lifecycle.adapters.sql.flow_door import OnDoors, uid_of
-from crawler_lifecycle.adapters.sql.flow_rows import members
-from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.flow_door import uid_of
 from crawler_lifecycle.adapters.sql.manager_life import counts_of
 from crawler_lifecycle.adapters.sql.manager_lists import IS_LAST_ATTEMPT
-from crawler_lifecycle.adapters.sql.manager_locks import COLUMNS, READ
+from crawler_lifecycle.adapters.sql.manager_locks import READ
 from crawler_lifecycle.adapters.sql.manager_rows import DELAYED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
+from crawler_lifecycle.adapters.sql.manager_statuses import ManagerStatuses, member_of
 from crawler_lifecycle.adapters.sql.transactions import reading
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.records import (
-    ItemAttempt,
-    ItemRecord,
-    ItemSums,
-    ManagerProblem,
-    ManagerStatus,
-    OutputLine,
-)
+from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, OutputLine
 from crawler_lifecycle.contract.managers.turns import Counts, Verdict
 from crawler_lifecycle.domain.managers.attempts import changed_arguments
-from crawler_lifecycle.errors import BadInput, NotFound
+from crawler_lifecycle.errors import NotFound
 
 items, attempts = manager_items.c, manager_attempts.c
-FORM = f'"form":"{CallForm.MANAGER}"'
 ROWS_FOR_A_FILTER = 1000
-OF_A_MANAGER: Select[Any] = (
-    select(members.number, members.path, members.definition)
-    .where(members.definition.contains(FORM))  # a large flow has few managers
-    .order_by(members.number)
-)
 RECORDS = (
     select(
         manager_items,
@@ -47,16 +30,10 @@ RECORDS = (
     .join_from(manager_items, manager_attempts, IS_LAST_ATTEMPT, isouter=True)
     .order_by(items.number)
 )
-SUMMED = ("last_item", "completed", "failed", "cancelled", "refused", "repeated")
-SUMS = (
-    select(flows.c.uid, *(func.sum(managers.c[name]) for name in SUMMED), func.count(managers.c.problem))
-    .join_from(managers, flows, flows.c.id == managers.c.flow)
-    .group_by(flows.c.uid)
-)
 
 
-class ManagerReadings(OnDoors):
-    """The readings in `ports.ManagerDoors`."""
+class ManagerReadings(ManagerStatuses):
+    """The readings of items in `ports.ManagerDoors`."""
 
     @reading
     def items(
@@ -107,73 +84,16 @@ class ManagerReadings(OnDoors):
         return Counts() if row is None else counts_of(connection, row, self._db.clock())
 
     @reading
-    def statuses(self, connection: Connection, flow: str) -> list[ManagerStatus]:
-        number = self.number(connection, uid_of(connection, flow))
-        begun = {row.manager: row for row in connection.execute(select(*COLUMNS).where(managers.c.flow == number))}
-        statuses = []
-        for row in connection.execute(OF_A_MANAGER.where(members.flow == number)):
-            work = MemberDefinition.model_validate_json(row.definition).work
-            if isinstance(work, StepWork) and work.is_manager:
-                known = begun.get(row.number)
-                counts = Counts() if known is None else counts_of(connection, known, self._db.clock())
-                statuses.append(_status(row.path, work, known, counts))
-        return statuses
-
-    @reading
-    def sums(self, connection: Connection, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
-        sums = {}
-        for uid, *numbers, problems in connection.execute(SUMS.where(flows.c.uid.in_(list(flow_uids)))):
-            total, *rest = map(int, numbers)
-            named = dict(zip(SUMMED[1:], rest, strict=True))
-            sums[uid] = ItemSums(total=total, has_problem=bool(problems), **named)
-        return sums
-
-    @reading
     def runs_under_way(self, connection: Connection, flow: str) -> list[int]:
         number = self.number(connection, uid_of(connection, flow))
         query = select(attempts.run_id).where(attempts.flow == number, attempts.run_id.is_not(None))
         return list(connection.scalars(query.where(attempts.reacted_at.is_(None), attempts.ended_at.is_(None))))
 
 
-def member_of(connection: Connection, flow: int, path: str | None) -> Row[Any]:
-    """Return the member with the manager; raise BadInput without such a member."""
-    rows = connection.execute(OF_A_MANAGER.where(members.flow == flow))
-    chosen = [row for row in rows if row.path == path or (path is None and _is_manager(row))]
-    if len(chosen) != 1 or not _is_manager(chosen[0]):
-        expected = "the flow has no crawl manager" if not chosen else "name one of the flow's crawl managers"
-        raise BadInput("manager", expected)
-    return chosen[0]
-
-
-def _is_manager(row: Row[Any]) -> bool:
-    work = MemberDefinition.model_validate_json(row.definition).work
-    return isinstance(work, StepWork) and work.is_manager
-
-
 def _has(row: Row[Any], tag: str) -> bool:
     """Return whether the item's last request has the tag or the label."""
     request = row.last_request or row.request
     return request is not None and tag in (*request.tags, *request.labels)
-
-
-def _status(path: str, work: StepWork, row: Row[Any] | None, counts: Counts) -> ManagerStatus:
-    arguments = tuple(map(str, work.arguments)) if isinstance(work.arguments, list) else ()
-    status = ManagerStatus(path=path, function=work.function, arguments=arguments, counts=counts)
-    if row is None:
-        return status
-    return status.model_copy(
-        update={
-            "stats": row.stats,
-            "tags": tuple(row.tags),
-            "incarnation": row.incarnation,
-            "read": row.read_sets,
-            "is_exhausted": row.is_exhausted,
-            "close_reason": row.close_reason,
-            "problem": row.problem and ManagerProblem.model_validate(row.problem.model_dump()),
-            "first_began_at": row.first_began_at if row.incarnation else None,
-            "closed_at": row.closed_at,
-        }
-    )
 
 
 def _attempt(row: Row[Any], before: Row[Any] | None) -> ItemAttempt:

@@ -77,8 +77,12 @@ class ManagerStatus(Message):
     problem: ManagerProblem | None = Field(
         default=None, description="failure behind the manager's pause, until a resume"
     )
+    held: dict[str, datetime] = Field(default={}, description="ends of pauses by breakers, by the breaker and its key")
+    next_attempt_at: datetime | None = Field(
+        default=None, description="end of the first pause before an item's next attempt"
+    )
     first_began_at: datetime | None = None
-    closed_at: datetime | None = None
+    closed_at: datetime | None = Field(default=None, description="time of the close; None since people have retried it")
 
 
 class ItemSums(Message):

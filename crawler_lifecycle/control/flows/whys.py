@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import Ledger
 from crawler_lifecycle.domain.flows.selecting import numbers_by_path
 from crawler_lifecycle.domain.flows.summary import status
-from crawler_lifecycle.domain.managers.explanation import has_closed, job_under_way, manager_explained
+from crawler_lifecycle.domain.managers.explanation import job_under_way, manager_explained
 from crawler_lifecycle.ports import KeptFlow, Records
 
 MANAGED = (MemberState.AVAILABLE, MemberState.EXECUTING)  # states in which the manager knows more than its member
@@ -49,7 +49,7 @@ def with_managers(
     manager = managers.get(explanation.path)
     if manager is None:
         return explanation
-    is_closed = has_closed(manager, explanation.state)
+    is_closed = manager.closed_at is not None
     if explanation.state not in MANAGED and not is_closed:
         return explanation
     shown = () if is_closed else tuple(jobs(manager.path))

@@ -112,7 +112,7 @@ class ScheduleCommands:
         flow = action.definition if isinstance(action, FlowOccurrence) else None
         window = schedule.policy.catchup_window
         latest = await self._occurrences.latest(description, occurrences, before)
-        others = [] if before else await self._occurrences.others(description, latest, occurrences)
+        others = [] if before or not occurrences else await self._occurrences.others(description, latest, occurrences)
         return ScheduleDetails(
             schedule_id=schedule_id,
             crawler=run.crawler if run else None,

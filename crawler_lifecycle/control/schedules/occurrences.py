@@ -18,7 +18,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import pauses, translation
 from crawler_lifecycle.control.schedules.starts import starts_in_description, starts_of, with_flows, with_runs
 from crawler_lifecycle.domain.naming import scheduled_flow_id
-from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
+from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, starts_beside, with_queue
 
 PAGE = 1000  # largest number of times in an answer by Temporal
 FIRST_SEARCHED = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
@@ -53,16 +53,9 @@ class Occurrences:
     ) -> Sequence[Occurrence]:
         """Return starts outside the due times, newest first: by triggers, backfills or earlier rules.
 
-        Temporal's schedule itself keeps the last ten starts. `listed`: the latest occurrences, at most `most`; a start
-        before a full list may be an earlier occurrence.
+        Temporal's schedule itself keeps the last ten starts. `listed`: the latest occurrences, at most `most`.
         """
-        known = {occurrence.workflow_id for occurrence in listed}
-        since = listed[-1].at if listed and len(listed) >= most else description.info.created_at
-        starts = [
-            start
-            for start in starts_in_description(description)
-            if most and start.workflow_id not in known and start.started_at >= since
-        ]
+        starts = starts_beside(listed, starts_in_description(description), is_full=len(listed) >= most)
         first_executions = {start.workflow_id: start.first_execution for start in starts}
         others = [
             Occurrence(
@@ -71,7 +64,7 @@ class Occurrences:
                 started_at=start.started_at,
                 workflow_id=start.workflow_id,
             )
-            for start in sorted(starts, key=lambda start: start.started_at, reverse=True)
+            for start in starts
         ]
         return [await self._with_run(occurrence, first_executions) for occurrence in others]
 

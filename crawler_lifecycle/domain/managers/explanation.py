@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FINAL, FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.contract.managers.turns import Counts
@@ -14,6 +14,7 @@ PROBLEM = "manager_paused"
 PAUSED, DRAINING = "paused", "draining"
 PAUSE = "pause"
 DELAYED = "delayed"
+MOST_KEYS = 3  # of breakers in an explanation
 ROOM = "room"
 TURN = "turn"
 ENDS = "ends"
@@ -34,20 +35,15 @@ def job_under_way(item: ItemRecord) -> Why:
     return Why(path=f"item {item.number}", state=item.state, cause=_cause_of_end(item), since=_since(item))
 
 
-def has_closed(manager: ManagerStatus, state: str) -> bool:
-    """Return whether the manager's close holds. A retry renews the member first, and its next beginning the manager."""
-    return manager.closed_at is not None and (state in FINAL or state == MemberState.EXECUTING)
-
-
 def manager_explained(manager: ManagerStatus, member: Why, intent: FlowIntent) -> Why:
     """Return the explanation for the manager itself. `member`: the explanation for the manager's member."""
     cause = _cause_of_manager(manager, member, intent)
-    return Why(path=manager.path, state=member.state, cause=cause, since=member.since)
+    return Why(path=manager.path, state=member.state, cause=cause, since=member.since, until=_until(cause, manager))
 
 
 def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -> str:
     """Return the manager's present wait, the broadest first."""
-    if has_closed(manager, member.state):
+    if manager.closed_at is not None:
         return f"{CLOSED}: {manager.close_reason}"
     if manager.problem is not None:
         lines = manager.problem.error.strip().splitlines()
@@ -76,9 +72,7 @@ def _cause_by_items(manager: ManagerStatus) -> str:
     if counts.waiting or counts.running:
         return _cause_beside_jobs(counts)
     if counts.delayed:
-        return (
-            f"{DELAYED}: a limit, a breaker or can_schedule_job_with_params lets no item start ({counts.delayed} wait)"
-        )
+        return f"{DELAYED}: {_holders(manager)} lets no item start ({counts.delayed} wait)"
     if counts.retrying:
         return f"{PAUSE}: {counted(counts.retrying, 'item')} before the next attempt"
     if not manager.is_exhausted:
@@ -86,6 +80,21 @@ def _cause_by_items(manager: ManagerStatus) -> str:
             f"{GENERATOR}: the manager's code has given no further item, and has not ended ({manager.read} sets read)"
         )
     return f"{CLOSING}: no item is open"
+
+
+def _holders(manager: ManagerStatus) -> str:
+    """Return what can hold items back. The pauses by breakers are on record."""
+    keys = sorted(manager.held)
+    breaker = "a breaker" + (f" (of {', '.join(keys[:MOST_KEYS])}{', …' if keys[MOST_KEYS:] else ''})" if keys else "")
+    return f"a limit, {breaker} or can_schedule_job_with_params"
+
+
+def _until(cause: str, manager: ManagerStatus) -> datetime | None:
+    """Return the end of the manager's pause."""
+    word = cause.partition(":")[0]
+    if word == DELAYED:
+        return min(manager.held.values(), default=None)
+    return manager.next_attempt_at if word == PAUSE else None
 
 
 def _cause_beside_jobs(counts: Counts) -> str:
@@ -109,7 +118,7 @@ def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent)
     if item.due is not None:
         return f"{PAUSE}: after attempt {item.attempt}" + (f" ({item.outcome})" if item.outcome else "")
     if item.is_delayed:
-        return f"{DELAYED}: a limit, a breaker or can_schedule_job_with_params did not let the item start"
+        return f"{DELAYED}: {_holders(manager)} did not let the item start"
     return f"{ROOM}: {manager.counts.running} jobs run, and {manager.counts.waiting} items wait for their turn"
 
 

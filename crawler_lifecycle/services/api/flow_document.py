@@ -65,7 +65,7 @@ _MANAGER = {
     "counts": {"waiting": 960, "delayed": 0, "retrying": 0, "running": 8, "completed": 25, "failed": 7, "cancelled": 0,
                "refused": 0, "repeated": 3},
     "stats": {"items/total": 3120}, "tags": [], "incarnation": 1, "read": 1003, "is_exhausted": True,
-    "close_reason": None, "problem": None, "first_began_at": AT, "closed_at": None,
+    "close_reason": None, "problem": None, "held": {}, "next_attempt_at": None, "first_began_at": AT, "closed_at": None,
 }  # fmt: skip
 ITEMS = example({"items": [_ITEM], "next": 17})
 ITEM_ATTEMPTS = example(

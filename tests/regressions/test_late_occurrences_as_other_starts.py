@@ -1,0 +1,32 @@
+"""`schedule show` listed an earlier occurrence that had started late, behind a queue, as a start by other means."""
+
+from datetime import UTC, datetime, timedelta
+
+from crawler_lifecycle.contract.schedules import Occurrence, Outcome
+from crawler_lifecycle.domain.occurrences import Start, starts_beside
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
+
+
+LISTED = [
+    Occurrence(at=at(minute), outcome=Outcome.STARTED, started_at=at(minute), workflow_id=f"crawl-{minute}")
+    for minute in (30, 20, 10)
+]
+IN_TIME = Start("crawl-20", "first", nominal=at(20), started_at=at(20))
+LATE = Start("crawl-0", "first", nominal=at(0), started_at=at(15))
+TRIGGERED = Start("crawl-12", "first", nominal=at(12), started_at=at(12))
+LATER = Start("crawl-25", "first", nominal=at(25), started_at=at(25))
+STARTS = [IN_TIME, LATE, TRIGGERED, LATER]
+
+
+def test_a_start_that_was_due_before_a_full_list_is_left_out() -> None:
+    assert starts_beside(LISTED, STARTS, is_full=True) == [LATER, TRIGGERED]
+
+
+def test_beside_a_list_with_room_every_other_start_is_named() -> None:
+    assert starts_beside(LISTED, STARTS, is_full=False) == [LATER, LATE, TRIGGERED]
+    assert starts_beside([], [LATE], is_full=True) == [LATE]
