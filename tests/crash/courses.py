@@ -101,7 +101,7 @@ async def scheduled(case: Case) -> Started:
 
 async def stopped(case: Case) -> Started:
     """One task runs and listens, one is not deployed yet."""
-    run = await case.begin("polite", tasks=2, max_parallel=1, grace_seconds=600)
+    run = await case.begin("polite", tasks=2, max_parallel=1)
     await _until_running(case, run, TaskStatus.QUEUED)
     case.deaths.arm()
     await case.site.control.runs.stop(run.run_id, StopRequest(actor="ann"))
@@ -113,7 +113,7 @@ async def stopped(case: Case) -> Started:
 async def forced(case: Case) -> Started:
     """A job that does not listen; asked for by an update."""
     case.deaths.arm()
-    run = await case.begin("stubborn", grace_seconds=600)
+    run = await case.begin("stubborn")
     await _until_running(case, run)
     await _stop_by_update(case, run, StopRequest(actor="ann", force=True))
     await case.until_handed_over(run)
@@ -153,7 +153,7 @@ async def stop_resumed(case: Case) -> Started:
 
 async def cancelled(case: Case) -> Started:
     """By Temporal's own tools; its history becomes too long before the stop is proved."""
-    run = await case.begin("stubborn", grace_seconds=600)
+    run = await case.begin("stubborn")
     await _until_running(case, run)
     case.deaths.arm()
     client = await case.site.control.engine.client()
@@ -311,7 +311,7 @@ async def overtaken(case: Case) -> Started:
     everything has happened to it at that."""
     dispatcher = case.notes_of("dispatcher")
     while len(list(dispatcher.glob("cluster.stop.*"))) < len(TROUBLES):
-        run = await case.begin("polite", name=str(len(case.begun)), tasks=1 + CHILDREN, grace_seconds=600)
+        run = await case.begin("polite", name=str(len(case.begun)), tasks=1 + CHILDREN)
         held = hold(dispatcher, run.run_uid)
         held.touch()
         await until(lambda run=run: case.site.jobs(run).keys() - {(0, 1)})  # type: ignore[misc]

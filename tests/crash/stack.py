@@ -55,6 +55,7 @@ SETTINGS = {
     "CRAWLER_FLOWS__CLAIM_SECONDS": "8",  # and a host of steps
     "CRAWLER_FLOWS__DRAIN_SECONDS": "1",
     "CRAWLER_WORKER__DRAIN_SECONDS": "1",
+    "CRAWLER_LIMITS__GRACE_SECONDS": "600",  # only a course that says so comes to the force, however busy the machine
     "CRAWLER_LOG__FORMAT": "json",
     "CRAWLER_AUDIT__EVERY_SECONDS": "0",  # one that comes by itself would go on with what a case has left
 }

@@ -341,7 +341,8 @@ async def test_a_worker_dies_in_every_step_of_a_run(matrix: Matrix, name: str) -
             inside += sum(activity.is_inside for activity in begun_in(history.events))
     died = Counter(step.partition(" ")[2] in NAMES for step in steps(case.noted))
     resolved = sum(made[kind] for kind in RESOLVED)
-    assert died[True] == resolved + inside
+    # a task that dies leaves nothing of its local activities, and its next try may come to others
+    assert died[True] >= resolved + inside
     # the history has the first time-out alone if the worker dies in a task several times
     assert made[EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT] >= resolved
     matrix.sqlite.stack.assert_each_is_one(case)
