@@ -15,6 +15,7 @@ from crawler_lifecycle.services.flows.isolation import InProcess, StepProcess
 from crawler_lifecycle.services.flows.loops import AuthorsLoops
 from crawler_lifecycle.services.flows.modules import Modules
 from crawler_lifecycle.services.flows.runners import InThread, OnLoop, Running, StepCall
+from crawler_lifecycle.services.flows.threads import AuthorsThreads
 
 Surroundings = Callable[[RunningJob], AbstractContextManager[object]]
 
@@ -29,6 +30,7 @@ class Functions:
     largest_result: int
     surroundings: Surroundings = running
     loops: AuthorsLoops = field(default_factory=AuthorsLoops)
+    authors_threads: AuthorsThreads = field(default_factory=AuthorsThreads)
 
     def start(self, step: ClaimedStep, function: Function, link: StepLink) -> Running:
         call, work = self._call(step, function, link), work_of(step)
@@ -37,7 +39,7 @@ class Functions:
             return InProcess(call, process, process.close)
         if is_async(function, work.form):
             return OnLoop(call, self.loops, self.threads)
-        return InThread(call)
+        return InThread(call, self.authors_threads)
 
     def start_in(self, process: StepProcess, step: ClaimedStep, function: Function, link: StepLink) -> Running:
         """Start the function in a process for several calls."""

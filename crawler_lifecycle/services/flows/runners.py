@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, suppress
@@ -14,6 +13,7 @@ from crawler_lifecycle.ports import ClaimedStep
 from crawler_lifecycle.services.flows.calling import Function, check_of, prepared
 from crawler_lifecycle.services.flows.loops import AuthorsLoops
 from crawler_lifecycle.services.flows.outcomes import STOPPED, Ended, end_of, failure, result_end
+from crawler_lifecycle.services.flows.threads import AuthorsThreads
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Running(Protocol):
 
 
 class InThread:
-    """A function in a daemon thread: a thread cannot be ended, and must not keep its process alive."""
+    """A function in a thread."""
 
-    def __init__(self, call: StepCall) -> None:
+    def __init__(self, call: StepCall, threads: AuthorsThreads) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
         self.end: asyncio.Future[Ended] = self._loop.create_future()
-        threading.Thread(target=self._run, name=call.step.path, daemon=True).start()
+        threads.start(self._run, call.step.path)
 
     def stop(self) -> None:
         self._call.link.cancel()
