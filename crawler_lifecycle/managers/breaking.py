@@ -17,7 +17,7 @@ class Breakers:
     def __init__(self, rules: Sequence[Breaker], memory: dict[str, Any]) -> None:
         self._rules = rules
         self._ends: dict[str, str] = memory.setdefault("ends", {})  # last ends by key, the newest behind
-        self._held: dict[str, float] = memory.setdefault(HELD, {})  # end of the pause by key
+        self._held: dict[str, list[Any]] = memory.setdefault(HELD, {})  # end of the pause, and the key for people
 
     def note(self, params: FullJobParams, *, is_failed: bool, now: float) -> list[str]:
         """Take notice of an end. Return lines for the timeline about keys that are held back from now on."""
@@ -30,7 +30,7 @@ class Breakers:
 
     def seconds_to_next(self, now: float) -> float | None:
         """Return the seconds until a held key is free; None without a held key."""
-        return max(0.0, min(self._held.values()) - now) if self._held else None
+        return max(0.0, min(until for until, _ in self._held.values()) - now) if self._held else None
 
     def _note(self, rule: Breaker, params: FullJobParams, now: float, *, is_failed: bool) -> str | None:
         place = _place(rule, params)
@@ -38,9 +38,8 @@ class Breakers:
             return None
         ends = (self._ends.pop(place, "") + (FAILURE if is_failed else SUCCESS))[-rule.last :]
         if ends.count(FAILURE) >= rule.failures:
-            self._held[place] = now + rule.pause
-            number = ends.count(FAILURE)
-            key = key_of(rule.key, params)
+            key, number = key_of(rule.key, params), ends.count(FAILURE)
+            self._held[place] = [now + rule.pause, key]
             return f"holds {key} back for {rule.pause:g} s: {number} of the last {len(ends)} jobs have failed"
         if FAILURE in ends:
             self._ends[place] = ends
@@ -49,7 +48,7 @@ class Breakers:
         return None
 
     def _release(self, now: float) -> None:
-        for place in [place for place, until in self._held.items() if until <= now]:
+        for place in [place for place, (until, _) in self._held.items() if until <= now]:
             del self._held[place]
 
 

@@ -62,15 +62,18 @@ def test_a_retry_makes_the_close_void(flow: Managed, crawlctl: Crawlctl) -> None
 
 def test_a_breaker_is_named_with_the_end_of_its_pause(flow: Managed) -> None:
     now = flow.store.managers._db.clock()  # type: ignore[attr-defined]
-    held: dict[str, Any] = {"{spider} books": (now + HOUR).timestamp(), "{spider} old": (now - HOUR).timestamp()}
+    held: dict[str, Any] = {
+        "{spider} books": [(now + HOUR).timestamp(), "books"],
+        "{spider} old": [(now - HOUR).timestamp(), "old"],
+    }
     flow.commit(item("a"), state={OURS: {BREAKERS: {HELD: held}}})
     flow.managers.delay(flow.mine, [1])
     delayed = explanation(flow)
     assert delayed.cause is not None
-    assert "a breaker (of {spider} books)" in delayed.cause
-    assert delayed.until == status(flow).held["{spider} books"]
+    assert "a breaker (of books)" in delayed.cause
+    assert delayed.until == status(flow).held["books"]
     (record,) = flow.store.manager_doors.items(flow.id, limit=1)
-    assert "a breaker (of {spider} books)" in str(explained(record, status(flow), FlowIntent.RUN).cause)
+    assert "a breaker (of books)" in str(explained(record, status(flow), FlowIntent.RUN).cause)
 
 
 def test_a_pause_before_a_next_attempt_has_an_end(flow: Managed) -> None:

@@ -118,6 +118,6 @@ def _close(member: Row[Any], row: Row[Any]) -> dict[str, Any]:
 
 def _held(state: Mapping[str, Any], now: datetime) -> dict[str, datetime]:
     """Return the ends of the breakers' pauses by key, from the manager's state."""
-    held: Mapping[str, float] = state.get(OURS, {}).get(BREAKERS, {}).get(HELD, {})
-    pauses = {key: datetime.fromtimestamp(until, UTC) for key, until in held.items()}
+    held: Mapping[str, Any] = state.get(OURS, {}).get(BREAKERS, {}).get(HELD, {})
+    pauses = {key: datetime.fromtimestamp(until, UTC) for until, key in sorted(held.values())}
     return {key: until for key, until in sorted(pauses.items()) if until > now}

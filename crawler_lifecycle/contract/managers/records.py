@@ -77,7 +77,7 @@ class ManagerStatus(Message):
     problem: ManagerProblem | None = Field(
         default=None, description="failure behind the manager's pause, until a resume"
     )
-    held: dict[str, datetime] = Field(default={}, description="ends of pauses by breakers, by the breaker and its key")
+    held: dict[str, datetime] = Field(default={}, description="ends of pauses by breakers, by key")
     next_attempt_at: datetime | None = Field(
         default=None, description="end of the first pause before an item's next attempt"
     )

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.requests import A_YEAR, RunParameters
 
 GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whether the new sets are right
 OURS = "crawler_lifecycle"  # key in `self.state` on record for our own values, by subject
-BREAKERS, HELD = "breakers", "held"  # subject; its ends of pauses by key
+BREAKERS, HELD = "breakers", "held"  # subject; its pauses: the end and the key of each
 LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
 FILTERED = "crawlmanager/filtered"  # stat: items that the manager's own filter has refused
 UNREADABLE = "parameters that are no JSON"  # only key in an override with unrecordable parameters
