@@ -342,6 +342,7 @@ def test_named_items_without_a_change_are_told_with_the_reason(flow: Managed) ->
 
 def test_refused_items_are_dismissed_by_their_numbers(flow: Managed) -> None:
     refused(flow)
+    assert [item.is_filtered for item in flow.store.manager_doors.items(flow.id, limit=9)] == [False, False, True]
     assert cancel(flow) == 0, "items that wait are meant"
     assert [cancel(flow, 1, 3), cancel(flow, 1)] == [1, 0]
     assert state_of(flow, 1) == (ItemState.CANCELLED, "the parameters name no spider")

@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, OutputLine
-from crawler_lifecycle.contract.managers.turns import Counts, Verdict
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Verdict
 from crawler_lifecycle.domain.managers.attempts import changed_arguments
 from crawler_lifecycle.errors import NotFound
 
@@ -127,6 +127,7 @@ def _record(row: Row[Any]) -> ItemRecord:
         attempt=row.attempt,
         tries=row.tries,
         problem=row.problem,
+        is_filtered=row.problem == FILTERED_PROBLEM,
         outcome=row.outcome,
         run_id=row.run_id,
         started_at=row.began_at,

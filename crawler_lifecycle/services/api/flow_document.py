@@ -55,9 +55,10 @@ PUSHED = example(_EFFECT | {"created": True, "count": 6}, 201, "The flow is made
     _EFFECT, 200, "The flow with this id is updated, or was pushed before."
 )
 _ITEM = {
-    "number": 17, "state": "failed", "origin": "generator", "is_delayed": False, "due": None, "crawler": "shop",
-    "override": {"spider": "shop", "spider_args": {"shop": "shop-17"}}, "tags": ["JOBSEQ=0000000017"], "labels": [],
-    "generation": 1, "attempt": 2, "tries": 2, "problem": None, "outcome": "banned", "run_id": 59, "started_at": AT,
+    "number": 17, "state": "failed", "origin": "generator", "is_delayed": False, "is_filtered": False, "due": None,
+    "crawler": "shop", "override": {"spider": "shop", "spider_args": {"shop": "shop-17"}},
+    "tags": ["JOBSEQ=0000000017"], "labels": [], "generation": 1, "attempt": 2, "tries": 2,
+    "problem": None, "outcome": "banned", "run_id": 59, "started_at": AT,
     "ended_at": LATER,
 }  # fmt: skip
 _MANAGER = {
