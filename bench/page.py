@@ -108,7 +108,8 @@ async def _watched(folder: Path, api: Api) -> AsyncIterator[Page]:
 async def _views(page: Page, api: Api, scale: Scale, run_id: int, flow: str) -> list[Row]:
     tasks = f"{scale.tasks[-1]:,} tasks"
     show_run = f"location.hash = '#/runs/{run_id}'"
-    task_is = "parseInt(document.querySelector('.tasks button.open')?.textContent) === {}"
+    first = "document.querySelector('.tasks button.open')"
+    task_is = f"parseInt({first}?.textContent) === {{}} && {first}.checkVisibility()"
     boxes = f"document.querySelectorAll('.box').length === {scale.fan}"
     sort = "[...document.querySelectorAll('th button')][0].click()"
     lists = [await _first_list(page, api) for _ in range(REPEATS)]

@@ -217,7 +217,7 @@ async def test_there_is_one_clock_and_it_has_a_name(page: Page, desk: Desk) -> N
         await go(page, f"#/runs/{run.run_id}")
         await page.until(f"document.querySelector('.timeline time').textContent === '{created}'")
         assert f"{created} UTC" in await page.evaluate("document.querySelector('.facts').innerText")
-        assert "GMT+9" in await page.evaluate("document.querySelector('.timeline time').title")
+        assert "GMT+0900" in await page.evaluate("document.querySelector('.timeline time').title")
         assert "times in UTC" in await page.text()
     finally:
         await page.ask("Emulation.setTimezoneOverride", timezoneId="")

@@ -7,6 +7,9 @@ from sqlalchemy import select, update
 
 from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.definition import FlowDefinition, GroupDefinition
+from crawler_lifecycle.contract.flows.needs import Need
+from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.flows import Workflow
 from tests.browser.chromium import Page
 from tests.browser.flow_shapes import diamond
@@ -16,7 +19,8 @@ from tests.unit.flows.work import plain
 
 pytestmark = MARKS
 BOX = "[...document.querySelectorAll('.box')].find((box) => box.getAttribute('aria-label').startsWith('%s'))"
-ACROSS = "Number(/translate\\((\\d+)/.exec((%s).getAttribute('transform'))[1])"
+ACROSS = "(%s).getBoundingClientRect().left"
+LINES = "document.querySelector('.graph path').getAttribute('d').split('M').length - 1"
 JOBS = "[...document.querySelectorAll('.jobs button.open')].map((job) => job.textContent).join()"
 WIDE = 1000
 
@@ -48,7 +52,7 @@ async def test_a_flow_is_drawn_and_redrawn_as_it_goes_on(page: Page, shelf: Shel
     await page.until_text("0/4", "1 available, 3 suspended")
     await page.click(".flows a", "shop/diamond one")
     await page.until("document.querySelectorAll('.box').length === 4")
-    assert await page.evaluate("document.querySelectorAll('.edge').length") == 4
+    assert await page.evaluate(LINES) == 4
     places = [await page.evaluate(ACROSS % (BOX % name)) for name in ("fetch", "left", "join")]
     assert places == sorted(places)
     assert len(set(places)) == 3, "a layer for each step"
@@ -58,6 +62,22 @@ async def test_a_flow_is_drawn_and_redrawn_as_it_goes_on(page: Page, shelf: Shel
     await page.press("Enter")
     await page.until_text("Attempts", "none yet")
     assert await page.evaluate("location.hash") == "#/flows/shop%2Fdiamond%20one?view=ledger&job=fetch"
+
+
+async def test_groups_that_need_each_other_are_drawn_side_by_side(page: Page, shelf: Shelf) -> None:
+    """A column without a box gave the picture no height."""
+    (job,) = Workflow("circle").add("job", plain).definition().members
+    needs = {"one/a": (), "two/b": ("one/a",), "one/c": ("two/b",)}
+    members = tuple(
+        job.model_copy(update={"path": path, "needs": tuple(Need(on=(on,)) for on in needed)})
+        for path, needed in needs.items()
+    )
+    groups = (GroupDefinition(path="one"), GroupDefinition(path="two"))
+    definition = FlowDefinition(id="circle", groups=groups, members=members)
+    SqlStore(shelf.database).flow_doors.push(PushFlow(definition=definition))
+    await page.evaluate("location.hash = '#/flows/circle?view=graph'")
+    await page.until("document.querySelectorAll('.box').length === 2")
+    assert "NaN" not in await page.evaluate("document.querySelector('.graph').outerHTML")
 
 
 async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(page: Page, shelf: Shelf) -> None:

@@ -13,7 +13,7 @@ export function h(name, ...children) {
     else if (["dataset", "style"].includes(name)) Object.assign(element[name], value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false)
+  element.append(...children.flat().filter((child) => child || child === 0)
     .map((child) => (child instanceof Node ? child : visible(String(child)))));
   return element;
 }
@@ -51,13 +51,6 @@ export async function attempt(button, act) {
     toast(error.message);
   }
   button.disabled = false;
-}
-
-export function svg(tag, properties = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(properties)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
 }
 
 export function setText(element, text) {

@@ -1,83 +1,56 @@
 // A flow as a picture: layers from left to right, coloured by state. Sub-workflows and many jobs that are alike are one
 // box until somebody opens it, so that at most a thousand boxes are drawn.
 
-import { chipGroup, h, JOB_STATES, number, patch, setText, stateCounts, svg } from "/kit.js";
+import { bar, chipGroup, fill, h, JOB_STATES, number, patch, setText, stateCounts, sum, visible } from "/kit.js";
 
 const MOST = 1000;
 const ALIKE = 12; // so many jobs with the same needs and work become one box
-const [WIDTH, HEIGHT, ACROSS, DOWN] = [178, 42, 54, 12];
-const LETTERS = 24;
+const [WIDTH, HEIGHT, ACROSS, DOWN] = [178, 42, 54, 12]; // of a box, as in style.css, and between boxes
 
 // `choose(job)`: somebody wants to know more of it.
 export function makeGraph(choose) {
   const opened = new Set();
   let jobs = new Map();
   let known = "";
-  let boxes = new Map();
+  let layers = [];
   const open = chipGroup("Opened boxes");
   const note = h("p.quiet");
-  const picture = svg("svg", { class: "graph", role: "group", "aria-label": "Graph of jobs" });
+  const [drawing, lines] = ["svg", "path"].map((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
+  const columns = h("div.layers", { role: "group", "aria-label": "Graph of jobs" });
+  drawing.append(lines);
+  const picture = h("div.graph", drawing, columns);
   const element = h("div", h("div.tools", note, open), h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Graph" }, picture));
 
   function draw(latest) {
     jobs = latest;
     let units = unite(jobs, opened, ALIKE);
     if (units.size > MOST) units = unite(jobs, opened, 2);
-    const isTooLarge = units.size > MOST;
-    picture.toggleAttribute("hidden", isTooLarge);
-    setText(note, isTooLarge ? `${number(units.size)} boxes are too many to draw: close some, or use the ledger.`
+    picture.hidden = units.size > MOST;
+    setText(note, picture.hidden ? `${number(units.size)} boxes are too many to draw: close some, or use the ledger.`
       : units.size < jobs.size ? `${number(jobs.size)} jobs in ${number(units.size)} boxes; a box with a number opens.` : "");
-    const shape = [...units.values()].map((unit) => `${unit.key}<${[...unit.needs].join()}`).join("\n");
-    if (shape !== known && !isTooLarge) {
-      known = shape;
-      build(units);
-    }
-    if (!isTooLarge) for (const unit of units.values()) paint(boxes.get(unit.key), unit);
-    drawOpened();
-  }
-
-  function build(units) {
-    const places = arrange(units);
-    boxes = new Map();
-    const lines = [];
-    for (const unit of units.values()) {
-      const { x, y } = places.get(unit.key);
-      for (const need of unit.needs) {
-        const from = places.get(need);
-        const [begin, high, low] = [from.x + WIDTH, from.y + HEIGHT / 2, y + HEIGHT / 2];
-        const bend = Math.max(20, (x - begin) / 2);
-        lines.push(svg("path", { class: "edge", d: `M${begin} ${high}C${begin + bend} ${high} ${x - bend} ${low} ${x} ${low}` }));
+    if (!picture.hidden) {
+      const shape = [...units.values()].map((unit) => `${unit.key}<${[...unit.needs].join()}`).join("\n");
+      if (shape !== known) {
+        layers = arrange(units);
+        lines.setAttribute("d", linesBetween(units, layers));
       }
-      boxes.set(unit.key, makeBox(unit, x, y));
+      known = shape;
+      patch(columns, layers, (keys) => layers.indexOf(keys), () => h("div"), (column, keys) => {
+        column.style.height = `${heightOf(keys)}px`; // also of a column that is not drawn because nobody sees it
+        patch(column, keys.map((key) => units.get(key)), ({ key }) => key, makeBox, paint);
+      });
     }
-    const right = Math.max(0, ...[...places.values()].map(({ x }) => x)) + WIDTH + 2;
-    const bottom = Math.max(0, ...[...places.values()].map(({ y }) => y)) + HEIGHT + 2;
-    for (const [name, value] of Object.entries({ width: right, height: bottom, viewBox: `-1 -1 ${right} ${bottom}` })) picture.setAttribute(name, value);
-    picture.replaceChildren(...lines, ...boxes.values());
-  }
-
-  function makeBox(unit, x, y) {
-    const press = () => {
-      if (unit.job) return choose(jobs.get(unit.job));
-      opened.add(unit.key);
-      draw(jobs);
-    };
-    const box = svg("g", { class: "box", transform: `translate(${x} ${y})`, tabindex: 0, role: "button" },
-      svg("rect", { width: WIDTH, height: HEIGHT, rx: 8 }), svg("text", { x: 12, y: 17 }), svg("text", { x: 12, y: 33, class: "small" }),
-      svg("g", { class: "parts", transform: `translate(12 ${HEIGHT - 6})` }), svg("title"));
-    box.addEventListener("click", press);
-    box.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      press();
-    });
-    return box;
-  }
-
-  function drawOpened() {
     patch(open, [...opened], (key) => key, (key) => h("button.chip", {
       "aria-pressed": "true", onclick: () => { opened.delete(key); draw(jobs); },
     }, `${nameOf(key)} \u00d7`));
+  }
+
+  function makeBox({ key, job }) {
+    return h("button.box", () => {
+      if (job) return choose(jobs.get(job));
+      opened.add(key);
+      draw(jobs);
+    });
   }
 
   return { element, draw };
@@ -86,35 +59,19 @@ export function makeGraph(choose) {
 // A box's key is the path of its job or sub-workflow, or for jobs that are alike, what they have in common.
 const nameOf = (key) => key.split("\n")[0].replace(/\/$/, "");
 
-function paint(box, unit) {
-  const [rect, name, small, parts, title] = box.children;
-  const state = URGENCY.find((each) => unit.counts[each]);
-  if (box.dataset.status !== state) box.dataset.status = state;
-  const label = unit.job ? unit.job.split("/").pop() : nameOf(unit.key);
-  const about = unit.job ? `${unit.title} \u00b7 ${state}` : stateCounts(unit.counts, JOB_STATES);
-  write(name, unit.job ? label : `${number(unit.size)} \u00d7 ${label}`);
-  write(small, unit.job ? ` ${about}` : ""); // a space, for those who hear both
-  setText(title, unit.job ? `${unit.job} ${about}` : `${nameOf(unit.key)}: ${about}`);
-  box.setAttribute("aria-label", title.textContent);
-  rect.classList.toggle("many", !unit.job);
-  const wanted = unit.job ? "" : about;
-  if (parts.dataset.shown === wanted) return;
-  parts.dataset.shown = wanted;
-  let x = 0;
-  parts.replaceChildren(...(unit.job ? [] : JOB_STATES.filter((each) => unit.counts[each]).map((each) => {
-    const width = (WIDTH - 24) * unit.counts[each] / unit.size;
-    const part = svg("rect", { x, y: -8, width: Math.max(1.5, width), height: 6, class: "part", "data-status": each });
-    x += width;
-    return part;
-  })));
+function paint(box, { key, job, title, counts, size }) {
+  const state = URGENCY.find((each) => counts[each]);
+  const about = job ? `${title} \u00b7 ${state}` : stateCounts(counts, JOB_STATES);
+  const whole = visible(job ? `${job} ${about}` : `${nameOf(key)}: ${about}`);
+  if (box.title === whole) return;
+  box.title = whole;
+  Object.assign(box.dataset, { status: state, many: !job });
+  box.setAttribute("aria-label", whole);
+  fill(box, job ? [h("b", job.split("/").pop()), h("small", about)] : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
 }
 
 // What a box of many looks like: what needs a person first.
 const URGENCY = ["discarded", "retryable", "executing", "cancelled", "scheduled", "available", "suspended", "completed"];
-
-function write(element, text) {
-  setText(element, text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}\u2026` : text);
-}
 
 // The boxes in an order in which each comes after what it needs: {key, job?, title, needs, counts, size}.
 function unite(jobs, opened, alike) {
@@ -177,9 +134,11 @@ function sorted(jobs) {
   return order;
 }
 
-// Where each box is: as far to the right as what it needs demands, near to that in height.
+const heightOf = (keys) => keys.length * (HEIGHT + DOWN) - DOWN;
+
+// Boxes in columns: each as far to the right as what it needs demands, near to that in height.
 function arrange(units) {
-  const layers = [];
+  const ranked = [];
   const layer = new Map();
   const rank = (key, path) => {
     if (layer.has(key)) return layer.get(key);
@@ -189,17 +148,30 @@ function arrange(units) {
     layer.set(key, place);
     return place;
   };
-  for (const key of units.keys()) (layers[rank(key, new Set())] ??= []).push(key);
-  const height = Math.max(...layers.map((keys) => keys.length)) * (HEIGHT + DOWN) - DOWN;
-  const places = new Map();
-  layers.forEach((keys, number) => {
-    const middle = new Map(keys.map((key) => {
-      const near = [...units.get(key).needs].map((need) => places.get(need)?.y).filter((y) => y !== undefined);
-      return [key, near.length ? near.reduce((sum, y) => sum + y, 0) / near.length : 0];
+  for (const key of units.keys()) (ranked[rank(key, new Set())] ??= []).push(key);
+  const layers = ranked.filter(Boolean); // without the places that no box of a circle has taken
+  const heights = new Map(); // of the middle of a box, from the middle of the picture
+  for (const keys of layers) {
+    const near = new Map(keys.map((key) => {
+      const needed = [...units.get(key).needs].map((need) => heights.get(need)).filter((each) => each !== undefined);
+      return [key, needed.length ? sum(needed) / needed.length : 0];
     }));
-    const top = (height - keys.length * (HEIGHT + DOWN) + DOWN) / 2;
-    keys.sort((one, other) => middle.get(one) - middle.get(other))
-      .forEach((key, place) => places.set(key, { x: number * (WIDTH + ACROSS), y: top + place * (HEIGHT + DOWN) }));
-  });
-  return places;
+    keys.sort((one, other) => near.get(one) - near.get(other));
+    keys.forEach((key, place) => heights.set(key, place * (HEIGHT + DOWN) + (HEIGHT - heightOf(keys)) / 2));
+  }
+  return layers;
+}
+
+// The lines from each box to those that need it, for the columns that style.css puts side by side.
+function linesBetween(units, layers) {
+  const middle = Math.max(...layers.map(heightOf)) / 2;
+  const places = new Map(layers.flatMap((keys, number) => keys.map((key, place) => [key, {
+    x: number * (WIDTH + ACROSS), y: middle - heightOf(keys) / 2 + place * (HEIGHT + DOWN) + HEIGHT / 2,
+  }])));
+  return [...units.values()].flatMap(({ key, needs }) => [...needs].map((need) => {
+    const [from, to] = [places.get(need), places.get(key)];
+    const begin = from.x + WIDTH;
+    const bend = Math.max(20, (to.x - begin) / 2);
+    return `M${begin} ${from.y}C${begin + bend} ${from.y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`;
+  })).join("");
 }

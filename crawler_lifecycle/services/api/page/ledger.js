@@ -3,7 +3,7 @@
 import { cause, chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
 import { makeGrid } from "/table.js";
 
-const MOST = 200; // lines at first, and so many more each time
+const MOST = 100; // lines at first, and so many more each time
 const ENDED = ["cancelled", "discarded", "retryable"];
 const OPEN = ["suspended", "available", "scheduled", "executing", "retryable"];
 

@@ -34,7 +34,8 @@ export function showRuns(main, filter, keep, signal) {
     "Tasks|tasks": (run) => [h("span.num", taskCount(run.tasks)), bar(run.tasks)],
     "Crawled, waits or failed|why": (run) => {
       const why = isOver(run) ? (run.reason === "all_succeeded" ? "" : endedBecause(run)) : `waits for ${waitsFor(run)}`;
-      return [h("p", { title: why }, why), h("p.crawled.num", h("span", crawled(run.stats)), h("b", errorRate(run.stats)))];
+      const [sums, rate] = [crawled(run.stats), errorRate(run.stats)];
+      return [why && h("p.because", { title: why }, why), sums && h("p.crawled.num", sums, rate && h("b", rate))];
     },
     "Created|at": (run) => when(run.created_at),
     "Took|took": (run) => lasting(run.begun_at, run.finished_at),

@@ -20,7 +20,9 @@ const CAUSES = {
 export const isOver = (run) => OVER.has(run.status);
 // Of all counts, or of those of these states.
 export const sum = (counts, ...states) => Object.entries(counts).reduce((all, [state, each]) => all + (!states[0] || states.includes(state) ? each : 0), 0);
-export const number = (value) => value.toLocaleString("en");
+const numbers = new Intl.NumberFormat("en");
+export const number = (value) => numbers.format(value);
+export const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 export function duration(milliseconds) {
   const seconds = Math.max(0, Math.floor(milliseconds / 1000));
@@ -31,22 +33,18 @@ export function duration(milliseconds) {
 }
 
 // One clock for the whole page, that of evidence and logs. The reader's own is shown on hover.
-const CLOCK = { timeZone: "UTC", hour: "2-digit", minute: "2-digit", second: "2-digit" };
-const today = new Intl.DateTimeFormat("en-GB", CLOCK);
-const before = new Intl.DateTimeFormat("en-GB", { ...CLOCK, day: "numeric", month: "short", second: undefined });
-const exact = new Intl.DateTimeFormat("en-GB", { ...CLOCK, day: "numeric", month: "short", year: "numeric" });
-const own = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
-const day = (at) => at.toISOString().slice(0, 10);
+// Day, year, time to the second, and to the minute. To make formats of Intl takes longer than all else at the page's start.
+const partsOf = (at) => /(\d+ \w+) (\d+) ((\d+:\d+):\d+)/.exec(at.toUTCString()).slice(1);
 
 export function moment(iso) {
   if (!iso) return "";
-  const at = new Date(iso);
-  return (day(at) === day(new Date()) ? today : before).format(at);
+  const [[day, year, clock, minute], [today, thisYear]] = [new Date(iso), new Date()].map(partsOf);
+  return day === today && year === thisYear ? clock : `${day}, ${minute}`;
 }
 
 export const noAnswer = (why, since) => `No answer since ${moment(since)}: ${why}. What is shown may be old. Trying again ...`;
 
-const bothClocks = (iso) => `${exact.format(new Date(iso))} UTC, ${own.format(new Date(iso))}`;
+const bothClocks = (iso) => `${utc(iso)}, ${String(new Date(iso)).slice(0, 33)}`;
 
 export const time = (iso) =>
   (iso ? h("time", { datetime: iso, title: bothClocks(iso) }, moment(iso)) : "");
@@ -64,7 +62,11 @@ function ago(iso) {
 }
 
 // To the second, for the record.
-export const utc = (iso) => (iso ? `${exact.format(new Date(iso))} UTC` : null);
+export function utc(iso) {
+  if (!iso) return null;
+  const [day, year, clock] = partsOf(new Date(iso));
+  return `${day} ${year}, ${clock} UTC`;
+}
 
 // A duration that goes on until `until`, or for ever: see `tick`.
 export const lasting = (since, until) => h("span.num", { dataset: since && !until ? { since } : {} },
