@@ -53,9 +53,9 @@ class Shelf:
         store.tasks.cancel_queued(ref_to(run), "stopped")
         return store.runs.close(ref_to(run), RunStatus.FAILED, "stopped")
 
-    def begun(self, tasks: int) -> RunRecord:
-        runs, entry = SqlStore(self.database).runs, Crawler(name="books", command=["true"])
-        run = runs.create(NewRun(RunRequest(crawler="books"), entry, tasks, f"crawl-{uuid4()}", str(uuid4())))
+    def begun(self, tasks: int, crawler: str = "books") -> RunRecord:
+        runs, entry = SqlStore(self.database).runs, Crawler(name=crawler, command=["true"])
+        run = runs.create(NewRun(RunRequest(crawler=crawler), entry, tasks, f"crawl-{uuid4()}", str(uuid4())))
         return runs.mark_started(ref_to(run))
 
 

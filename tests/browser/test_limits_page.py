@@ -30,6 +30,12 @@ from tests.databases import copy_of, ref_to
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 SITE = "label:site:example.com"
+LINES_OF_NUMBERS = """Math.max(...[...document.querySelectorAll('.limits :is([data-label=Runs], [data-label=Tasks])')]
+    .map((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return range.getClientRects().length;
+    }))"""
 BUTTONS = "[...document.querySelectorAll('main button')].filter((it) => it.offsetParent).map((it) => it.textContent)"
 
 
@@ -154,6 +160,9 @@ async def test_a_scope_is_paused_and_resumed(page: Page, desk: Desk, tmp_path: P
     await page.press("Enter")
     await page.until("!document.querySelector('dialog')")
     await page.until("document.querySelector('.limits').textContent.includes('the site is being rebuilt')")
+    await page.look_like(800, 900)
+    assert await page.evaluate(LINES_OF_NUMBERS) == 1
+    await page.look_like(1280, 900)
     paused = desk.limits()[SITE]
     assert (paused.paused_reason, bool(paused.paused_by)) == ("the site is being rebuilt", True)
     assert desk.limits()["installation"].paused_at is None

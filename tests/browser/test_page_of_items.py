@@ -2,7 +2,8 @@
 
 import pytest
 
-from crawler_lifecycle.contract.managers.turns import Problem, Verdict
+from crawler_lifecycle.contract.managers.items import Item
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from tests.browser.chromium import Page
 from tests.browser.shelf import MARKS, Shelf
@@ -11,6 +12,9 @@ from tests.contracts.managers import Managed, item, managed
 pytestmark = MARKS
 FAILURE = Problem(phase="bad_outcome_hook", job="key", error="Traceback\nKeyError: 'shop'", failures=5)
 ITEMS = "[...document.querySelectorAll('.boxed tbody tr')].map((row) => row.children[0].textContent).join()"
+
+BUTTONS = """[...document.querySelectorAll('.boxed tbody tr')].map((row) =>
+    [...row.querySelectorAll('button')].map((button) => button.textContent).join(', '))"""
 
 
 @pytest.fixture
@@ -52,6 +56,34 @@ async def test_the_few_that_failed_are_named_and_retried_in_place(page: Page, sh
     await page.until(f"{ITEMS}.startsWith('3,7,10')")
     await page.click(".boxed [data-key='10'] button", "Cancel")
     await page.until(f"{ITEMS}.startsWith('3,7,11')")
+
+
+async def test_refused_items_are_dismissed_and_corrected_unless_the_managers_filter_refused_them(
+    page: Page, shelf: Shelf
+) -> None:
+    """A cancel and a retry of items that the filter had refused led nowhere."""
+    flow = managed(shelf.database, "shops/refused")
+    nameless = [{"spider": "", "spider_args": {"shop": shop}} for shop in ("a", "b")]
+    flow.commit(
+        *(Item(override=override, problem="the parameters name no spider") for override in nameless),
+        Item(override={"spider": "books"}, problem=FILTERED_PROBLEM, is_filtered=True),
+    )
+    await page.evaluate("location.hash = '#/flows/shops%2Frefused?item=refused'")
+    await page.until(f"{ITEMS} === '1,2,3'")
+    both = "Correct \u2026, Dismiss"
+    assert await page.evaluate(BUTTONS) == [both, both, ""]
+    await page.click(".boxed [data-key='1'] button", "Dismiss")
+    await page.until(f"{ITEMS} === '2,3'")
+    await page.click(".boxed [data-key='2'] button", "Correct")
+    await page.until("document.querySelector('#correct-arguments').value === 'shop=b'")
+    await page.type("books")
+    await page.press("Enter")
+    await page.until(f"{ITEMS} === '3' && !document.querySelector('dialog')")
+    (again,) = flow.waiting()
+    assert (again.number, again.request.crawler, again.request.arguments) == (2, "books", {"shop": "b"})
+    await page.click(".ledger .chip", "cancelled")
+    await page.until(f"{ITEMS} === '1'")
+    assert await page.evaluate(BUTTONS) == ["Correct \u2026"], "there is nothing that could be tried again"
 
 
 async def test_items_are_found_by_label_and_outcome(page: Page, shelf: Shelf) -> None:

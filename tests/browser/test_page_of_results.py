@@ -93,6 +93,13 @@ async def test_a_run_is_compared_with_the_last_good_one_before(page: Page, shelf
     await page.until_text(f"Last good run: run {good.run_id}", "1 % of its items.")
 
 
+async def test_a_run_without_a_good_run_before_has_no_line_for_it(page: Page, shelf: Shelf) -> None:
+    """The head had an empty line."""
+    run = shelf.begun(1, "toys")
+    await show(page, run)
+    await page.until("!document.querySelector('.beside').checkVisibility()")
+
+
 async def test_a_stop_comes_before_a_force_that_loses_data(page: Page, shelf: Shelf) -> None:
     run = shelf.begun(1)
     await show(page, run)

@@ -16,6 +16,18 @@ TASKS = "[...document.querySelectorAll('.tasks button.open')].map((task) => pars
 SORTED = "[...document.querySelectorAll('th')].find((head) => head.textContent === '%s').getAttribute('aria-sort')"
 RANGE = "document.querySelector('.pager span').textContent"
 LONGEST, NEXT, SHORTEST = 207, 3, 150
+# each heading that is seen, with the edge that its words share with the words below
+HEADINGS = """(() => {
+    const edges = (element) => {
+        const range = document.createRange();
+        range.selectNodeContents(element);
+        return range.getBoundingClientRect();
+    };
+    return [...document.querySelectorAll('.tasks th')].filter((head) => head.checkVisibility()).map((head) => {
+        const [above, below] = [head, document.querySelector(`.tasks td[data-label=${head.textContent}]`)].map(edges);
+        return `${head.textContent} ${['left', 'right'].find((edge) => Math.abs(above[edge] - below[edge]) < 2)}`;
+    });
+})()"""
 
 
 @pytest.fixture
@@ -51,6 +63,18 @@ async def test_tasks_are_sorted_over_all_pages(page: Page, shelf: Shelf) -> None
     await page.until(f"{TASKS}.startsWith('{SHORTEST},{NEXT},{LONGEST},0')")
     assert await page.evaluate(SORTED % "Took") == "ascending"
     assert await page.evaluate("location.hash") == f"#/runs/{run.run_id}?sort=duration"
+
+
+async def test_headings_stand_over_their_columns_on_a_phone(page: Page, shelf: Shelf) -> None:
+    """They stood in a line of their own, as wide as their words."""
+    run = run_of_many(shelf)
+    await page.look_like(390, 780, mobile=True)
+    try:
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}?sort=-duration'")
+        await page.until(f"{TASKS}.startsWith('{LONGEST},') && {HEADINGS}.length")
+        assert await page.evaluate(HEADINGS) == ["Task left", "Status left", "Took right"]
+    finally:
+        await page.look_like(1280, 900)
 
 
 async def test_tasks_are_sorted_with_the_keyboard(page: Page, shelf: Shelf) -> None:

@@ -12,22 +12,20 @@ import { goOnStarting, openStart } from "/start.js";
 const [main, startButton, banner, live, places] = ["main", "start", "banner", "live", "places"].map((id) => document.getElementById(id));
 let shown = new AbortController();
 let wasRefused = false; // the token before
-let list = "#/"; // as it was left, with its filters
+let list = "#/";
 
-// The pages by their addresses; what is in brackets is a name.
+// The pages by their addresses; what is in brackets is a name. `place`: what the address says behind it. `list`: the
+// address of the list of runs, which `keep` changes.
 const PAGES = [
-  [/^\/?$/, "Runs", (_, query) => {
-    list = `#/${query.size ? `?${query}` : ""}`;
-    showRuns(main, query, (address) => { list = address; }, shown.signal);
-  }],
-  [/^\/runs\/([^/]+)$/, "Runs", (run, query) => showRun(main, run, query, list, shown.signal)],
-  [/^\/flows$/, "Flows", (_, query) => showFlows(main, query, shown.signal)],
-  [/^\/flows\/(.+)$/, "Flows", (flow, query) => showFlow(main, flow, query, shown.signal)],
-  [/^\/crawlers$/, "Crawlers", () => showCrawlers(main, shown.signal)],
-  [/^\/crawlers\/(.+)$/, "Crawlers", (crawler) => showCrawler(main, crawler, shown.signal)],
-  [/^\/schedules$/, "Schedules", () => showSchedules(main, shown.signal)],
-  [/^\/audits$/, "Audits", () => showAudits(main, shown.signal)],
-  [/^\/installation$/, "Installation", () => showInstallation(main, shown.signal)],
+  [/^\/?$/, "Runs", showRuns],
+  [/^\/runs\/([^/]+)$/, "Runs", showRun],
+  [/^\/flows$/, "Flows", showFlows],
+  [/^\/flows\/(.+)$/, "Flows", showFlow],
+  [/^\/crawlers$/, "Crawlers", showCrawlers],
+  [/^\/crawlers\/(.+)$/, "Crawlers", showCrawler],
+  [/^\/schedules$/, "Schedules", showSchedules],
+  [/^\/audits$/, "Audits", showAudits],
+  [/^\/installation$/, "Installation", showInstallation],
 ];
 
 function route() {
@@ -42,9 +40,9 @@ function route() {
     else link.removeAttribute("aria-current");
   }
   if (!show) return showNothing(path);
-  const name = pattern.exec(path)[1];
-  document.title = name ? `${title.replace(/s$/, "")} ${decodeURIComponent(name)}` : title;
-  show(name && decodeURIComponent(name), new URLSearchParams(query));
+  const name = decodeURIComponent(pattern.exec(path)[1] ?? "");
+  document.title = name ? `${title.replace(/s$/, "")} ${name}` : title;
+  show({ main, signal: shown.signal, name, place: new URLSearchParams(query), list, keep: (address) => { list = address; } });
 }
 
 function showNothing(path) {

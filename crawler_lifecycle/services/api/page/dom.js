@@ -8,7 +8,7 @@ export function h(name, ...children) {
   if (typeof children[0] === "function") element.addEventListener("click", children.shift());
   if (classes.length) element.className = classes.join(" ");
   for (const [name, value] of Object.entries(children[0]?.constructor === Object ? children.shift() : {})) {
-    if (value === null || value === undefined || value === false) continue;
+    if ((value ?? false) === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (["dataset", "style"].includes(name)) Object.assign(element[name], value);
     else element.setAttribute(name, value === true ? "" : value);

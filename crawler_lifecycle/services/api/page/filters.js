@@ -118,7 +118,6 @@ export function makeFilters(filter, choose, signal) {
   }
 
   listen(({ kind }) => (kind === "ready" ? count() : kind === "run" && soon()), signal);
-  signal.addEventListener("abort", () => clearTimeout(timer));
   draw();
   count();
   return { element };

@@ -1,6 +1,6 @@
 // One flow, live: a graph, a ledger or a time line of its jobs, with what a person may do to it.
 
-import { alertLine, chipGroup, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
+import { alertLine, chipGroup, counted, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { openDialog, reasonField } from "/dialog.js";
 import { makeGraph } from "/graph.js";
@@ -13,7 +13,7 @@ const FEWER = 1000; // jobs: more of them begin as a ledger
 const BARS = 300;
 const OVER = ["completed", "cancelled", "discarded"];
 
-export function showFlow(main, id, place, signal) {
+export function showFlow({ main, name: id, place, signal }) {
   const name = encodeURIComponent(id);
   const path = `/v1/flows/${name}`;
   const jobs = new Map();
@@ -30,7 +30,7 @@ export function showFlow(main, id, place, signal) {
   const tabs = chipGroup("View", Object.entries(VIEWS).map(([name, label]) =>
     h("button.chip", { dataset: { key: name }, onclick: () => turn(name) }, label)));
   const panel = h("div");
-  const common = { path, place, keep, act, signal };
+  const common = { path, place, keep, act, send, signal };
   const [ledger, items] = [makeLedger(common), makeItems({ ...common, headline: (counts) => { sums = counts; draw(); } })];
   const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); });
   const chart = h("div.chart");
@@ -95,7 +95,7 @@ export function showFlow(main, id, place, signal) {
     if (shown) {
       const [all, over] = [sum(sums), sum(sums, "completed", "failed", "cancelled", "refused")];
       setText(told, `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %), ${number(sums.failed)} failed`);
-    } else setText(told, `${number(status.total)} job${status.total === 1 ? "" : "s"}: ${stateCounts(status.counts, JOB_STATES)}`);
+    } else setText(told, `${counted(status.total, "job")}: ${stateCounts(status.counts, JOB_STATES)}`);
     setBar(meter, shown || status.counts, shown ? ITEM_STATES : JOB_STATES);
     for (const tab of tabs.children) press(tab, tab.dataset.key === view);
     if (panel.firstChild !== panels[view]) {
@@ -165,6 +165,5 @@ export function showFlow(main, id, place, signal) {
 
   get(path, signal).then((found) => lead(temporal, found.temporal_url), () => {});
   listen(({ kind }) => kind === "ready" && draw(), signal); // by now the token's scopes may be known
-  signal.addEventListener("abort", () => { stream.abort(); clearTimeout(timer); });
   watch();
 }

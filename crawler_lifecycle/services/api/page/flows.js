@@ -6,11 +6,11 @@ import { showTable } from "/table.js";
 const PAGE = 50;
 const AGAIN = 3000; // no stream tells of all flows
 
-export function showFlows(main, filter, signal) {
+export function showFlows({ main, place: filter, signal }) {
   const state = filter.get("state");
   const chips = chipGroup("State", [null, ...FLOW_STATES].map((each) => h("a.chip", {
     dataset: each ? { status: each } : {}, "aria-current": each === state ? "true" : null, href: address({ state: each }),
-  }, each && h("i.dot"), each ?? "all")));
+  }, each ?? "all")));
   const family = searchField("Family", {
     value: filter.get("family"), onchange: ({ target }) => { location.hash = address({ family: target.value.trim() }); },
   }, "Family  ( / )");

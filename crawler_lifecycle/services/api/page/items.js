@@ -1,13 +1,15 @@
 // The items of a flow's crawl managers: which 7 of 1,000 failed, and what can be done about them.
 
-import { alertLine, chipGroup, choice, crawled, drawChips, get, h, inWords, lasting, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
+import { alertLine, chipGroup, choice, counted, crawled, drawChips, get, h, inWords, lasting, mayOperate, named, number, options, pairsOf, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
+import { field, openDialog } from "/dialog.js";
 import { makeTable } from "/table.js";
 
 export const ITEM_STATES = ["waiting", "running", "completed", "failed", "cancelled", "refused"];
+const BAD = ["failed", "cancelled", "refused"];
 const PAGE = 100;
 
 // `headline(counts)`: how many items of all managers are in each state.
-export function makeItems({ path, place, keep, act, headline, signal }) {
+export function makeItems({ path, place, keep, act, send, headline, signal }) {
   let manager = null;
   const filter = (change) => { keep(change); table.restart(); };
   const search = (name, label) => searchField(label, { value: place.get(name), onchange: ({ target }) => filter({ [name]: target.value.trim() }) });
@@ -16,7 +18,12 @@ export function makeItems({ path, place, keep, act, headline, signal }) {
   const told = h("p.quiet");
   const problem = alertLine();
   const trace = h("pre.log", { tabindex: "0", "aria-label": "Traceback" });
-  const button = (name, verb, numbers) => h("button", () => act(`${verb}-items`, { manager: manager.path, numbers }, (count) => `${number(count)} items: ${verb}.`).then(table.load), name);
+  const button = (name, verb, numbers) => h("button", () => act(`${verb}-items`, { manager: manager.path, numbers }, (count) => `${name}: ${counted(count, "item")}.`).then(table.load), name);
+  // Without a crawler an item has never been fit to start. What the manager's own filter refused stays as it is.
+  const buttons = ({ key, state, crawler, override, is_filtered: isFiltered }) => mayOperate() && !isFiltered && h("div.actions",
+    state === "waiting" && button("Cancel", "cancel", [key]),
+    BAD.includes(state) && (crawler ? button("Retry", "retry", [key]) : h("button", () => correct(key, override), "Correct \u2026")),
+    state === "refused" && button("Dismiss", "cancel", [key]));
   const [retry, cancel] = [button("Retry all that failed", "retry"), button("Cancel all that wait", "cancel")];
   const resume = h("button", () => act("hold", { hold: "run" }, () => "The manager goes on.").then(table.load), "Resume");
 
@@ -25,13 +32,12 @@ export function makeItems({ path, place, keep, act, headline, signal }) {
     columns: {
       Item: ({ key }) => key,
       State: ({ state }) => pill(state),
-      Crawl: ({ crawler, override }) => [crawler, h("small", " ", JSON.stringify(override))],
+      Crawl: ({ crawler, override }) => [crawler, h("small", { title: JSON.stringify(override) }, " ", named(override.spider_args ?? override).join(" "))],
       Labels: ({ labels, tags }) => [...labels, ...tags].join(" "),
       Why: (item) => [item.problem ?? inWords(item.outcome), item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
       Run: ({ run_id: run }) => run && runLink(run, run),
       "Took|took": (item) => lasting(item.started_at, item.ended_at),
-      "|act": ({ key, state }) => mayOperate() && (["waiting", "refused"].includes(state) ? button("Cancel", "cancel", [key])
-        : ["failed", "cancelled"].includes(state) && button("Retry", "retry", [key])),
+      "|act": buttons,
     },
     read: async (after) => {
       const { managers } = await get(`${path}/managers`, signal);
@@ -45,6 +51,18 @@ export function makeItems({ path, place, keep, act, headline, signal }) {
       return { items: items.map((item) => ({ key: item.number, ...item })), next };
     },
   });
+
+  function correct(item, { spider, spider_args: args }) {
+    const crawler = field("correct-spider", "Crawler", { value: spider || null, maxlength: 128 });
+    const values = field("correct-arguments", "Arguments, one name=value a line", { rows: 3, spellcheck: "false" }, "textarea", named(args ?? {}).join("\n"));
+    openDialog({
+      title: `Correct item ${item}`, submit: "Retry", first: crawler.input, content: [crawler.element, values.element],
+      send: async () => {
+        await send("retry-items", { manager: manager.path, numbers: [item], spider: crawler.value(), arguments: pairsOf(values.input) }, () => `Item ${item} waits.`);
+        table.load();
+      },
+    });
+  }
 
   function draw(managers) {
     const { counts, problem: failure } = manager;

@@ -19,12 +19,11 @@ export function makeLedger({ path, place, keep, act, signal }) {
   const buttons = ({ key, state, kind }) => {
     const isOpen = OPEN.includes(state);
     const button = (name, verb, body, said) => h("button", () => act(verb, body, said), name);
-    return mayOperate() && [
+    return mayOperate() && h("div.actions",
       kind === "approval" && isOpen && [button("Approve", "approve", { job: key }, () => "Approved."),
         button("Reject", "approve", { job: key, approved: false }, () => "Rejected.")],
       ENDED.includes(state) && button("Retry", "retry", { jobs: [key] }, (count) => `${number(count)} retried.`),
-      kind !== "approval" && isOpen && button("Cancel", "cancel", { jobs: [key] }, (count) => `${number(count)} cancelled.`),
-    ].flat();
+      kind !== "approval" && isOpen && button("Cancel", "cancel", { jobs: [key] }, (count) => `${number(count)} cancelled.`));
   };
   const grid = makeGrid("tasks.jobs", {
     "Job|id": ({ key }) => h("button.open", { "aria-expanded": String(key === opened), onclick: () => open(key === opened ? null : jobs.get(key)) }, key),

@@ -4,7 +4,7 @@ import { fill, get, h, lasting, mayOperate, number, options, pairs, post, put, r
 import { field, openDialog } from "/dialog.js";
 import { commandButton, showTable } from "/table.js";
 
-export function showInstallation(main, signal) {
+export function showInstallation({ main, signal }) {
   let limits = new Map(); // by scope
   const done = () => table.load();
   const button = (scope, name, ask) => h("button", () => ask(limits.get(scope) ?? null, done), name);
@@ -15,13 +15,13 @@ export function showInstallation(main, signal) {
     about: [tiles, full, h("h2", "Limits"), h("p.quiet", "A run waits until every limit of its scopes has room. A lower limit ends nothing: new runs and tasks wait.")],
     columns: {
       Scope: ({ scope }) => h("b", scopeInWords(scope).replace(/^the /, "")),
-      Runs: (each) => use(each.runs_begun, each.runs),
-      Tasks: (each) => use(each.tasks_in_cluster, each.tasks),
-      Weight: ({ weight }) => weight && number(weight),
-      "Runs in line": (each) => number(each.runs_held),
+      "Runs|num": (each) => use(each.runs_begun, each.runs),
+      "Tasks|num": (each) => use(each.tasks_in_cluster, each.tasks),
+      "Weight|num": ({ weight }) => weight && number(weight),
+      "Runs in line|num": (each) => number(each.runs_held),
       Pause: (each) => each.paused_at && [h("b", each.paused_reason),
         h("small", ` \u2014 ${each.paused_by ?? "an unnamed caller"}, since `, time(each.paused_at), " (", lasting(each.paused_at), ")")],
-      "|act": ({ scope, paused_at: paused }) => mayOperate() && h("div.actions.right", button(scope, "Change", askForLimits), paused
+      "|act": ({ scope, paused_at: paused }) => mayOperate() && h("div.actions", button(scope, "Change", askForLimits), paused
         ? commandButton("Resume", async () => { await post("/v1/limits/resume", named(scope)); return `Resumed: ${scopeInWords(scope)}.`; }, done)
         : button(scope, "Pause", askToPause)),
     },

@@ -1,6 +1,6 @@
 // What is wrong now, in one line: what failed since yesterday, what the audits found, what is paused.
 
-import { fill, get, h, link, listen, number, sum } from "/kit.js";
+import { counted, fill, get, h, link, listen, number, sum } from "/kit.js";
 
 const DAY = 86_400_000;
 const AGAIN = 15_000;
@@ -20,8 +20,8 @@ export function makeNow(signal) {
     const paused = (limits.value?.limits ?? []).filter((each) => each.paused_at).length;
     const lines = [
       failed && { kind: "bad", text: `${number(failed)} failed in 24 hours`, href: "#/?listed=FAILED&within=24h&flows=true" },
-      found && { kind: "odd", text: `${number(found)} finding${found === 1 ? "" : "s"} of audits`, href: "#/audits" },
-      paused && { kind: "odd", text: `${number(paused)} pause${paused === 1 ? "" : "s"}`, href: "#/installation" },
+      found && { kind: "odd", text: `${counted(found, "finding")} of audits`, href: "#/audits" },
+      paused && { kind: "odd", text: counted(paused, "pause"), href: "#/installation" },
       runs.value && !failed && { kind: "good", text: "nothing failed in 24 hours", href: "#/?within=24h" },
     ].filter(Boolean);
     fill(element, lines.map(({ kind, text, href }) => h("li", { dataset: { kind } }, link(href, text))));
@@ -29,7 +29,6 @@ export function makeNow(signal) {
   }
 
   listen(({ kind }) => kind === "ready" && load(), signal);
-  signal.addEventListener("abort", () => clearTimeout(timer));
   load();
   return element;
 }

@@ -1,6 +1,6 @@
 // One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
 
-import { attempt, counts, crawled, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, number, outsideLink, pairs, pauseAfter, pill, post, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, time, utc, waitsFor, when } from "/kit.js";
+import { attempt, counts, crawled, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, time, utc, waitsFor, when } from "/kit.js";
 import { phasesOf } from "/phases.js";
 import { commandButton } from "/table.js";
 import { openStart } from "/start.js";
@@ -11,8 +11,7 @@ const LIMITS = { max_parallel: "at once", max_duration_seconds: "s in all", star
 const SETTLE = 250;
 const IN_LINE = 10_000; // others leave the line without a change of this run
 
-// `list`: the address of the list that is gone back to.
-export function showRun(main, id, place, list, signal) {
+export function showRun({ main, name: id, place, list, signal }) {
   let view = null;
   let good = null; // the run to compare with, asked for once
   let timer = null;
@@ -22,7 +21,7 @@ export function showRun(main, id, place, list, signal) {
   const names = h("div.names");
   const waits = h("p.waits");
   const held = h("p.quiet", { hidden: true });
-  const beside = h("p.quiet.beside");
+  const beside = h("p.quiet.beside", { hidden: true });
   const problem = h("p.problem", { hidden: true });
   const missing = emptyLine();
   const waiting = skeleton();
@@ -50,6 +49,7 @@ export function showRun(main, id, place, list, signal) {
       if (mine < answered || (view && view.run.changed_at > latest.run.changed_at)) return;
       answered = mine;
       view = latest;
+      if (content.hidden) await Promise.race([compare(view.run), new Promise((resume) => setTimeout(resume, SETTLE))]); // otherwise all moves when it comes
       missing.hidden = waiting.hidden = true;
       content.hidden = false;
       draw();
@@ -116,6 +116,7 @@ export function showRun(main, id, place, list, signal) {
     const query = new URLSearchParams({ crawler: run.crawler, status: "COMPLETED", flows: true, until: run.created_at, limit: 1 });
     good ??= get(`/v1/runs?${query}`, signal).then(({ runs }) => runs[0], () => null);
     const before = await good;
+    beside.hidden = !before;
     if (!before) return;
     const part = (name, mine, theirs) => isOver(run) && theirs > 0 && mine >= 0 && `${number(Math.round(100 * mine / theirs))} % of its ${name}`;
     const parts = [part("time", took(run), took(before)), part("items", run.stats?.items, before.stats?.items)].filter(Boolean).join(", ");
@@ -125,12 +126,11 @@ export function showRun(main, id, place, list, signal) {
 
   function drawFacts(run) {
     const { request } = run;
-    const named = (values) => Object.entries(values).map(([name, value]) => `${name}=${value}`).join("\n");
     const told = {
       Outcome: run.outcome, Reason: inWords(run.reason), Crawled: crawled(run.stats),
       Stats: run.stats && Object.entries(run.stats).map(([name, value]) => `${name}: ${number(value)}`).join("\n"),
       Result: run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, Trigger: run.trigger,
-      Arguments: named(request.arguments), Settings: named(request.settings),
+      Arguments: named(request.arguments).join("\n"), Settings: named(request.settings).join("\n"),
       Labels: request.labels.join("\n"), Priority: run.priority ? String(run.priority) : null,
       Limits: Object.entries(LIMITS).filter(([name]) => request[name]).map(([name, words]) => `${request[name]} ${words}`).join(", "),
       "May fail": request.allowed_failures ? `${request.allowed_failures * 100} %` : null,
@@ -175,7 +175,6 @@ export function showRun(main, id, place, list, signal) {
   listen(({ kind, run }) => {
     if (kind === "ready" || (kind === "run" && (String(run.run_id) === id || run.run_uid === id))) soon();
   }, signal);
-  signal.addEventListener("abort", () => [timer, lineTimer].forEach(clearTimeout));
   load();
   tasks.load();
 }

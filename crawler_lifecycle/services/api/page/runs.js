@@ -9,8 +9,7 @@ import { makeGrid } from "/table.js";
 const PAGE = 50;
 const SETTLE = 400;
 
-// `keep(address)`: the list as it is now, for links that lead back.
-export function showRuns(main, filter, keep, signal) {
+export function showRuns({ main, place: filter, keep, signal }) {
   let pages = [null]; // the cursors of the pages up to this one
   let query = queryOf(filter);
   let runs = new Map();
@@ -45,7 +44,7 @@ export function showRuns(main, filter, keep, signal) {
   const empty = emptyLine();
   const older = h("button", goOlder, "Older");
   const newer = h("button", () => { pages.pop(); load(); }, "Newer");
-  const place = h("span.quiet.num");
+  const page = h("span.quiet.num");
   const count = h("span.num");
   const bulk = h("div.bulk", { hidden: true, role: "region", "aria-label": "Chosen runs" }, count,
     h("button.danger", stopChosen, "Stop them \u2026"),
@@ -53,8 +52,9 @@ export function showRuns(main, filter, keep, signal) {
   main.append(
     h("div.title", h("h1", "Runs"), makeNow(signal)),
     filters.element, bulk, waiting, table, empty,
-    h("nav.pager", { "aria-label": "Pages" }, newer, place, older),
+    h("nav.pager", { "aria-label": "Pages" }, newer, page, older),
   );
+  keep(location.hash || "#/");
 
   function choose(address) {
     keep(address);
@@ -74,12 +74,12 @@ export function showRuns(main, filter, keep, signal) {
     const mineFor = query;
     const isLate = () => mineFor !== query || cursor !== pages.at(-1);
     try {
-      const page = await get(`/v1/runs?${wanted}`, signal);
+      const found = await get(`/v1/runs?${wanted}`, signal);
       if (mine < answered || isLate()) return;
       answered = mine;
       const known = runs;
-      runs = new Map(page.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
-      next = page.next;
+      runs = new Map(found.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
+      next = found.next;
       pushed = false;
       failure = "";
       draw();
@@ -104,7 +104,7 @@ export function showRuns(main, filter, keep, signal) {
     show(shown.map((run) => ({ key: run.run_id, look: shownStatus(run), ...run })));
     newer.hidden = pages.length === 1;
     older.hidden = !next;
-    setText(place, pages.length > 1 || next ? `page ${pages.length}` : "");
+    setText(page, pages.length > 1 || next ? `page ${pages.length}` : "");
     table.hidden = !shown.length;
     waiting.hidden = Boolean(answered || failure);
     bulk.hidden = !chosen.size;
@@ -142,7 +142,6 @@ export function showRuns(main, filter, keep, signal) {
     if (next === null) load(); // there is a second page now: its cursor is the API's to say
   }
 
-  signal.addEventListener("abort", () => clearTimeout(refilling));
   load();
 }
 

@@ -1,6 +1,6 @@
 // Starting a run: asked once however often it has to be asked again, watched until it has started or never will.
 
-import { alertLine, get, h, inWords, isOpen, isOver, lasting, listen, pauseAfter, post, Problem, say, setText, toast, waitsFor } from "/kit.js";
+import { alertLine, get, h, inWords, isOpen, isOver, lasting, listen, named, pairsOf, pauseAfter, post, say, setText, toast, waitsFor } from "/kit.js";
 import { field } from "/dialog.js";
 
 const KEPT = "starting"; // survives a reload: {key, request, run?}
@@ -12,23 +12,10 @@ const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) 
 // `like`: the request of another run, to begin with.
 export const openStart = (like = null) => open(null, like);
 
-// The lines of a field, each a name and its value.
-function pairs({ name: field, value: text }) {
-  const found = {};
-  for (const line of text.split("\n").filter((each) => each.trim())) {
-    const equals = line.indexOf("=");
-    if (equals < 1) throw new Problem(0, `expected name=value, not ${line.trim()}`, field);
-    found[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
-  }
-  return found;
-}
-
 export function goOnStarting() {
   const kept = sessionStorage.getItem(KEPT);
   if (kept && !document.querySelector("dialog.start")) open(JSON.parse(kept));
 }
-
-const lines = (values) => Object.entries(values).map(([name, value]) => `${name}=${value}`).join("\n");
 
 function open(starting, like = null) {
   if (document.querySelector("dialog.start")) return;
@@ -84,7 +71,7 @@ function open(starting, like = null) {
 
   function request() {
     const wanted = { crawler: crawler.input.value.trim(), trigger: "manual" };
-    for (const { input } of [args, settings]) wanted[input.name] = pairs(input);
+    for (const { input } of [args, settings]) wanted[input.name] = pairsOf(input);
     if (labels.input.value.trim()) wanted.labels = labels.input.value.trim().split(/\s+/);
     for (const { input } of [tasks, parallel, longest, limit, priority]) if (input.value) wanted[input.name] = Number(input.value);
     return wanted;
@@ -193,8 +180,7 @@ function open(starting, like = null) {
 
   if (like) {
     crawler.input.value = like.crawler;
-    args.input.value = lines(like.arguments);
-    settings.input.value = lines(like.settings);
+    for (const { input } of [args, settings]) input.value = named(like[input.name]).join("\n");
     labels.input.value = like.labels.join(" ");
     for (const { input } of [tasks, parallel, longest, limit, priority]) input.value = like[input.name] ?? "";
   }

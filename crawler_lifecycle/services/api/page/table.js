@@ -7,7 +7,7 @@ import { attempt, emptyLine, fill, h, isOpen, listen, patch, pauseAfter, say, sk
 // `orders`: {heading: order}; `sort(order)` hears that somebody wants it, `show` is told which one it is.
 export function makeGrid(kind, columns, { below = () => null, orders = {}, sort } = {}) {
   const names = Object.keys(columns).map((name) => name.split("|"));
-  const heads = names.map(([name]) => (name ? h("th", { scope: "col" }, orders[name] ? h("button", () => sort(orders[name]), name) : name) : h("td")));
+  const heads = names.map(([name, kind]) => (name ? h("th", { scope: "col", class: kind }, orders[name] ? h("button", () => sort(orders[name]), name) : name) : h("td")));
   const cells = Object.values(columns);
   const cellOf = (item, place) => h("td", { class: names[place][1], dataset: { label: names[place][0] } }, cells[place](item));
   const body = h("tbody");
@@ -73,7 +73,6 @@ export function makeTable({ columns, read, none, signal, kind = "boxed", again =
 
   listen(({ kind }) => kind === "ready" && load(), signal);
   document.addEventListener("visibilitychange", () => document.hidden || load(), { signal });
-  signal.addEventListener("abort", () => clearTimeout(timer));
   load();
   return { element, load, restart: () => { pages.length = 1; return load(); } };
 }

@@ -8,7 +8,7 @@ const RUNS = 60;
 
 const crawlerLink = (name) => link(`#/crawlers/${encodeURIComponent(name)}`, name);
 
-export function showCrawlers(main, signal) {
+export function showCrawlers({ main, signal }) {
   showTable({
     main, signal, title: "Crawlers", none: "The catalogue has no crawlers.",
     columns: { Crawler: ({ key }) => crawlerLink(key) },
@@ -16,7 +16,7 @@ export function showCrawlers(main, signal) {
   });
 }
 
-export function showCrawler(main, name, signal) {
+export function showCrawler({ main, name, signal }) {
   const query = `crawler=${encodeURIComponent(name)}&flows=true`;
   const told = h("p.waits");
   const [took, items] = [h("div"), h("div")];
@@ -46,7 +46,7 @@ export function showCrawler(main, name, signal) {
   });
 }
 
-export function showSchedules(main, signal) {
+export function showSchedules({ main, signal }) {
   const button = ({ key }, verb, name) => commandButton(name, async () => {
     await post(`/v1/schedules/${encodeURIComponent(key)}/${verb}`);
     return `${name}: ${key}.`;
@@ -56,7 +56,7 @@ export function showSchedules(main, signal) {
     columns: {
       Schedule: ({ key }) => h("b", key), Starts: (each) => (each.crawler ? crawlerLink(each.crawler) : each.flow_id),
       When: (each) => [...each.cron, each.every_seconds && `every ${duration(each.every_seconds * 1000)}`, each.cron.length > 0 && each.time_zone].filter(Boolean).join(", "),
-      Next: (each) => (each.paused ? pill("paused") : each.next_at.slice(0, 3).flatMap((at) => [when(at), " "])), Last: (each) => when(each.last_started_at),
+      Next: (each) => (each.paused ? pill("paused") : each.next_at.slice(0, 3).flatMap((at, place) => [place > 0 && ", ", when(at)])), Last: (each) => when(each.last_started_at),
       "|act": (each) => mayOperate() && h("div.actions", button(each, "trigger", "Start now"),
         each.paused ? button(each, "resume", "Resume") : button(each, "pause", "Pause")),
     },
@@ -64,7 +64,7 @@ export function showSchedules(main, signal) {
   });
 }
 
-export function showAudits(main, signal) {
+export function showAudits({ main, signal }) {
   const about = h("p.quiet");
   showTable({
     main, signal, title: "Audits", about: [about], none: "The audits found nothing that disagrees.",
@@ -75,7 +75,7 @@ export function showAudits(main, signal) {
     },
     read: async () => {
       const { findings, last_complete_at: last } = await get("/v1/audits", signal);
-      about.replaceChildren(last ? "The last complete audit ended " : "No audit has been complete yet.", last ? when(last) : "");
+      about.replaceChildren(last ? "The last complete audit ended " : "No audit has been complete yet.", last ? when(last) : "", last ? "." : "");
       return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}`, ...each })) };
     },
   });

@@ -1,5 +1,6 @@
 // Times, numbers and states, as people read them.
 
+import { Problem } from "/api.js";
 import { h, patch, press, setText } from "/dom.js";
 
 export const TASK_STATES = [
@@ -86,7 +87,7 @@ export const pill = (status) => h("span.pill", { dataset: { status } }, status.t
 // Chips for all states and for each; `count` and `isChosen` tell of a state, and `choose` hears it.
 export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
   (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
-    state && h("i.dot"), h("span", state?.toLowerCase() ?? "all"), h("b.num")),
+    h("span", state?.toLowerCase() ?? "all"), h("b.num")),
   (chip, state) => {
     setText(chip.lastChild, number(count(state)));
     chip.classList.toggle("none", !count(state));
@@ -140,13 +141,13 @@ export function waitsFor(run) {
   if (run.status === "INITIALIZING") return run.tasks.QUEUED && Object.keys(run.tasks).length === 1
     ? "the main job to be deployed" : "the main job to run";
   const alive = sum(run.tasks, "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING");
-  return alive ? `${number(alive)} task${alive === 1 ? "" : "s"}` : "the last look";
+  return alive ? counted(alive, "task") : "the last look";
 }
 
 // What a run has crawled by its own account: the best known sums.
 export function crawled(stats) {
   return ["items", "pages", "bytes", "errors"].filter((name) => Number.isFinite(stats?.[name]))
-    .map((name) => (name === "bytes" ? size(stats.bytes) : `${number(stats[name])} ${stats[name] === 1 ? name.slice(0, -1) : name}`))
+    .map((name) => (name === "bytes" ? size(stats.bytes) : counted(stats[name], name.slice(0, -1))))
     .join(", ");
 }
 
@@ -156,6 +157,20 @@ export const errorRate = (stats) => (stats?.errors > 0 && stats.pages > 0 ? `${n
 function size(bytes) {
   const power = Math.min(4, Math.max(0, Math.floor(Math.log10(Math.abs(bytes) || 1) / 3)));
   return `${number(Number((bytes / 1000 ** power).toPrecision(3)))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
+}
+
+// Names with their values, a text for each.
+export const named = (values) => Object.entries(values).map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`);
+
+// What stands in a field, a name and its value on each line.
+export function pairsOf({ name: field, value: text }) {
+  const found = {};
+  for (const line of text.split("\n").filter((each) => each.trim())) {
+    const equals = line.indexOf("=");
+    if (equals < 1) throw new Problem(0, `expected name=value, not ${line.trim()}`, field);
+    found[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
+  }
+  return found;
 }
 
 // Why, in one sentence if there is one.
