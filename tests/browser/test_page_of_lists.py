@@ -7,6 +7,7 @@ import pytest
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.states import TaskStatus
 from tests.browser.chromium import Page
+from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
 
 pytestmark = MARKS
@@ -14,6 +15,9 @@ PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "services" / "ap
 LARGEST_PAGE = 150_000  # bytes, before compression
 NUMBERS = "[...document.querySelectorAll('.runs tbody .id a')].map((link) => link.textContent).join()"
 CHIP = "[...document.querySelectorAll('.filters .chip')].find((chip) => chip.textContent.startsWith('%s'))"
+
+CATALOGUE = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/crawlers'
+    ? Promise.resolve(Response.json({crawlers: ['never', 'toys']})) : real(path, ...rest))(window.fetch))"""
 
 
 @pytest.fixture
@@ -85,6 +89,21 @@ async def test_a_crawler_has_its_history(page: Page, shelf: Shelf) -> None:
     columns = "[...document.querySelectorAll('.columns-of')].map((chart) => chart.children.length)"
     over = await page.evaluate("document.querySelectorAll('.boxed .pill:not([data-status=PROCESSING])').length")
     assert await page.evaluate(columns) == [over, over]
+
+
+async def test_crawlers_have_their_latest_run_and_are_started(page: Page, shelf: Shelf) -> None:
+    run = shelf.begun(1, "toys")
+    await page.evaluate(CATALOGUE)
+    await page.evaluate("location.hash = '#/crawlers'")
+    await page.until("document.querySelector('[data-key=toys]').innerText.includes('processing')")
+    link = "document.querySelector('[data-key=toys] [data-label=Run] a').getAttribute('href')"
+    assert await page.evaluate(link) == f"#/runs/{run.run_id}"
+    await page.click("[data-key=never] button", "Start")
+    await page.until("document.querySelector('#start-crawler').value === 'never'")
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+    await page.reload()
+    await page.until(IS_LIVE)
 
 
 async def test_audits_and_schedules_have_pages(page: Page) -> None:

@@ -87,12 +87,13 @@ const LONGEST = 10_000;
 // Follows a stream of events for ever, going on where it broke off. `told` hears "live", or why it is not, whether
 // that is final, and when the API was last heard; `begun` that the stream is there (again). After `silent` milliseconds without anything the API is away.
 // A tab that nobody sees follows nothing: a browser opens six connections to one address, for all of its tabs together.
-export async function follow(path, { event, told = () => {}, begun = () => {}, signal, last = null, final = [401, 403], silent = SILENCE }) {
+export async function follow(path, { event, told, begun = () => {}, signal, final = [401, 403], silent = SILENCE }) {
+  let last = null;
   let pause = SHORTEST;
   let since = new Date().toISOString();
-  while (!signal?.aborted) {
+  while (!signal.aborted) {
     await shown();
-    if (signal?.aborted) return;
+    if (signal.aborted) return;
     const silence = new AbortController();
     let left = false;
     const leave = () => {
@@ -100,7 +101,6 @@ export async function follow(path, { event, told = () => {}, begun = () => {}, s
       silence.abort();
     };
     document.addEventListener("visibilitychange", leave);
-    const either = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
     let timer;
     const heard = (at = new Date().toISOString()) => {
       since = at;
@@ -109,7 +109,7 @@ export async function follow(path, { event, told = () => {}, begun = () => {}, s
     };
     try {
       heard(since);
-      const response = await ask(path, { signal: either, headers: last === null ? {} : { "Last-Event-ID": last } });
+      const response = await ask(path, { signal: AbortSignal.any([signal, silence.signal]), headers: last === null ? {} : { "Last-Event-ID": last } });
       begun();
       for await (const each of events(response.body, heard)) {
         pause = SHORTEST;
@@ -119,7 +119,7 @@ export async function follow(path, { event, told = () => {}, begun = () => {}, s
       }
       told("the stream ended", false, since);
     } catch (error) {
-      if (signal?.aborted) return;
+      if (signal.aborted) return;
       if (left) continue;
       if (final.includes(error.status)) return told(error.message, true);
       if (error.status === 422 && error.field === "Last-Event-ID") last = null;

@@ -18,7 +18,14 @@ export function h(name, ...children) {
   return element;
 }
 
+// With what is said behind it, without what is not said.
+export function addressOf(path, values) {
+  const query = new URLSearchParams([...values.entries?.() ?? Object.entries(values)].filter(([, value]) => value));
+  return query.size ? `${path}?${query}` : path;
+}
+
 export const link = (href, ...content) => h("a", { href }, ...content);
+export const crawlerLink = (name) => link(`#/crawlers/${encodeURIComponent(name)}`, name);
 export const runLink = (run, text = `run ${run}`) => link(`#/runs/${run}`, text);
 export const pairs = (values) => Object.entries(values).map(([name, value]) => h("div", h("dt", name), h("dd", value)));
 export const outsideLink = (text) => h("a", { hidden: true, target: "_blank", rel: "noreferrer" }, text);
@@ -94,8 +101,9 @@ export function morph(old, made) {
 
 // Gives an element these children, in place of those that it has.
 export function fill(element, children) {
-  while (element.childNodes.length > children.length) element.lastChild.remove();
-  children.forEach((child, place) => (element.childNodes[place] ? morph(element.childNodes[place], child) : element.append(child)));
+  const wanted = [...h("p", ...children).childNodes];
+  while (element.childNodes.length > wanted.length) element.lastChild.remove();
+  wanted.forEach((child, place) => (element.childNodes[place] ? morph(element.childNodes[place], child) : element.append(child)));
 }
 
 // In the place of what is not there yet.

@@ -1,8 +1,8 @@
 // The choice of runs in the list. All of it stands in the address, and a view is an address with a name.
 
-import { chipGroup, choice, drawChips, get, h, link, listen, patch, searchField, sum } from "/kit.js";
+import { addressOf, chipGroup, choice, drawChips, get, h, link, listen, patch, searchField, sum } from "/kit.js";
 
-export const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
+const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
 const WITHIN = { "": "any time", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" };
 const TEXTS = { crawler: "Crawler", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow" };
 const FURTHER = [...Object.keys(TEXTS), "flows"]; // they are shown if one of them is set
@@ -61,7 +61,7 @@ export function makeFilters(filter, choose, signal) {
     });
   }
 
-  const address = () => `#/${filter.size ? `?${filter}` : ""}`;
+  const address = () => addressOf("#/", filter);
 
   function draw() {
     const chosen = filter.getAll("listed");

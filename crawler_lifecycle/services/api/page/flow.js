@@ -1,6 +1,6 @@
 // One flow, live: a graph, a ledger or a time line of its jobs, with what a person may do to it.
 
-import { alertLine, chipGroup, counted, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
+import { addressOf, alertLine, chipGroup, counted, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { openDialog, reasonField } from "/dialog.js";
 import { makeGraph } from "/graph.js";
@@ -42,7 +42,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const content = h("div.run", { hidden: true },
     h("div.head", names, buttons.element),
     told, meter, h("section.card", tabs, panel));
-  main.append(h("p.back", link("#/flows", "\u2190 Flows"), link(`#/?flow=${name}&flows=true`, "its runs"), temporal), waiting, away, content);
+  main.append(h("p.back", link("#/flows", "\u2190 Flows"), link(`#/?flow=${name}&flows=true`, "Its runs"), temporal), waiting, away, content);
 
   function turn(to) {
     view = to;
@@ -52,7 +52,7 @@ export function showFlow({ main, name: id, place, signal }) {
 
   function keep(change) {
     for (const [each, value] of Object.entries(change)) value ? place.set(each, value) : place.delete(each);
-    history.replaceState(null, "", `#/flows/${name}${place.size ? `?${place}` : ""}`);
+    history.replaceState(null, "", addressOf(`#/flows/${name}`, place));
   }
 
   function watch() {

@@ -1,6 +1,6 @@
 // The flows: their progress, newest first, as it is now.
 
-import { bar, chipGroup, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, pill, searchField, stateCounts, sum, when } from "/kit.js";
+import { addressOf, bar, chipGroup, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, pill, searchField, stateCounts, sum, when } from "/kit.js";
 import { showTable } from "/table.js";
 
 const PAGE = 50;
@@ -15,9 +15,7 @@ export function showFlows({ main, place: filter, signal }) {
     value: filter.get("family"), onchange: ({ target }) => { location.hash = address({ family: target.value.trim() }); },
   }, "Family  ( / )");
   function address(change) {
-    const wanted = new URLSearchParams(filter);
-    for (const [name, value] of Object.entries(change)) value ? wanted.set(name, value) : wanted.delete(name);
-    return `#/flows${wanted.size ? `?${wanted}` : ""}`;
+    return addressOf("#/flows", { ...Object.fromEntries(filter), ...change });
   }
 
   showTable({
@@ -33,7 +31,7 @@ export function showFlows({ main, place: filter, signal }) {
       "Took|took": (flow) => lasting(flow.started_at, flow.stopped_at),
     },
     read: async (cursor) => {
-      const { flows, next } = await get(`/v1/flows?${new URLSearchParams({ ...Object.fromEntries(filter), limit: PAGE, ...(cursor ? { cursor } : {}) })}`, signal);
+      const { flows, next } = await get(addressOf("/v1/flows", { ...Object.fromEntries(filter), limit: PAGE, cursor }), signal);
       return { items: flows.map((flow) => ({ key: flow.uid, ...flow })), next };
     },
   });

@@ -12,13 +12,13 @@ export function makeGraph(choose) {
   const opened = new Set();
   let jobs = new Map();
   let known = "";
-  let layers = [];
+  let columns = [];
   const open = chipGroup("Opened boxes");
   const note = h("p.quiet");
   const [drawing, lines] = ["svg", "path"].map((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
-  const columns = h("div.layers", { role: "group", "aria-label": "Graph of jobs" });
+  const layers = h("div.layers", { role: "group", "aria-label": "Graph of jobs" });
   drawing.append(lines);
-  const picture = h("div.graph", drawing, columns);
+  const picture = h("div.graph", drawing, layers);
   const element = h("div", h("div.tools", note, open), h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Graph" }, picture));
 
   function draw(latest) {
@@ -31,13 +31,14 @@ export function makeGraph(choose) {
     if (!picture.hidden) {
       const shape = [...units.values()].map((unit) => `${unit.key}<${[...unit.needs].join()}`).join("\n");
       if (shape !== known) {
-        layers = arrange(units);
-        lines.setAttribute("d", linesBetween(units, layers));
+        const places = arrange(units);
+        columns = [...Map.groupBy(places.keys(), (key) => places.get(key).x).values()];
+        lines.setAttribute("d", linesBetween(units, places));
       }
       known = shape;
-      patch(columns, layers, (keys) => layers.indexOf(keys), () => h("div"), (column, keys) => {
-        column.style.height = `${heightOf(keys)}px`; // also of a column that is not drawn because nobody sees it
-        patch(column, keys.map((key) => units.get(key)), ({ key }) => key, makeBox, paint);
+      patch(layers, columns, (keys) => columns.indexOf(keys), () => h("div"), (layer, keys) => {
+        layer.style.height = `${heightOf(keys)}px`; // also of a layer that is not drawn because nobody sees it
+        patch(layer, keys.map((key) => units.get(key)), ({ key }) => key, makeBox, paint);
       });
     }
     patch(open, [...opened], (key) => key, (key) => h("button.chip", {
@@ -136,7 +137,8 @@ function sorted(jobs) {
 
 const heightOf = (keys) => keys.length * (HEIGHT + DOWN) - DOWN;
 
-// Boxes in columns: each as far to the right as what it needs demands, near to that in height.
+// Where each box begins, and its middle from the picture's middle: as far to the right as what it needs demands, and
+// near to that in height.
 function arrange(units) {
   const ranked = [];
   const layer = new Map();
@@ -149,29 +151,22 @@ function arrange(units) {
     return place;
   };
   for (const key of units.keys()) (ranked[rank(key, new Set())] ??= []).push(key);
-  const layers = ranked.filter(Boolean); // without the places that no box of a circle has taken
-  const heights = new Map(); // of the middle of a box, from the middle of the picture
-  for (const keys of layers) {
+  const places = new Map();
+  ranked.filter(Boolean).forEach((keys, layer) => { // a circle takes no first place
     const near = new Map(keys.map((key) => {
-      const needed = [...units.get(key).needs].map((need) => heights.get(need)).filter((each) => each !== undefined);
+      const needed = [...units.get(key).needs].map((need) => places.get(need)?.y).filter(Number.isFinite);
       return [key, needed.length ? sum(needed) / needed.length : 0];
     }));
-    keys.sort((one, other) => near.get(one) - near.get(other));
-    keys.forEach((key, place) => heights.set(key, place * (HEIGHT + DOWN) + (HEIGHT - heightOf(keys)) / 2));
-  }
-  return layers;
+    keys.sort((one, other) => near.get(one) - near.get(other)).forEach((key, place) => places.set(key, {
+      x: layer * (WIDTH + ACROSS), y: place * (HEIGHT + DOWN) + (HEIGHT - heightOf(keys)) / 2,
+    }));
+  });
+  return places;
 }
 
-// The lines from each box to those that need it, for the columns that style.css puts side by side.
-function linesBetween(units, layers) {
-  const middle = Math.max(...layers.map(heightOf)) / 2;
-  const places = new Map(layers.flatMap((keys, number) => keys.map((key, place) => [key, {
-    x: number * (WIDTH + ACROSS), y: middle - heightOf(keys) / 2 + place * (HEIGHT + DOWN) + HEIGHT / 2,
-  }])));
-  return [...units.values()].flatMap(({ key, needs }) => [...needs].map((need) => {
-    const [from, to] = [places.get(need), places.get(key)];
-    const begin = from.x + WIDTH;
-    const bend = Math.max(20, (to.x - begin) / 2);
-    return `M${begin} ${from.y}C${begin + bend} ${from.y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`;
-  })).join("");
-}
+// The lines from each box to those that need it.
+const linesBetween = (units, places) => [...units.values()].flatMap(({ key, needs }) => [...needs].map((need) => {
+  const [{ x, y }, to] = [places.get(need), places.get(key)];
+  const bend = Math.max(20, (to.x - x - WIDTH) / 2);
+  return `M${x + WIDTH} ${y}C${x + WIDTH + bend} ${y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`;
+})).join("");

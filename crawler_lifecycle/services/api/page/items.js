@@ -1,6 +1,6 @@
 // The items of a flow's crawl managers: which 7 of 1,000 failed, and what can be done about them.
 
-import { alertLine, chipGroup, choice, counted, crawled, drawChips, get, h, inWords, lasting, mayOperate, named, number, options, pairsOf, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
+import { addressOf, alertLine, chipGroup, choice, counted, crawled, drawChips, get, h, inWords, lasting, mayOperate, named, number, options, pairsOf, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";
 import { makeTable } from "/table.js";
 
@@ -45,9 +45,8 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
       if (!manager) return { items: [] };
       draw(managers);
       headline(Object.fromEntries(ITEM_STATES.map((each) => [each, sum(managers.map(({ counts }) => counts[each] ?? 0))])));
-      const query = new URLSearchParams({ manager: manager.path, limit: PAGE, after: after ?? 0 });
-      for (const [name, kept] of [["state", "item"], ["outcome", "outcome"], ["tag", "tag"]]) if (place.get(kept)) query.set(name, place.get(kept));
-      const { items, next } = await get(`${path}/items?${query}`, signal);
+      const { item: state, outcome, tag } = Object.fromEntries(place);
+      const { items, next } = await get(addressOf(`${path}/items`, { manager: manager.path, limit: PAGE, after, state, outcome, tag }), signal);
       return { items: items.map((item) => ({ key: item.number, ...item })), next };
     },
   });

@@ -18,13 +18,13 @@ export function makeNow(signal) {
     const failed = runs.value?.counts.FAILED ?? 0;
     const found = sum(audits.value?.open ?? {});
     const paused = (limits.value?.limits ?? []).filter((each) => each.paused_at).length;
-    const lines = [
-      failed && { kind: "bad", text: `${number(failed)} failed in 24 hours`, href: "#/?listed=FAILED&within=24h&flows=true" },
-      found && { kind: "odd", text: `${counted(found, "finding")} of audits`, href: "#/audits" },
-      paused && { kind: "odd", text: counted(paused, "pause"), href: "#/installation" },
-      runs.value && !failed && { kind: "good", text: "nothing failed in 24 hours", href: "#/?within=24h" },
-    ].filter(Boolean);
-    fill(element, lines.map(({ kind, text, href }) => h("li", { dataset: { kind } }, link(href, text))));
+    const line = (kind, text, href) => h("li", { dataset: { kind } }, link(href, text));
+    fill(element, [
+      failed > 0 && line("bad", `${number(failed)} failed in 24 hours`, "#/?listed=FAILED&within=24h&flows=true"),
+      found > 0 && line("odd", `${counted(found, "finding")} of audits`, "#/audits"),
+      paused > 0 && line("odd", counted(paused, "pause"), "#/installation"),
+      runs.value && !failed && line("good", "nothing failed in 24 hours", "#/?within=24h"),
+    ]);
     timer = setTimeout(load, AGAIN);
   }
 

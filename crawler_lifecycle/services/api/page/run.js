@@ -1,6 +1,6 @@
 // One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
 
-import { attempt, counts, crawled, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, time, utc, waitsFor, when } from "/kit.js";
+import { addressOf, attempt, counts, crawled, crawlerLink, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, time, took, utc, waitsFor, when } from "/kit.js";
 import { phasesOf } from "/phases.js";
 import { commandButton } from "/table.js";
 import { openStart } from "/start.js";
@@ -39,7 +39,7 @@ export function showRun({ main, name: id, place, list, signal }) {
     h("div.columns",
       h("section.card", h("h2", "Timeline"), log),
       h("section.card", h("h2", "Details"), facts, h("h2", "Exports"), exports, none)));
-  const [history, temporal] = [h("a"), outsideLink("Temporal")];
+  const [history, temporal] = [h("span"), outsideLink("Temporal")];
   main.append(h("p.back", link(list, "\u2190 Runs"), history, temporal), waiting, missing, content);
 
   async function load() {
@@ -79,8 +79,7 @@ export function showRun({ main, name: id, place, list, signal }) {
   function draw() {
     const { run } = view;
     fill(names, [h("h1", `${run.crawler} \u00b7 run ${run.run_id}`), pill(shownStatus(run)), lasting(run.begun_at, run.finished_at)]);
-    history.href = `#/crawlers/${encodeURIComponent(run.crawler)}`;
-    setText(history, run.crawler);
+    fill(history, [crawlerLink(run.crawler)]);
     lead(temporal, view.temporal_url);
     document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
     drawWaits(run);
@@ -104,8 +103,8 @@ export function showRun({ main, name: id, place, list, signal }) {
       ? `${sentence(run)}. ${counts(run.tasks)}.`
       : `Waits for ${waitsFor(run)}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
     const since = !isOver(run) && run.waiting_since;
-    fill(waits, [...h("p", text, since && [", since ", time(since), " (", lasting(since), ")"],
-      Number.isInteger(decided) && [" ", h("button.link", () => tasks.show(decided), `Log of task ${decided}`)]).childNodes]);
+    fill(waits, [text, since && [", since ", time(since), " (", lasting(since), ")"],
+      Number.isInteger(decided) && [" ", h("button.link", () => tasks.show(decided), `Log of task ${decided}`)]].flat());
     say(held, run.status === "PROCESSING" && run.held_by && run.admitted_at
       && `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.`);
     say(problem, run.look_problem && !isOver(run) && `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}`);
@@ -113,15 +112,15 @@ export function showRun({ main, name: id, place, list, signal }) {
 
   // With the last run of the crawler before that was completed.
   async function compare(run) {
-    const query = new URLSearchParams({ crawler: run.crawler, status: "COMPLETED", flows: true, until: run.created_at, limit: 1 });
-    good ??= get(`/v1/runs?${query}`, signal).then(({ runs }) => runs[0], () => null);
+    const address = addressOf("/v1/runs", { crawler: run.crawler, status: "COMPLETED", flows: true, until: run.created_at, limit: 1 });
+    good ??= get(address, signal).then(({ runs }) => runs[0], () => null);
     const before = await good;
     beside.hidden = !before;
     if (!before) return;
     const part = (name, mine, theirs) => isOver(run) && theirs > 0 && mine >= 0 && `${number(Math.round(100 * mine / theirs))} % of its ${name}`;
     const parts = [part("time", took(run), took(before)), part("items", run.stats?.items, before.stats?.items)].filter(Boolean).join(", ");
-    fill(beside, [...h("p", "Last good run: ", runLink(before.run_id), `, ${[duration(took(before)), crawled(before.stats)].filter(Boolean).join(", ")}.`,
-      parts && ` This one: ${parts}.`).childNodes]);
+    fill(beside, ["Last good run: ", runLink(before.run_id), `, ${[duration(took(before)), crawled(before.stats)].filter(Boolean).join(", ")}.`,
+      parts && ` This one: ${parts}.`]);
   }
 
   function drawFacts(run) {
@@ -179,10 +178,8 @@ export function showRun({ main, name: id, place, list, signal }) {
   tasks.load();
 }
 
-const took = (run) => new Date(run.finished_at) - new Date(run.begun_at);
-
 function sentence(run) {
   const why = endedBecause(run);
   if (shownStatus(run) === "STOPPED") return why[0].toUpperCase() + why.slice(1);
-  return `${run.status === "COMPLETED" ? "Completed" : "Failed"}: ${why}`;
+  return run.reason === "all_succeeded" ? "Completed" : `${run.status === "COMPLETED" ? "Completed" : "Failed"}: ${why}`;
 }

@@ -118,7 +118,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
 
   function say(text, action) {
     empty.hidden = !text;
-    fill(empty, [...h("p", text, action && [h("br"), action]).childNodes]);
+    fill(empty, [text, action && h("br"), action]);
   }
 
   function stopChosen() {

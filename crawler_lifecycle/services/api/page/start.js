@@ -9,7 +9,7 @@ const AT_FAULT = [400, 409, 413, 422]; // the request itself, whoever asks. Else
 // A page that came without TLS from another machine has no crypto.randomUUID.
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-// `like`: the request of another run, to begin with.
+// `like`: what a request begins with, as that of another run.
 export const openStart = (like = null) => open(null, like);
 
 export function goOnStarting() {
@@ -22,18 +22,19 @@ function open(starting, like = null) {
   const closed = new AbortController();
   let told = ""; // as of when
   const own = "the crawler\u2019s own";
-  const named = (name, ...rest) => field(`start-${name}`, ...rest);
-  const whole = (name, label, placeholder = own) => named(name, label, { inputmode: "numeric", pattern: "[0-9]*", placeholder });
-  const area = (name, label, placeholder) => named(name, label, { rows: 3, spellcheck: "false", placeholder }, "textarea");
-  const crawler = named("crawler", "Crawler", { list: "crawlers", required: true, maxlength: 128 });
+  const control = (name, ...rest) => field(`start-${name}`, ...rest);
+  const whole = (name, label, placeholder = own) => control(name, label, { inputmode: "numeric", pattern: "[0-9]*", placeholder });
+  const area = (name, label, placeholder) => control(name, label, { rows: 3, spellcheck: "false", placeholder }, "textarea");
+  const crawler = control("crawler", "Crawler", { list: "crawlers", required: true, maxlength: 128 });
   const tasks = whole("tasks", "Tasks");
   const parallel = whole("max_parallel", "At once");
   const longest = whole("max_duration_seconds", "Seconds in all");
   const limit = whole("start_limit_seconds", "Seconds to start", "the installation\u2019s");
   const args = area("arguments", "Arguments, one name=value a line", "site=https://books.example");
   const settings = area("settings", "Settings of the crawl framework, one name=value a line", "DOWNLOAD_DELAY=2");
-  const labels = named("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
-  const priority = named("priority", "Priority, -100 to 100", { pattern: "-?[0-9]*", placeholder: own });
+  const labels = control("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
+  const priority = control("priority", "Priority, -100 to 100", { pattern: "-?[0-9]*", placeholder: own });
+  const numbers = [tasks, parallel, longest, limit, priority];
   const names = h("datalist", { id: "crawlers" });
   const problem = alertLine();
   const send = h("button.primary", { type: "submit" }, "Start");
@@ -41,7 +42,7 @@ function open(starting, like = null) {
     h("h2", { id: "start-title" }, "Start a run"),
     crawler.element, names,
     args.element, settings.element,
-    h("div.fields", tasks.element, parallel.element, longest.element, limit.element, labels.element, priority.element),
+    h("div.fields", [...numbers, labels].map(({ element }) => element)),
     problem,
     h("div.actions", h("button", () => dialog.close(), "Cancel"), send));
   const what = h("h2", { id: "starting-title" });
@@ -73,7 +74,7 @@ function open(starting, like = null) {
     const wanted = { crawler: crawler.input.value.trim(), trigger: "manual" };
     for (const { input } of [args, settings]) wanted[input.name] = pairsOf(input);
     if (labels.input.value.trim()) wanted.labels = labels.input.value.trim().split(/\s+/);
-    for (const { input } of [tasks, parallel, longest, limit, priority]) if (input.value) wanted[input.name] = Number(input.value);
+    for (const { input } of numbers) if (input.value) wanted[input.name] = Number(input.value);
     return wanted;
   }
 
@@ -180,9 +181,9 @@ function open(starting, like = null) {
 
   if (like) {
     crawler.input.value = like.crawler;
-    for (const { input } of [args, settings]) input.value = named(like[input.name]).join("\n");
-    labels.input.value = like.labels.join(" ");
-    for (const { input } of [tasks, parallel, longest, limit, priority]) input.value = like[input.name] ?? "";
+    for (const { input } of [args, settings]) input.value = named(like[input.name] ?? {}).join("\n");
+    labels.input.value = like.labels?.join(" ") ?? "";
+    for (const { input } of numbers) input.value = like[input.name] ?? "";
   }
   document.body.append(dialog);
   dialog.showModal();

@@ -51,8 +51,12 @@ export function makeTable({ columns, read, none, signal, kind = "boxed", again =
       const found = await read(pages.at(-1));
       if (mine !== asked || signal.aborted) return;
       hasAnswer = true;
-      show(found.items, found.next);
-      if (!found.items.length) text = none;
+      next = found.next;
+      table.hidden = !found.items.length;
+      back.hidden = pages.length === 1;
+      on.hidden = !next;
+      draw(found.items);
+      if (table.hidden) text = none;
     } catch (error) {
       if (mine !== asked || signal.aborted) return;
       text = error.message;
@@ -61,14 +65,6 @@ export function makeTable({ columns, read, none, signal, kind = "boxed", again =
     say(problem, text);
     waiting.hidden = hasAnswer || !pause;
     if (pause) timer = setTimeout(() => document.hidden || !element.isConnected || load(), pause);
-  }
-
-  function show(items, following = null) {
-    next = following;
-    table.hidden = !items.length;
-    back.hidden = pages.length === 1;
-    on.hidden = !next;
-    draw(items);
   }
 
   listen(({ kind }) => kind === "ready" && load(), signal);

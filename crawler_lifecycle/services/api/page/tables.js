@@ -1,37 +1,46 @@
 // Pages that are a table: crawlers, one crawler's history, schedules, findings of audits.
 
-import { crawled, duration, endedBecause, get, h, inWords, isOver, link, mayOperate, number, pill, post, runLink, setText, shownStatus, when } from "/kit.js";
+import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, mayOperate, number, pill, post, runLink, setText, shownStatus, took, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
+import { openStart } from "/start.js";
 import { commandButton, showTable } from "/table.js";
 
 const RUNS = 60;
-
-const crawlerLink = (name) => link(`#/crawlers/${encodeURIComponent(name)}`, name);
+const LATEST = 200;
+const OF_A_RUN = {
+  Run: (run) => runLink(run.run_id, run.run_id), Status: (run) => pill(shownStatus(run)), Created: (run) => when(run.created_at),
+  Took: (run) => lasting(run.begun_at, run.finished_at), Crawled: (run) => crawled(run.stats),
+  Why: (run) => (isOver(run) && run.reason !== "all_succeeded" ? endedBecause(run) : ""),
+};
 
 export function showCrawlers({ main, signal }) {
   showTable({
     main, signal, title: "Crawlers", none: "The catalogue has no crawlers.",
-    columns: { Crawler: ({ key }) => crawlerLink(key) },
-    read: async () => ({ items: (await get("/v1/crawlers", signal)).crawlers.map((key) => ({ key })) }),
+    about: [h("p.quiet", `Each with its latest run, if it is one of the latest ${LATEST} of all crawlers.`)],
+    columns: {
+      Crawler: ({ key }) => crawlerLink(key),
+      ...Object.fromEntries(Object.entries(OF_A_RUN).map(([name, cell]) => [name, ({ latest }) => latest && cell(latest)])),
+      "|act": ({ key }) => mayOperate() && h("div.actions", h("button", () => openStart({ crawler: key }), "Start \u2026")),
+    },
+    read: async () => {
+      const [{ crawlers }, { runs }] = await Promise.all([get("/v1/crawlers", signal), get(`/v1/runs?flows=true&limit=${LATEST}`, signal)]);
+      return { items: crawlers.map((key) => ({ key, latest: runs.find((run) => run.crawler === key) })) };
+    },
   });
 }
 
 export function showCrawler({ main, name, signal }) {
   const query = `crawler=${encodeURIComponent(name)}&flows=true`;
   const told = h("p.waits");
-  const [took, items] = [h("div"), h("div")];
+  const [durations, items] = [h("div"), h("div")];
   const entry = h("pre.log");
   const about = h("div.run", told,
-    h("div.columns", h("section.card", h("h2", "Duration"), took), h("section.card", h("h2", "Items"), items)),
+    h("div.columns", h("section.card", h("h2", "Duration"), durations), h("section.card", h("h2", "Items"), items)),
     h("details", h("summary", "Catalogue entry"), entry), h("h2", "Latest runs"));
   get(`/v1/crawlers/${encodeURIComponent(name)}`, signal).then((found) => setText(entry, JSON.stringify(found, null, 1)), (error) => setText(entry, error.message));
   showTable({
     main, signal, title: name, about: [about], none: "No run of this crawler yet.",
-    columns: {
-      Run: (run) => runLink(run.key, run.key), Status: (run) => pill(shownStatus(run)), Created: (run) => when(run.created_at),
-      Took: (run) => (run.finished_at ? duration(new Date(run.finished_at) - new Date(run.begun_at)) : ""), Crawled: (run) => crawled(run.stats),
-      Why: (run) => (isOver(run) && run.reason !== "all_succeeded" ? endedBecause(run) : ""),
-    },
+    columns: OF_A_RUN,
     read: async () => {
       const { runs } = await get(`/v1/runs?${query}&limit=${RUNS}`, signal);
       const over = runs.filter(isOver).reverse();
@@ -39,7 +48,7 @@ export function showCrawler({ main, name, signal }) {
       const good = judged.filter((run) => run.status === "COMPLETED").length;
       setText(told, judged.length ? `${number(Math.round(100 * good / judged.length))} % of the latest ${number(judged.length)} runs completed.` : "");
       const column = (run, value) => ({ title: `run ${run.run_id}, ${shownStatus(run).toLowerCase()}`, status: shownStatus(run), value });
-      drawColumns(took, over.map((run) => column(run, new Date(run.finished_at) - new Date(run.begun_at))), duration);
+      drawColumns(durations, over.map((run) => column(run, took(run))), duration);
       drawColumns(items, over.map((run) => column(run, run.stats?.items ?? 0)), number);
       return { items: runs.map((run) => ({ key: run.run_id, ...run })) };
     },
@@ -75,7 +84,7 @@ export function showAudits({ main, signal }) {
     },
     read: async () => {
       const { findings, last_complete_at: last } = await get("/v1/audits", signal);
-      about.replaceChildren(last ? "The last complete audit ended " : "No audit has been complete yet.", last ? when(last) : "", last ? "." : "");
+      fill(about, last ? ["The last complete audit ended ", when(last), "."] : ["No audit has been complete yet."]);
       return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}`, ...each })) };
     },
   });

@@ -1,6 +1,6 @@
 // The tasks of a run: ten thousand of them by the page, with filters; one opened shows its evidence and its log.
 
-import { cause, chipGroup, crawled, drawChips, emptyLine, fill, get, h, inWords, lasting, number, pill, press, say, setBar, setText, sum, TASK_STATES } from "/kit.js";
+import { addressOf, cause, chipGroup, crawled, drawChips, emptyLine, fill, get, h, inWords, lasting, number, pill, press, say, setBar, setText, sum, TASK_STATES } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { makeLog } from "/log.js";
 import { makeGrid } from "/table.js";
@@ -58,21 +58,16 @@ export function makeTasks(id, place, signal, again) {
     h("div.tools", h("h2", "Tasks"), chips, inTime), meter, chart,
     grid.element, empty, pager);
 
-  const chosen = () => String(new URLSearchParams({ first: firsts.at(-1), limit: PAGE, sort: order, ...(status ? { status } : {}) }));
-
-  function keepPlace() {
-    const kept = new URLSearchParams({
-      ...(status ? { status } : {}), ...(order === "task" ? {} : { sort: order }), ...(firsts.at(-1) ? { first: firsts.at(-1) } : {}),
-      ...(opened.size ? { open: [...opened.keys()].join(".") } : {}),
-    });
-    history.replaceState(null, "", `#/runs/${encodeURIComponent(id)}${kept.size ? `?${kept}` : ""}`);
-  }
+  const chosen = () => addressOf(`${path}/tasks`, { first: firsts.at(-1), limit: PAGE, sort: order, status });
+  const keepPlace = () => history.replaceState(null, "", addressOf(`#/runs/${encodeURIComponent(id)}`, {
+    status, sort: order !== "task" && order, first: firsts.at(-1), open: [...opened.keys()].join("."),
+  }));
 
   async function load() {
     const query = chosen();
     const mine = ++asked;
     try {
-      const found = await get(`${path}/tasks?${query}`, signal);
+      const found = await get(query, signal);
       if (mine < answered || query !== chosen()) return; // it comes too late
       answered = mine;
       page = found;

@@ -1,7 +1,7 @@
 // Times, numbers and states, as people read them.
 
 import { Problem } from "/api.js";
-import { h, patch, press, setText } from "/dom.js";
+import { fill, h, patch, press, setText } from "/dom.js";
 
 export const TASK_STATES = [
   "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING", "SUCCEEDED", "FAILED", "STOPPED", "LOST",
@@ -47,12 +47,14 @@ export const noAnswer = (why, since) => `No answer since ${moment(since)}: ${why
 
 const bothClocks = (iso) => `${utc(iso)}, ${String(new Date(iso)).slice(0, 33)}`;
 
-export const time = (iso) =>
-  (iso ? h("time", { datetime: iso, title: bothClocks(iso) }, moment(iso)) : "");
+const timeElement = (iso, text, dataset = {}) => iso && h("time", { datetime: iso, dataset, title: bothClocks(iso) }, text);
+
+export const time = (iso) => timeElement(iso, moment(iso));
+
+export const took = (run) => new Date(run.finished_at) - new Date(run.begun_at);
 
 // How long ago, with the time itself on hover: see the ticking below.
-export const when = (iso) =>
-  (iso ? h("time", { datetime: iso, dataset: { ago: iso }, title: bothClocks(iso) }, ago(iso)) : "");
+export const when = (iso) => timeElement(iso, ago(iso), { ago: iso });
 
 function ago(iso) {
   const seconds = Math.round((Date.now() - new Date(iso)) / 1000);
@@ -70,8 +72,8 @@ export function utc(iso) {
 }
 
 // A duration that goes on until `until`, or for ever: see `tick`.
-export const lasting = (since, until) => h("span.num", { dataset: since && !until ? { since } : {} },
-  since && duration((until ? new Date(until) : new Date()) - new Date(since)));
+export const lasting = (since, until) => since && h("span.num", { dataset: until ? {} : { since } },
+  duration((until ? new Date(until) : new Date()) - new Date(since)));
 
 setInterval(() => {
   for (const each of document.querySelectorAll("[data-ago]")) setText(each, ago(each.dataset.ago));
@@ -100,16 +102,8 @@ export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
 // A bar of all tasks, a part for each state.
 export function setBar(element, tasks, states = TASK_STATES) {
-  const there = states.filter((state) => tasks[state]);
-  const wanted = there.map((state) => `${state}:${tasks[state]}`).join();
-  if (element.dataset.shown === wanted) return;
-  element.dataset.shown = wanted;
   element.title = stateCounts(tasks, states);
-  element.replaceChildren(...there.map((state) => {
-    const part = h("i", { dataset: { status: state } });
-    part.style.flexGrow = tasks[state];
-    return part;
-  }));
+  fill(element, states.filter((state) => tasks[state]).map((state) => h("i", { dataset: { status: state }, style: { flexGrow: tasks[state] } })));
 }
 
 export function bar(counts, states = TASK_STATES) {
