@@ -59,6 +59,9 @@ async def test_a_flow_is_drawn_and_redrawn_as_it_goes_on(page: Page, shelf: Shel
     write(shelf, "shop/diamond one", ["fetch"], state="executing")
     await page.until(f"({BOX % 'fetch'}).dataset.status === 'executing'")
     await page.evaluate(f"({BOX % 'fetch'}).focus()")
+    write(shelf, "shop/diamond one", ["left"], state="executing")
+    await page.until(f"({BOX % 'left'}).dataset.status === 'executing'")
+    assert await page.evaluate(f"document.activeElement === {BOX % 'fetch'}"), "the focus survives the drawing"
     await page.press("Enter")
     await page.until_text("Attempts", "none yet")
     assert await page.evaluate("location.hash") == "#/flows/shop%2Fdiamond%20one?view=ledger&job=fetch"
