@@ -59,7 +59,7 @@ def pages(shelf: Shelf) -> dict[str, str]:
     shelf.begun(3)
     failing(shelf.database, "broken")
     managed(shelf.database, "shops").commit(item("a"), item("b"))
-    over = "document.querySelector('.tasks tbody tr')"
+    over = "document.querySelector('.tasks tbody tr').checkVisibility()"
     return PAGES | {
         f"#/runs/{good.run_id}": over,
         f"#/runs/{bad.run_id}?open=0": f"{over} && document.querySelector('pre.log')",

@@ -18,7 +18,7 @@ from tests.contracts.flows import failing, pushed
 from tests.unit.flows.work import plain
 
 pytestmark = MARKS
-BOX = "[...document.querySelectorAll('.box')].find((box) => box.getAttribute('aria-label').startsWith('%s'))"
+BOX = "[...document.querySelectorAll('.box')].find((box) => box.title.startsWith('%s'))"
 ACROSS = "(%s).getBoundingClientRect().left"
 LINES = "document.querySelector('.graph path').getAttribute('d').split('M').length - 1"
 JOBS = "[...document.querySelectorAll('.jobs button.open')].map((job) => job.textContent).join()"
@@ -89,9 +89,7 @@ async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(p
     write(shelf, "wide", failed, state="discarded", reason="exit 3: banned")
     await page.evaluate("location.hash = '#/flows/wide?view=graph'")
     await page.until("document.querySelectorAll('.box').length === 3")
-    assert await page.evaluate("document.querySelectorAll('.box')[1].getAttribute('aria-label')") == (
-        "plain: 7 discarded, 993 suspended"
-    )
+    assert await page.evaluate("document.querySelectorAll('.box')[1].title") == ("plain: 7 discarded, 993 suspended")
     await page.click("[aria-label=View] .chip", "Ledger")
     await page.click(".ledger .chip", "discarded")
     await page.until(f"{JOBS} === 'site-7,site-70,site-77,site-700,site-770,site-777,site-999'")

@@ -67,7 +67,6 @@ function paint(box, { key, job, title, counts, size }) {
   if (box.title === whole) return;
   box.title = whole;
   Object.assign(box.dataset, { status: state, many: !job });
-  box.setAttribute("aria-label", whole);
   fill(box, job ? [h("b", job.split("/").pop()), h("small", about)] : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
 }
 
