@@ -90,7 +90,7 @@ BUSY_DOOR = """
   }
 """
 LATE_TASKS = """
-  if (asked.includes("/tasks?first=0") && !window.release) {
+  if (asked.includes("/tasks?limit=") && !window.release) {
     await new Promise((release) => { window.release = release; });
   }
 """
