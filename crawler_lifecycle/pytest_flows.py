@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("flow_modules", "modules or .py files with steps, for the fixture `flows`", type="args", default=[])
-    parser.addini("flow_catalogue", "file with crawlers, for the fixture `flows`", default="")
+    parser.addini("flow_catalogue", "file with crawlers, for the fixture `flows`; default: the examples", default="")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ import click
 
 from crawler_lifecycle.cli.common import crawlctl_command, json_option, plain, print_json, print_line, print_to_stderr
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
-from crawler_lifecycle.cli.up import EXAMPLES
 from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
@@ -37,16 +36,17 @@ def demo(results: Path, as_json: bool) -> None:
     SUCCEEDED.
     """
     from crawler_lifecycle.services.embedded.addresses import Ports
+    from crawler_lifecycle.services.embedded.catalogues import DEFAULT
     from crawler_lifecycle.services.embedded.plan import make_plan
     from crawler_lifecycle.services.embedded.stack import Stack, owned
 
-    if not (EXAMPLES / "catalogue.toml").exists():
-        raise NotReady(f"the examples are not in {EXAMPLES}: the demo runs in a checkout")
+    if not DEFAULT.exists():
+        raise NotReady(f"the examples are not in {DEFAULT.parent}: the demo runs in a checkout")
     _remove_settings()
     with temporary_folder("crawl-demo-") as folder:
         state = Path(folder).resolve() / "state"
         with owned(state):
-            plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
+            plan = make_plan(state, Ports.free(), DEFAULT)
             stack = Stack(plan, print_to_stderr if as_json else print_line, temporary=True)
             status = asyncio.run(_demo(stack, results, as_json=as_json))
     raise click.exceptions.Exit(status)

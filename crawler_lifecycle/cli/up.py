@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from crawler_lifecycle.services.embedded.child import Say
     from crawler_lifecycle.services.embedded.stack import Stack
 
-EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
-
 
 @click.command()
 @click.option("--catalogue", type=click.Path(path_type=Path, dir_okay=False), help="Crawler catalogue file.")
@@ -68,10 +66,11 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
 def catalogue_file(option: Path | None) -> Path:
     """Return the catalogue file: the option, else the environment's setting, else the example. The file is checked."""
     from crawler_lifecycle.adapters.catalogue import Catalogue
+    from crawler_lifecycle.services.embedded.catalogues import DEFAULT
 
     setting = os.environ.get("CRAWLER_SCHEDULER__CATALOGUE")
     configured_path = option or (Path(setting) if setting else None)
-    path = configured_path or EXAMPLES / "catalogue.toml"
+    path = configured_path or DEFAULT
     if configured_path is None and not path.exists():
         raise NotReady("no crawler catalogue: name one with --catalogue FILE")
     Catalogue.load(path)  # reports a mistake in the file now: the scheduler service would not start

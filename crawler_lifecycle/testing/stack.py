@@ -10,27 +10,25 @@ from pathlib import Path
 from crawler_lifecycle.client.blocking import LoopThread
 from crawler_lifecycle.control.installation import TEMPORAL
 from crawler_lifecycle.services.embedded.addresses import Ports
+from crawler_lifecycle.services.embedded.catalogues import catalogue_in
 from crawler_lifecycle.services.embedded.plan import StepModules, make_plan
 from crawler_lifecycle.services.embedded.stack import Stack, owned
 from crawler_lifecycle.settings import PREFIX
 
 logger = logging.getLogger(__name__)
-NO_CRAWLERS = "# no crawlers\n"
 
 
 @contextmanager
 def temporary_stack(modules: Sequence[str] = (), catalogue: Path | None = None) -> Iterator[Path]:
     """Run the stack during the block, on free ports, and yield its state folder.
 
-    `modules`: modules or .py files with steps. `catalogue`: file with crawlers.
+    `modules`: modules or .py files with steps. `catalogue`: file with crawlers; default: the examples.
     """
     with tempfile.TemporaryDirectory(prefix="flow-tests-", ignore_cleanup_errors=True) as folder:
         state = Path(folder).resolve() / "state"
         with _without_settings(), owned(state), LoopThread() as thread:
-            if catalogue is None:
-                catalogue = Path(folder) / "catalogue.toml"
-                catalogue.write_text(NO_CRAWLERS)
-            plan = make_plan(state, Ports.free(), catalogue.absolute(), StepModules(tuple(modules)))
+            crawlers = (catalogue or catalogue_in(Path(folder))).absolute()
+            plan = make_plan(state, Ports.free(), crawlers, StepModules(tuple(modules)))
             running = Stack(plan, logger.info, temporary=True).running()
             thread.run(running.__aenter__())
             try:

@@ -15,7 +15,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 REFERENCE_PAGES = Path(__file__).parents[1] / "unit" / "flows"
 INI = f"""[pytest]
 flow_modules = shop_graph.py oban.py chancy.py {EXAMPLES / "flows" / "bookshop_graph.py"}
-flow_catalogue = {EXAMPLES / "catalogue.toml"}
 """
 BOOKSHOP = """
 import json
@@ -99,6 +98,13 @@ def test_chancys_wait(flows):
     ended = flows.run(chancy.a2_wait(flows._flows))
     assert [step.state for _, step in ended] == ["succeeded", "succeeded"]
 """
+
+
+def test_the_page_says_the_settings_of_the_test() -> None:
+    """The page names no catalogue, and neither does the test: the fixture takes the examples' catalogue."""
+    page = (DOCS / "howto" / "test-flows.md").read_text()
+    assert "```ini\n# pytest.ini\n[pytest]\nflow_modules = shop_graph.py\n```\n" in page
+    assert "flow_catalogue" not in INI
 
 
 def test_graphs_run_on_the_fixtures_stack(tmp_path: Path) -> None:
