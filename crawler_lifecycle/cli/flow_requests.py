@@ -192,6 +192,8 @@ def cancel(
               help="`all`: retry all jobs behind JOBS, too, the completed ones included.")  # fmt: skip
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True,
               help="Argument over the former; for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
+@click.option("--no-arg", "removed", metavar="NAME", multiple=True,
+              help="Remove an argument of the JOBS; repeatable.")  # fmt: skip
 @click.option("--spider", metavar="NAME", help="Another crawler for a manager's items, such as refused items.")
 @manager_option
 @actor_option
@@ -202,6 +204,7 @@ def retry(
     completed: bool,
     downstream: str,
     arguments: tuple[tuple[str, str], ...],
+    removed: tuple[str, ...],
     spider: str | None,
     manager: str | None,
     actor: str | None,
@@ -221,6 +224,7 @@ def retry(
       crawlctl flow retry november/shops 17 --spider shop
       crawlctl flow retry nightly-2026-11-22
       crawlctl flow retry nightly-2026-11-22 sites/de --arg depth=3
+      crawlctl flow retry nightly-2026-11-22 load --no-arg nolang
       crawlctl flow retry nightly-2026-11-22 parse --downstream all
     """
     from crawler_lifecycle.cli.flow_items import has_ledger, retry_items
@@ -229,8 +233,8 @@ def retry(
 
     commands = open_commands(state)
     if has_ledger(commands, flow, manager):
-        if completed or downstream != "cancelled":
-            raise click.UsageError("--completed and --downstream are not for items of crawl managers")
+        if completed or removed or downstream != "cancelled":
+            raise click.UsageError("--completed, --downstream and --no-arg are not for items of crawl managers")
         retry_items(flow, jobs, arguments, spider, manager, actor, state, as_json=as_json)
         return
     if spider is not None:
@@ -242,6 +246,7 @@ def retry(
             completed=completed,
             downstream=Downstream(downstream),
             arguments={key: _value(text) if has_steps else text for key, text in arguments} or None,
+            removed_arguments=removed,
             **on_record(actor),
         )
     answer = asyncio.run(commands.retry(flow, request))

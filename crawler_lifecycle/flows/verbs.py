@@ -95,11 +95,12 @@ class Verbs(Level):
         completed: bool = False,
         downstream: str = Downstream.CANCELLED,
         arguments: Mapping[str, Any] | None = None,
+        removed_arguments: Iterable[str] = (),
     ) -> int:
         """Give cancelled, discarded and retryable jobs another attempt, and return their number.
 
         `completed`: also completed jobs. `downstream="all"`: also all jobs behind them. `arguments`: over the named
-        jobs' former arguments.
+        jobs' former arguments. `removed_arguments`: names that the jobs no longer have.
         """
         if downstream not in tuple(Downstream):
             raise BadInput("downstream", f"expected {' or '.join(Downstream)}, not {downstream!r}")
@@ -109,6 +110,7 @@ class Verbs(Level):
                 completed=completed,
                 downstream=Downstream(downstream),
                 arguments=None if arguments is None else _encoded(arguments),
+                removed_arguments=tuple(removed_arguments),
             )
         return await open_client().retry(self.id, request)
 

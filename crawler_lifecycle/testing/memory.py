@@ -98,7 +98,7 @@ class MemoryFlow:
 
     def ask_retry(self, request: RetryMembers) -> int:
         effect = retry(self.ledger, request, self.now)
-        if request.arguments is not None:
+        if request.changes_arguments:
             named = {row.number for row in selected(self.ledger, request.paths)}
             changed = {row.number: self._changed(row, request) for row in effect.members if row.number in named}
             self.arguments |= changed
@@ -199,7 +199,7 @@ class MemoryFlow:
 
     def _changed(self, row: MemberRow, request: RetryMembers) -> JsonValue:
         work, former = self.definitions[row.number].work, self.arguments.get(row.number)
-        return changed_arguments(row.path, work, former, request.arguments or {})
+        return changed_arguments(row.path, work, former, request.arguments or {}, request.removed_arguments)
 
     def _is_present(self, number: int, generation: int) -> bool:
         row = self.ledger.members.get(number)

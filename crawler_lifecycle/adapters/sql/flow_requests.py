@@ -51,7 +51,7 @@ class FlowRequests(OnDoors):
     def retry(self, tx: Connection, flow: str, request: RetryMembers) -> DoorAnswer:
         door = self.open_by_id(tx, flow, request)
         effect = retry(door.ledger, request, door.at)
-        changes = {} if request.arguments is None else _write_arguments(door, effect, request)
+        changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
         message = counted(effect.count, "member") + argument_changes.of_jobs(changes)
         return _applied(door, effect, "retried", message)
 
@@ -98,15 +98,16 @@ def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[
     Members behind them keep their arguments.
     """
     changes: dict[str, str] = {}
+    given, removed = request.arguments or {}, request.removed_arguments
     named = {row.number for row in selected(door.ledger, request.paths)}
     chosen = [row for row in effect.members if row.number in named]
     for row in chosen:
         this_member = (members.flow == door.head.id, members.number == row.number)
         text, former = door.tx.execute(select(members.definition, members.arguments).where(*this_member)).one()
         work = MemberDefinition.model_validate_json(text).work
-        arguments = changed_arguments(row.path, work, former, request.arguments or {})
+        arguments = changed_arguments(row.path, work, former, given, removed)
         door.tx.execute(update(flow_members).where(*this_member).values(arguments=arguments))
-        changes[row.path] = argument_changes.in_words(work, former, request.arguments or {})
+        changes[row.path] = argument_changes.in_words(work, former, given, removed)
     return changes
 
 

@@ -14,6 +14,8 @@ Paths = Annotated[tuple[Path, ...], Field(max_length=MOST_MEMBERS)]
 Actor = Annotated[str, Field(max_length=256)]
 Note = Annotated[str, Field(max_length=1024)]
 
+ArgumentNames = Annotated[tuple[Annotated[str, Field(max_length=LONGEST_NAME)], ...], Field(max_length=100)]
+
 
 class FlowRequest(Request):
     """Fields in all requests."""
@@ -72,6 +74,13 @@ class RetryMembers(FlowRequest):
     arguments: dict[str, JsonValue] | None = Field(
         default=None, description="arguments over the former arguments, for the named members"
     )
+    removed_arguments: ArgumentNames = Field(
+        default=(), description="names of arguments that the named members no longer have"
+    )
+
+    @property
+    def changes_arguments(self) -> bool:
+        return self.arguments is not None or bool(self.removed_arguments)
 
 
 class ApproveMember(FlowRequest):

@@ -11,9 +11,9 @@ from crawler_lifecycle.contract.requests import A_YEAR, RunParameters
 
 GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whether the new sets are right
 OURS = "crawler_lifecycle"  # key in `self.state` on record for our own values, by subject
-BREAKERS, HELD = "breakers", "held"  # subject; its pauses: the end and the key of each
+BREAKERS, HELD = "breakers", "held"  # subject; its pauses: ends and keys
 LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
-FILTERED = "crawlmanager/filtered"  # stat: items that the manager's own filter has refused
+FILTERED = "crawlmanager/filtered"  # stat: items refused by the manager's own filter
 UNREADABLE = "parameters that are no JSON"  # only key in an override with unrecordable parameters
 FILTERED_PROBLEM = "the manager's filter, from create_dupe_filter, has the parameters"  # such an item's problem
 SCHEDULED = "crawlmanager/scheduled_jobs"  # stat: attempts on record, counted by the ledger

@@ -1,7 +1,7 @@
 """Changed arguments in words, for a flow's timeline."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -14,12 +14,13 @@ MOST_JOBS = 10
 UNSET = "unset"
 
 
-def in_words(work: Work, former: JsonValue, changes: Mapping[str, JsonValue]) -> str:
+def in_words(work: Work, former: JsonValue, changes: Mapping[str, JsonValue], removed: Collection[str] = ()) -> str:
     """Return for example `depth 2 -> 3, lang unset -> "de"`. `former`: None for the definition's arguments."""
     known = arguments_of(work) if former is None else former
     old = known if isinstance(known, dict) else {}
     changed = [name for name, value in changes.items() if name not in old or old[name] != value]
     words = [f"{_shortened(name)} {_value(old, name)} -> {_value(changes, name)}" for name in changed]
+    words += [f"{_shortened(name)} {_value(old, name)} -> {UNSET}" for name in removed]
     return _listed(words, MOST_CHANGES, ", ") or "no other value"
 
 

@@ -1,6 +1,7 @@
 """Requesting: the request for a crawl's run, and arguments after a retry."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import islice
 
 from pydantic import JsonValue
 
@@ -14,6 +15,8 @@ from crawler_lifecycle.contract.requests import LARGEST_MEMORY_FACTOR, FlowLink,
 from crawler_lifecycle.domain.flows.ends import rule_before
 from crawler_lifecycle.domain.flows.rows import MemberRow, Target
 from crawler_lifecycle.errors import BadInput
+
+MOST_NAMES = 10  # arguments in a refusal
 
 
 def check_crawl(definition: MemberDefinition) -> None:
@@ -60,18 +63,30 @@ def task_item(arguments: JsonValue, run_id: int, run_uid: str) -> JsonValue:
     return {**known, **receipt.model_dump(mode="json")}
 
 
-def changed_arguments(path: str, work: Work, former: JsonValue, changes: Mapping[str, JsonValue]) -> JsonValue:
-    """Return the arguments with the changes. `former`: None for the definition's arguments."""
+def changed_arguments(
+    path: str, work: Work, former: JsonValue, changes: Mapping[str, JsonValue], removed: Collection[str] = ()
+) -> JsonValue:
+    """Return the arguments with the changes. `former`: None for the definition's arguments.
+
+    Raise BadInput if the former arguments lack a removed name.
+    """
     arguments = arguments_of(work) if former is None else former
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict) or TAG in arguments:
         raise BadInput("arguments", f"{path!r} takes no arguments by name")
-    changed: JsonValue = {**arguments, **changes}
+    for name in removed:
+        if name not in arguments:
+            raise BadInput("removed_arguments", f"{path!r} has no argument {name!r}{_names_in_words(arguments)}")
+    changed: JsonValue = {name: value for name, value in {**arguments, **changes}.items() if name not in removed}
     check_encoded(f"arguments of {path!r}", changed, LARGEST_ARGUMENTS)
     if isinstance(work, CrawlWork):
         run_request(work, changed, None)
     return changed
+
+
+def _names_in_words(arguments: Mapping[str, JsonValue]) -> str:
+    return f"; it has {', '.join(map(repr, islice(arguments, MOST_NAMES)))}" if arguments else ""
 
 
 def arguments_of_attempt(row: MemberRow, work: Work, former: JsonValue) -> JsonValue:

@@ -105,6 +105,7 @@ async def retry_flow(
         completed=body.completed,
         downstream=body.downstream,
         arguments=body.arguments,
+        removed_arguments=body.removed_arguments,
         **on_record(caller, body.actor),
     )
     return await api.control.flows.retry(flow, request)

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.flows.item_requests import LONGEST_ARGUMENT, MOS
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME, MOST_MEMBERS
 from crawler_lifecycle.contract.flows.names import Label, Path
 from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.flows.requests import Downstream, StopWay
+from crawler_lifecycle.contract.flows.requests import ArgumentNames, Downstream, StopWay
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.control.flows.pictures import PictureFormat
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
@@ -59,6 +59,9 @@ class RetryBody(ActorBody):
     )
     arguments: dict[str, JsonValue] | None = Field(
         default=None, description="arguments over the former arguments of the named jobs"
+    )
+    removed_arguments: ArgumentNames = Field(
+        default=(), description="names of arguments that the named jobs no longer have"
     )
 
 
