@@ -23,6 +23,7 @@ from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.failing_workflows import FailingWorkflows
+from crawler_lifecycle.services.flow_starts import FlowStarts
 from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
@@ -43,6 +44,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
         in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
         in_background(_failing_workflows(parts, engine, health_server).run()),
+        in_background(FlowStarts(parts.store.flow_records, engine).run()),
         working(client, steps, settings),
     ):
         log.info("works for installation %s on task queue %s", installation, settings.task_queue)

@@ -250,7 +250,7 @@ def test_why_is_indented_down_to_the_cause(pushed: Crawlctl) -> None:
         "    extract is suspended",
         "      shop is available",
     ]
-    assert shown[-1].endswith(": start")
+    assert shown[-1].endswith(": no_supervisor: no worker has taken the flow up since its push")
     assert said(pushed, "why", "nightly-1", "load")["because"][0]["path"] == "release"
 
 

@@ -70,6 +70,7 @@ class FlowParts(OnFlows):
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
             restarts=dict(restarts),
+            has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
         )
 

@@ -114,6 +114,16 @@ class SqlFlowRecords(FlowParts):
         query = select(flows.c.uid, flows.c.flow_id, flows.c.state).where(*is_silent).order_by(flows.c.uid)
         return [SilentFlow(*row) for row in connection.execute(query.limit(limit))]
 
+    @reading
+    def unstarted(self, connection: Connection, before: datetime, *, limit: int) -> list[SilentFlow]:
+        is_unstarted = (
+            flows.c.state.in_(OPEN_STATES),
+            flows.c.supervisor_run_id.is_(None),
+            flows.c.created_at < before,
+        )
+        query = select(flows.c.uid, flows.c.flow_id, flows.c.state).where(*is_unstarted).order_by(flows.c.id)
+        return [SilentFlow(*row) for row in connection.execute(query.limit(limit))]
+
 
 def _record(row: Row[Any], counts: Mapping[Any, int]) -> FlowRecord:
     return FlowRecord(

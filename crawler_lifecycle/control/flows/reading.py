@@ -25,6 +25,7 @@ from crawler_lifecycle.control.flows.whys import (
     with_managers,
     with_run_of_item,
     with_runs,
+    without_supervisor,
 )
 from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
 from crawler_lifecycle.domain.flows.rows import FlowRow
@@ -134,6 +135,8 @@ class FlowReader:
             return with_managers(explanation, managers, kept.ledger.flow.intent, self._jobs_under_way(flow))
 
         explanation = explained_at(kept.ledger, path, datetime.now(UTC))
+        if not kept.has_supervisor:
+            explanation = without_supervisor(explanation)
         if path != ROOT:
             return continued(explanation)
         # the flow's id may be the name of a job: only the members below are continued

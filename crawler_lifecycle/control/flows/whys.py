@@ -8,6 +8,7 @@ from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.overview import overview
 from crawler_lifecycle.domain.flows.planner import Planner
@@ -19,6 +20,7 @@ from crawler_lifecycle.ports import KeptFlow, Records
 
 MANAGED = (MemberState.AVAILABLE, MemberState.EXECUTING)  # states in which the manager knows more than its member
 
+NO_SUPERVISOR = f"{words.NO_SUPERVISOR}: no worker has taken the flow up since its push"
 MOST_ITEMS = 3  # a manager's jobs under way in an explanation
 
 
@@ -37,6 +39,14 @@ def _status_at(whole: FlowStatus, path: str) -> FlowStatus:
     for name in path.split(SEPARATOR):
         whole = whole.subs[name]
     return whole
+
+
+def without_supervisor(explanation: Why) -> Why:
+    """Return the explanation for a flow that no workflow has ever taken up: its jobs wait for nobody else."""
+    if explanation.state == MemberState.AVAILABLE:
+        return explanation.model_copy(update={"cause": NO_SUPERVISOR})
+    because = tuple(map(without_supervisor, explanation.because))
+    return explanation.model_copy(update={"because": because})
 
 
 def with_managers(

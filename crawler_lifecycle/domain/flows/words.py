@@ -5,6 +5,7 @@ DEPENDENCIES = "dependencies"  # a dependency is not satisfied yet
 TIME = "time"  # the member's start time lies ahead
 RETRY_PAUSE = "retry_pause"  # the last attempt failed, and the pause before the next attempt is not over
 PARALLEL_LIMIT = "parallel_limit"  # the flow or a group has as many executing members as it may have
+NO_SUPERVISOR = "no_supervisor"  # no worker has taken the flow up yet
 PAUSED = "paused"  # a person paused the flow
 DRAINING = "draining"  # a person drains the flow
 APPROVAL = "approval"  # a person has to decide

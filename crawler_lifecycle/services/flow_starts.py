@@ -1,0 +1,42 @@
+"""Starts of flows whose push did not reach Temporal. Every worker looks for such flows outside of Temporal.
+
+A push is on record first, and then nudges Temporal. Without this search, a flow that was pushed while Temporal was away
+would wait for the next audit.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.ports import FlowRecords, FlowSupervisors
+
+log = logging.getLogger(__name__)
+SEARCH_PAUSE = 15.0  # seconds between two searches
+PATIENCE = timedelta(seconds=5)  # the push's own nudge comes first
+MOST_FLOWS = 500  # in a search
+
+
+@dataclass(frozen=True)
+class FlowStarts:
+    """Loop that starts the workflows of flows that never had one."""
+
+    records: FlowRecords
+    supervisors: FlowSupervisors
+
+    async def run(self) -> None:
+        """Search for ever."""
+        while True:
+            try:
+                await self.search()
+            except LifecycleError as error:
+                log.warning("flows without a start cannot be searched for: %s", error.message)
+            await asyncio.sleep(SEARCH_PAUSE)
+
+    async def search(self) -> None:
+        """Start the workflow of every flow that has waited longer than its push's nudge takes."""
+        before = datetime.now(UTC) - PATIENCE
+        for flow in await asyncio.to_thread(self.records.unstarted, before, limit=MOST_FLOWS):
+            await self.supervisors.nudge_flow(flow.uid, flow.id)
+            log.info("flow %s is started: its push had not reached Temporal", flow.id)

@@ -1,0 +1,74 @@
+"""A flow that was pushed while Temporal was away waited for the next audit, and `why` said that a host was missing."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.services import flow_starts
+from crawler_lifecycle.services.flow_starts import FlowStarts
+from tests.commands import Crawlctl
+from tests.contracts.flows import Flow
+from tests.unit.flows.work import plain
+
+
+class Supervisors:
+    """Temporal, which may be away."""
+
+    def __init__(self) -> None:
+        self.nudged: list[str] = []
+        self.is_away = False
+
+    async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
+        del flow_uid
+        if self.is_away:
+            raise TemporaryError("Temporal does not answer")
+        self.nudged.append(flow_id)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a start has no use for {name}")
+
+
+@pytest.fixture
+def flow(stored: SqlStore) -> Flow:
+    return pushed(stored, "late")
+
+
+def pushed(store: SqlStore, flow_id: str) -> Flow:
+    definition = Workflow(id=flow_id).add("a", plain).add("b", plain, deps="a").definition()
+    answer = store.flow_doors.push(PushFlow(definition=definition))
+    return Flow(store, answer.flow_id, answer.flow_uid)
+
+
+async def test_a_worker_starts_flows_that_no_workflow_has_taken_up(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisors = Supervisors()
+    starts = FlowStarts(flow.store.flow_records, supervisors)
+    await starts.search()
+    assert not supervisors.nudged, "the push's own nudge comes first"
+    monkeypatch.setattr(flow_starts, "PATIENCE", timedelta(0))
+    supervisors.is_away = True
+    with pytest.raises(TemporaryError):
+        await starts.search()
+    supervisors.is_away = False
+    await starts.search()
+    assert supervisors.nudged == ["late"]
+    flow.go_on()
+    await starts.search()
+    assert supervisors.nudged == ["late"], "a workflow has taken the flow up"
+
+
+def test_why_names_the_missing_supervisor(flow: Flow, crawlctl: Crawlctl) -> None:
+    assert why(crawlctl, flow, "a")["cause"].startswith("no_supervisor: ")
+    for behind in (why(crawlctl, flow), why(crawlctl, flow, "b")):
+        assert behind["because"][0]["cause"].startswith("no_supervisor: ")
+    flow.go_on()
+    assert why(crawlctl, flow, "a")["cause"] == "executing"
+
+
+def why(crawlctl: Crawlctl, flow: Flow, *job: str) -> Any:
+    return json.loads(crawlctl("flow", "why", flow.id, *job, "--json").stdout)
