@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.flows.reading import FlowReader
 
 PAGE = 1000  # items in a query
+GOES_ON = "; the manager goes on with all that it has not done"
 
 
 def has_ledger(flows: "FlowReader", flow: str, manager: str | None = None) -> bool:
@@ -165,7 +166,8 @@ def retry_items(
             **on_record(actor),
         )
     answer = asyncio.run(open_commands(state).retry_items(flow, request))
-    print_effect(answer, f"{counted(answer.count, 'item')} retried", as_json=as_json)
+    effect = f"{counted(answer.count, 'item')} retried" + (GOES_ON if answer.reopened else "")
+    print_effect(answer, effect, as_json=as_json)
     refuse_left_out(answer, "not retried", as_json=as_json)
 
 

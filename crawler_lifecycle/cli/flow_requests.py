@@ -216,7 +216,8 @@ def retry(
     The exit status is 6 if one of JOBS is not retried, such as a completed job without --completed.
 
     Of a crawl manager, JOBS are numbers of items; without numbers, its failed items, and after a stop the items
-    that had not started. A manager that has ended goes on. A refused item needs --spider or --arg.
+    that had not started. A manager that has ended goes on with all that it has not done, its generator included.
+    A refused item needs --spider or --arg.
 
     \b
     Examples:

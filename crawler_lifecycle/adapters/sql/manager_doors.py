@@ -4,16 +4,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Row, Select, Update, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, Update, and_, bindparam, exists, func, insert, or_, select, update
 
 from crawler_lifecycle.adapters.sql.flow_door import Door, uid_of
 from crawler_lifecycle.adapters.sql.flow_schema import flow_appends
 from crawler_lifecycle.adapters.sql.manager_left_out import AFTER_CANCEL, AFTER_RETRY, left_out
 from crawler_lifecycle.adapters.sql.manager_life import beginning
-from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, Managed
+from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_ATTEMPTS, OF_MANAGER, Managed
 from crawler_lifecycle.adapters.sql.manager_readings import ManagerReadings
 from crawler_lifecycle.adapters.sql.manager_rows import ADDED, NOT_STARTED
-from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.manager_statuses import member_of
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
@@ -48,11 +48,13 @@ RENEW = (
     .where(*OF_MANAGER, items.number == bindparam("of_number"))
     .values(override=bindparam("new_override"), request=bindparam("new_request"))
 )
-FAILED = (
+IS_UNSTARTED = and_(items.state == ItemState.CANCELLED, items.problem == NOT_STARTED)
+PAGE = (
     select(items.place, items.number)
     .where(
         *OF_MANAGER,
-        items.state == ItemState.FAILED,
+        items.state == bindparam("of_state"),
+        or_(items.state == ItemState.FAILED, items.problem == NOT_STARTED),
         or_(
             items.place > bindparam("place"),
             and_(items.place == bindparam("place"), items.number > bindparam("number")),
@@ -65,9 +67,9 @@ FAILED = (
 IS_NOT_FILTERED = or_(items.problem.is_(None), items.problem != FILTERED_PROBLEM)
 REQUESTS = select(items.number, items.override, items.request, items.problem).where(IS_NOT_FILTERED)
 WITHOUT_REQUEST = select(items.number, items.state, items.problem).where(items.request.is_(None)).order_by(items.number)
-NOT_STARTED_ITEMS = select(func.count()).where(
-    *OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED
-)
+NOT_STARTED_ITEMS = select(func.count()).where(*OF_MANAGER, IS_UNSTARTED)
+OPEN_ATTEMPTS = select(exists().where(*OF_ATTEMPTS, manager_attempts.c.reacted_at.is_(None)))
+STOPS = ("drained", "cancelled", "left")  # close reasons by people
 S = TypeVar("S", Update, Select[Any])
 
 
@@ -77,6 +79,7 @@ class Rest:
 
     place: int = 0
     number: int = 0
+    is_unstarted: bool = False  # whether the rest has items that a close has cancelled, behind the failed items
     count: int = 0  # items in the former pages
     left_out: tuple[LeftOut, ...] = ()  # named items in the former pages
 
@@ -117,6 +120,8 @@ class SqlManagerDoors(ManagerReadings):
         manager = member_of(connection, number, request.manager).number
         of_manager = REQUESTS.filter_by(flow=number, manager=manager)
         chosen = _of(of_manager, request.numbers, _states_for(request))
+        if request.numbers is None:
+            chosen = of_manager.where(or_(items.state == ItemState.FAILED, IS_UNSTARTED))
         for row in connection.execute(chosen.execution_options(yield_per=AT_ONCE)):
             _renewed(row, request)
 
@@ -130,17 +135,17 @@ class SqlManagerDoors(ManagerReadings):
         if rest == Rest():
             _refuse_unknown(mine, request.numbers)
             _refuse_uncorrected(mine, request)
-        numbers, further = _failed(mine, rest) if request.numbers is None else _given(request.numbers, rest)
+        numbers, further = _failed(mine, request, rest) if request.numbers is None else _given(request.numbers, rest)
         unchanged = left_out(mine, None if request.numbers is None else numbers, AFTER_RETRY)
         renew = _renew if request.has_corrections else _repeat
         count = renew(mine, request, numbers, _states_for(request))
         total = rest.count + count
         if further is None and request.numbers is None and mine.row.closed_at is not None:
             total += tx.scalar(NOT_STARTED_ITEMS, mine.bound) or 0  # the next beginning lets them wait again
-        if further is None and total:
-            _reopen(door, mine)
-        answer = _written(door, mine, "items retried", count, None if further else total)
-        answer = replace(answer, left_out=rest.left_out + unchanged)
+        goes_on = further is None and (total > 0 or (request.numbers is None and _has_more(mine)))
+        is_reopened = goes_on and _reopen(door, mine)
+        answer = _written(door, mine, "items retried", count, None if further else total, is_reopened=is_reopened)
+        answer = replace(answer, left_out=rest.left_out + unchanged, reopened=is_reopened)
         return answer, further and replace(further, count=total, left_out=answer.left_out)
 
     @transaction
@@ -220,12 +225,20 @@ def _given(numbers: Collection[int], rest: Rest) -> tuple[Sequence[int], Rest | 
     return page[:AT_ONCE], further
 
 
-def _failed(mine: Managed, rest: Rest) -> tuple[Sequence[int], Rest | None]:
-    """Return the numbers of the next failed items, and the rest without them."""
-    place = {**mine.bound, "place": rest.place, "number": rest.number, "most": AT_ONCE + 1}
-    page = list(mine.tx.execute(FAILED, place))
+def _failed(mine: Managed, request: RetryItems, rest: Rest) -> tuple[Sequence[int], Rest | None]:
+    """Return the numbers of the next failed items, and the rest without them.
+
+    Behind the failed items, corrections have the items that a close has cancelled before their start.
+    """
+    state = ItemState.CANCELLED if rest.is_unstarted else ItemState.FAILED
+    place = {"of_state": state, "place": rest.place, "number": rest.number, "most": AT_ONCE + 1}
+    page = list(mine.tx.execute(PAGE, {**mine.bound, **place}))
     last = page[AT_ONCE - 1] if len(page) > AT_ONCE else None
-    further = None if last is None else replace(rest, place=last.place, number=last.number)
+    further = None
+    if last is not None:
+        further = replace(rest, place=last.place, number=last.number)
+    elif request.has_corrections and not rest.is_unstarted:
+        further = replace(rest, place=-1, number=0, is_unstarted=True)
     return [row.number for row in page[:AT_ONCE]], further
 
 
@@ -242,8 +255,12 @@ def _repeat(mine: Managed, _: RetryItems, numbers: Collection[int], states: Coll
 
 
 def _renew(mine: Managed, request: RetryItems, numbers: Collection[int], states: Collection[ItemState]) -> int:
-    """Let the items wait again with changed arguments. Return their number."""
-    chosen = _chosen(REQUESTS, mine, numbers, states)
+    """Let the items wait again with changed arguments. Return their number.
+
+    Items that a close has cancelled get the arguments, and wait again at the manager's next beginning.
+    """
+    unstarted = [] if request.numbers is not None else [ItemState.CANCELLED]
+    chosen = _chosen(REQUESTS, mine, numbers, [*states, *unstarted])
     rows = mine.tx.execute(chosen.with_for_update()).all()
     for page in pages(rows):
         mine.tx.execute(RENEW, [{**mine.bound, **_renewed(row, request)} for row in page])
@@ -266,18 +283,32 @@ def _renewed(row: Row[Any], request: RetryItems) -> dict[str, Any]:
     return {"of_number": row.number, "new_override": override, "new_request": new}
 
 
-def _reopen(door: Door, mine: Managed) -> None:
-    """Let a manager that has ended go on, in a further attempt of its member."""
+def _has_more(mine: Managed) -> bool:
+    """Return whether the manager's end has left a generator, a periodic job or crawls behind."""
+    row = mine.row
+    if row.closed_at is None:  # the member has ended before the manager began
+        return True
+    is_cut = not row.is_exhausted and (row.read_sets > 0 or row.close_reason in STOPS)  # one job has no generator
+    return is_cut or bool(mine.tx.scalar(OPEN_ATTEMPTS, mine.bound))
+
+
+def _reopen(door: Door, mine: Managed) -> bool:
+    """Let a manager that has ended go on, in a further attempt of its member. Return whether the manager had ended."""
     row = door.ledger.members[mine.row.manager]
     if row.state.is_final:
         door.apply(retry(door.ledger, RetryMembers(paths=(row.path,), completed=True), door.at))
+    return row.state.is_final
 
 
-def _written(door: Door, mine: Managed, event: str, count: int, total: int | None) -> DoorAnswer:
+def _written(
+    door: Door, mine: Managed, event: str, count: int, total: int | None, *, is_reopened: bool = False
+) -> DoorAnswer:
     """Wake the manager after a change of items. `total`: the number for the answer; None: further pages follow."""
     if count:
         mine.count("items_door")
         mine.save()
     if total:
         door.log(event, counted(total, "item"))
-    return door.answer(total or 0, changed=bool(total))
+    elif is_reopened:
+        door.log(event, "no item; the manager goes on with all that it has not done")
+    return door.answer(total or 0, changed=bool(total) or is_reopened)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, insert, or_, se
 
 from crawler_lifecycle.adapters.sql.flow_locks import IN_ORDER, SHARED
 from crawler_lifecycle.adapters.sql.manager_life import MEMBER, intent_of
-from crawler_lifecycle.adapters.sql.manager_locks import OF_MANAGER, Managed, OnManagers
+from crawler_lifecycle.adapters.sql.manager_locks import OF_ATTEMPTS, OF_MANAGER, Managed, OnManagers
 from crawler_lifecycle.adapters.sql.manager_reactions import is_open, put_on_record
 from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, job_of
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
@@ -21,7 +21,6 @@ from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.ports.managers import ManagerRef, ManagerStart, ManagerStarts, Setbacks
 
 items, attempts = manager_items.c, manager_attempts.c
-OF_ATTEMPTS = (attempts.flow == bindparam("of_flow"), attempts.manager == bindparam("of_manager"))
 THIS_ITEM = (*OF_MANAGER, items.number == bindparam("of_number"))
 THIS_ATTEMPT = (*OF_ATTEMPTS, attempts.number == bindparam("of_number"), attempts.attempt == bindparam("of_attempt"))
 JOBS = select(*JOB_COLUMNS).where(*OF_ATTEMPTS)

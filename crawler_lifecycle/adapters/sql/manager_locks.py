@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, OnFlows, add_line
 from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_rows import new_item
-from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.contract.managers.items import Item, ItemState
 from crawler_lifecycle.contract.managers.turns import FILTERED, Effects
@@ -26,6 +26,10 @@ LOCK = select(*COLUMNS).where(*THIS_MANAGER).with_for_update()
 READ = select(*COLUMNS).where(*THIS_MANAGER)
 WRITE = update(managers).where(*THIS_MANAGER)
 OF_MANAGER = (items.flow == bindparam("of_flow"), items.manager == bindparam("of_manager"))
+OF_ATTEMPTS = (
+    manager_attempts.c.flow == bindparam("of_flow"),
+    manager_attempts.c.manager == bindparam("of_manager"),
+)
 KNOWN_KEYS = select(items.dedup_key, items.number).where(
     *OF_MANAGER, items.dedup_key.in_(bindparam("keys", expanding=True))
 )

@@ -30,6 +30,10 @@ class FlowAnswer(Message):
     left_out: tuple[LeftOut, ...] = Field(
         default=(), description="named jobs that a cancel or retry does not change; empty: all named jobs are changed"
     )
+    reopened: bool = Field(
+        default=False,
+        description="whether an ended crawl manager goes on: its generator, its unstarted items and its crawls",
+    )
     nudged: bool = Field(default=True, description="whether the flow's supervisor knows about the request already")
     problem: str | None = Field(default=None, description="why the supervisor learns about the request later")
 

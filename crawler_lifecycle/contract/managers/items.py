@@ -14,7 +14,7 @@ Override = dict[str, JsonValue]  # a crawl's parameters as the author wrote them
 
 
 class Origin(StrEnum):
-    """Source for an item. The order is the order in which items are chosen, behind delayed items."""
+    """Source for an item, in the order of the choice behind delayed items."""
 
     ADDED = "added"  # by `add_job`, or by a person
     GENERATOR = "generator"

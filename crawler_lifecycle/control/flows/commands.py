@@ -176,6 +176,7 @@ def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
         count=answer.count,
         created=answer.created,
         left_out=answer.left_out,
+        reopened=answer.reopened,
         changed=answer.changed,
         nudged=problem is None,
         problem=problem,

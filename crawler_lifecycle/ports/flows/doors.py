@@ -26,6 +26,7 @@ class DoorAnswer:
     created: bool = False  # whether the request made the flow
     changed: bool = True  # False: the request was made before, so no supervisor has to be told
     left_out: tuple[LeftOut, ...] = ()  # named members without a change
+    reopened: bool = False  # whether a crawl manager that had ended goes on
 
 
 class FlowDoors(Protocol):
