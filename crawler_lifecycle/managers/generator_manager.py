@@ -14,8 +14,16 @@ from crawler_lifecycle.managers.choosing import Choice, was_renewed
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator import Generator
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.owned_jobs import params_of
-from crawler_lifecycle.managers.parameters import FullJobParams, JobKey, JobParams, StopRetry, check_parts, merged
+from crawler_lifecycle.managers.owned_jobs import chosen_dict, params_of
+from crawler_lifecycle.managers.parameters import (
+    FullJobParams,
+    JobDict,
+    JobKey,
+    JobParams,
+    StopRetry,
+    check_parts,
+    merged,
+)
 from crawler_lifecycle.managers.policies import ANY_OUTCOME, Breaker, Caps, RetryPolicy, rule_for
 from crawler_lifecycle.managers.requesting import KeyFunction
 from crawler_lifecycle.managers.workflow_manager import FINISHED
@@ -99,6 +107,10 @@ class GeneratorCrawlManager(CrawlManager):
         self._collected.add.append(self.item(params))
 
     # jobs of the present moment
+
+    def _chosen_jobs(self) -> Iterable[JobDict]:
+        chosen = () if self._choice is None else self._choice.chosen
+        return [chosen_dict(waiting, params, self.tags_of(waiting)) for waiting, params in chosen]
 
     def get_running_spiders(self) -> list[str]:
         return (self._choice or Choice(self.link)).spiders

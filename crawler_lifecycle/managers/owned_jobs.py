@@ -8,10 +8,11 @@ from typing import Any, cast
 from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.calls import AuthorsCode
-from crawler_lifecycle.managers.parameters import JobDict, JobKey, JobParams
+from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams
 
 JOBS_IN_A_PAGE = 500
 STATES = {"pending": JobState.RUNNING, "running": JobState.RUNNING, "finished": JobState.FINISHED}
+CHOSEN = "pending"  # state of a job that a cycle has chosen
 UNKNOWN = "unknown"  # outcome word of a run that is gone
 
 
@@ -46,6 +47,25 @@ def job_dict(job: Job) -> JobDict:
     }
 
 
+def chosen_dict(waiting: Waiting, params: FullJobParams, tags: Iterable[str]) -> JobDict:
+    """Return a job that a cycle has chosen, and not started yet. `tags`: of all jobs."""
+    return {
+        "key": "",
+        "spider": params["spider"],
+        "spider_args": params.get("spider_args") or {},
+        "job_settings": params.get("job_settings") or {},
+        "units": params.get("units"),
+        "tags": sorted({*tags, *(params.get("tags") or ())}),
+        "state": CHOSEN,
+        "close_reason": None,
+        "stats": {},
+        "result": None,
+        "run_id": None,
+        "number": waiting.number,
+        "attempt": waiting.attempt,
+    }
+
+
 class OwnedJobs(AuthorsCode):
     """Readings of a manager's jobs."""
 
@@ -54,14 +74,24 @@ class OwnedJobs(AuthorsCode):
     def get_owned_jobs(
         self, project_id: object = None, *, state: Iterable[str] = (), has_tag: Iterable[str] = (), **_more: Any
     ) -> Iterator[JobDict]:
-        """Yield the last jobs of the manager's items in these states, by number."""
+        """Yield the last jobs of the manager's items in these states, by number.
+
+        The jobs that a cycle has chosen, and not started yet, come last. They have no key.
+        """
         if project_id is not None:
             raise BadInput("project_id", "an installation has a single cluster, so there are no jobs elsewhere")
         wanted = set(state)
         if not wanted or not wanted <= STATES.keys():
             raise BadInput("state", f"expected a list of {', '.join(STATES)}")
-        for job_state in sorted({STATES[name] for name in wanted}):
-            yield from map(job_dict, self._pages(job_state, has_tag))
+        states, tags = {STATES[name] for name in wanted}, set(has_tag)
+        for job_state in sorted(states):
+            yield from map(job_dict, self._pages(job_state, tags))
+        if JobState.RUNNING in states:
+            yield from (job for job in self._chosen_jobs() if tags <= set(job["tags"]))
+
+    def _chosen_jobs(self) -> Iterable[JobDict]:
+        """Return the jobs that the cycle under way has chosen."""
+        return ()
 
     def get_finished_owned_jobs(self, project_id: object = None, **options: Any) -> Iterator[JobDict]:
         return self.get_owned_jobs(project_id, state=["finished"], **options)
