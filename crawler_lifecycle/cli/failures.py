@@ -149,4 +149,8 @@ def _with_option_name(error: LifecycleError, command: click.Command | None) -> t
 
 def _option_name(param: click.Parameter) -> str:
     """Return for example `--max-duration` for an option and `SCHEDULE` for an argument."""
-    return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
+    return (
+        next((name for name in param.opts if name.startswith("--")), param.opts[0])
+        if isinstance(param, click.Option)
+        else param.human_readable_name
+    )

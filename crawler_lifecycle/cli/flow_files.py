@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawler_lifecycle.cli.authors_code import refusals_of_a_class, refusals_of_a_function
 from crawler_lifecycle.errors import BadInput, NotReady
 
 if TYPE_CHECKING:
@@ -25,8 +26,11 @@ def definition_in(file: Path, name: str | None, flow_id: str | None, arguments: 
     `arguments`: command line for a crawl manager.
     """
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.contract.flows.names import checked_text
     from crawler_lifecycle.control.flows.definitions import read_definition
 
+    if flow_id is not None:
+        checked_text("--id", flow_id)
     manager = None if file.suffix == ".json" else manager_in(file, name)
     if manager is not None:
         return definition_of_manager(manager, arguments, flow_id)
@@ -51,8 +55,10 @@ def definition_of_manager(
     from crawler_lifecycle.managers.defining import build, family_of, flow_of
 
     function = reference(manager)
-    built = build(manager, arguments)
-    return flow_of(function, built.name, family_of(built, flow_id), arguments, queue)
+    with refusals_of_a_class(manager):
+        built = build(manager, arguments)
+        family = family_of(built, flow_id)
+    return flow_of(function, built.name, family, arguments, queue)
 
 
 def manager_in(file: Path, name: str | None) -> "type[WorkFlowManager] | None":
@@ -161,8 +167,9 @@ def _called(name: str, function: Callable[..., Any]) -> Any:
         inspect.signature(function).bind()
     except TypeError as error:
         raise BadInput("--flow", f"{name!r} is called without arguments, and cannot be: {error}") from error
-    result = function()
-    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+    with refusals_of_a_function(f"{name}()"):
+        result = function()
+        return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
 
 async def _awaited(result: Any) -> Any:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler_lifecycle.cli.authors_code import refusals_of_a_class
 from crawler_lifecycle.cli.common import Duration, print_answer, standard_options
+from crawler_lifecycle.cli.failures import USAGE, fail
 from crawler_lifecycle.cli.flow_options import actor_option, arguments_argument, on_record, open_commands, print_effect
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotReady
@@ -166,13 +168,17 @@ def check(
     manager = class_of(target)
     if manager is None:
         raise BadInput("target", f"the module of {target} is not on this machine")
-    result = preview(build(manager, arguments), first=first, most=most)
+    with refusals_of_a_class(manager):
+        built = build(manager, arguments)
+    result = preview(built, first=first, most=most)
     missing = _missing_crawlers(result.crawlers, catalogue, state)
     forecast = None if duration is None else round(result.hours(duration), 2)
     answer = {"preview": result, "missing_crawlers": missing, "hours": forecast}
     print_answer(answer, lambda _: _preview_lines(result, missing, forecast), as_json=as_json)
+    if result.problem is not None:
+        fail(result.problem, USAGE, as_json=as_json)
     if result.refused or missing:
-        raise click.exceptions.Exit(2)
+        raise click.exceptions.Exit(USAGE)
 
 
 def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Path | None) -> list[str] | None:
@@ -194,7 +200,8 @@ def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Pa
 
 
 def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: float | None) -> Iterator[str]:
-    more = "" if result.is_exhausted else " so far: the generator goes on, see --most"
+    goes_on = " so far: the generator goes on, see --most" if result.problem is None else " before an error"
+    more = "" if result.is_exhausted else goes_on
     yield (
         f"manager {result.name}: {counted(result.read, 'parameter set')} read, {counted(result.new, 'job')}, "
         f"{len(result.repeated)} repeated, {len(result.refused)} refused{more}"

@@ -66,6 +66,11 @@ def with_program(
     words = shlex.split(line) if isinstance(line, str) else list(line)
     try:
         filled = [word.format(**values) for word in words]
-    except KeyError as error:
-        parser.error(f"program {chosen.program!r} needs the variable {error.args[0]!r}: -v {error.args[0]}:VALUE")
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        name = error.args[0] if isinstance(error, KeyError) else ""
+        if str(name).isidentifier():
+            parser.error(f"program {chosen.program!r} needs the variable {name!r}: -v {name}:VALUE")
+        parser.error(
+            f"program {chosen.program!r}: write braces that stand for themselves twice, {{{{ and }}}}: {error}"
+        )
     return [*filled, *rest]

@@ -64,7 +64,7 @@ def family_in(arguments: Sequence[str], flow_id: str | None, name: str) -> str |
     family = None if flow_id is None else short_family(flow_id, name)
     if given is not None and family not in (None, given):
         raise BadInput("flow_id", f"is {flow_id!r} here, and {given!r} in the manager's arguments")
-    return family or given
+    return given if family is None else family
 
 
 def short_family(flow_id: str, name: str) -> str:
@@ -77,8 +77,9 @@ def flow_of(
 ) -> FlowDefinition:
     """Return the flow for the manager. `function`: the class as `module:Class`. Without a family, a new one is made."""
     checked_name("name", name)
-    family = checked_text("flow_id", family or str(uuid4()))
+    family = checked_text("flow_id", str(uuid4()) if family is None else family)
+    flow_id = checked_text("flow_id", f"{family}{SEPARATOR}{name}")
     with refusals_as_bad_input():
         work = StepWork(function=function, form=CallForm.MANAGER, arguments=list(arguments), queue=queue)
         member = MemberDefinition(path=MEMBER, work=work)
-        return FlowDefinition(id=f"{family}{SEPARATOR}{name}", name=name, family=family, members=(member,))
+        return FlowDefinition(id=flow_id, name=name, family=family, members=(member,))

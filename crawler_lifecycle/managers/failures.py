@@ -1,9 +1,8 @@
 """Failures of authors' code, as the host of a manager hears of them."""
 
-import traceback
-
 from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED
 from crawler_lifecycle.errors import PermanentError
+from crawler_lifecycle.flows.authors import authors_traceback
 
 
 class AuthorsFailure(PermanentError):
@@ -13,7 +12,7 @@ class AuthorsFailure(PermanentError):
         super().__init__(f"{phase}: {type(error).__name__}: {error}")
         self.phase = phase
         self.job = job
-        self.error = "".join(traceback.format_exception(error))
+        self.error = authors_traceback(error)
 
 
 class GeneratorChanged(AuthorsFailure):

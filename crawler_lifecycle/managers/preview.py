@@ -10,9 +10,10 @@ from pydantic import Field
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.managers.items import Origin
 from crawler_lifecycle.contract.requests import RunParameters
-from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.errors import BadInput, LifecycleError
+from crawler_lifecycle.flows.authors import cause_with_frames
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
-from crawler_lifecycle.managers.generator import parameter_sets
+from crawler_lifecycle.managers.generator import END, parameter_sets
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.parameters import ScheduleArgs, check_parts, full_params, parameter_set
 from crawler_lifecycle.managers.requesting import dedup_key, item_of, request_of
@@ -40,6 +41,7 @@ class Preview(Message):
     refused: list[PreviewedJob] = []
     new: int = Field(default=0, description="jobs that would start")
     crawlers: list[str] = []
+    problem: str | None = Field(default=None, description="error of the author's code, behind the sets that were read")
 
     def hours(self, seconds_a_job: float) -> float:
         """Return the duration for all jobs, with the most jobs at once."""
@@ -48,39 +50,65 @@ class Preview(Message):
 
 def preview(manager: WorkFlowManager, *, first: int, most: int) -> Preview:
     """Read at most so many parameter sets. Return the first jobs, and all repeats and refusals."""
-    jobs: list[PreviewedJob] = []
-    repeated: list[PreviewedJob] = []
-    refused: list[PreviewedJob] = []
-    crawlers: set[str] = set()
-    known: dict[str, int] = {}
-    read = new = 0
-    sets = iter(_parameter_sets(manager))
-    for number, yielded in enumerate(islice(sets, most), 1):
-        read = number
-        job, key = _previewed(manager, number, yielded)
-        if key is not None and key in known:
-            repeated.append(job.model_copy(update={"request": None, "repeats": known[key]}))
-            continue
+    reading = _Reading(manager, first)
+    problem = None
+    try:
+        reading.read(most)
+    except LifecycleError:
+        raise
+    except Exception as error:  # noqa: BLE001 - author's code may raise any error
+        problem = cause_with_frames(error, type(manager))
+    return reading.preview(problem)
+
+
+class _Reading:
+    """A preview in the making."""
+
+    def __init__(self, manager: WorkFlowManager, first: int) -> None:
+        self._manager, self._first = manager, first
+        self._jobs: list[PreviewedJob] = []
+        self._repeated: list[PreviewedJob] = []
+        self._refused: list[PreviewedJob] = []
+        self._crawlers: set[str] = set()
+        self._known: dict[str, int] = {}
+        self._read = self._new = 0
+        self._is_exhausted = False
+
+    def read(self, most: int) -> None:
+        sets = iter(_parameter_sets(self._manager))
+        for yielded in islice(sets, most):
+            self._read += 1
+            self._take(yielded)
+        self._is_exhausted = self._read < most or next(sets, END) is END
+
+    def _take(self, yielded: Any) -> None:
+        job, key = _previewed(self._manager, self._read, yielded)
+        if key is not None and key in self._known:
+            self._repeated.append(job.model_copy(update={"request": None, "repeats": self._known[key]}))
+            return
         if key is not None:
-            known[key] = number
+            self._known[key] = self._read
         if job.request is None:
-            refused.append(job)
-            continue
-        new += 1
-        crawlers.add(job.request.crawler)
-        if new <= first:
-            jobs.append(job)
-    return Preview(
-        name=manager.name,
-        most_at_once=manager.max_running_jobs,
-        read=read,
-        is_exhausted=read < most or next(sets, None) is None,
-        jobs=jobs,
-        repeated=repeated,
-        refused=refused,
-        new=new,
-        crawlers=sorted(crawlers),
-    )
+            self._refused.append(job)
+            return
+        self._new += 1
+        self._crawlers.add(job.request.crawler)
+        if self._new <= self._first:
+            self._jobs.append(job)
+
+    def preview(self, problem: str | None) -> Preview:
+        return Preview(
+            name=self._manager.name,
+            most_at_once=self._manager.max_running_jobs,
+            read=self._read,
+            is_exhausted=self._is_exhausted,
+            jobs=self._jobs,
+            repeated=self._repeated,
+            refused=self._refused,
+            new=self._new,
+            crawlers=sorted(self._crawlers),
+            problem=problem,
+        )
 
 
 def _parameter_sets(manager: WorkFlowManager) -> Iterable[Any]:

@@ -8,19 +8,15 @@ import importlib.util
 import os
 import re
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import crawler_lifecycle
-from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.flows.authors import cause
 
-STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-PRODUCT = str(Path(crawler_lifecycle.__file__).parent)  # an author looks for the line in the own file
 MODULE_NAME = re.compile(r"\w+(\.\w+)*")
 
 
@@ -69,7 +65,7 @@ def _load(target: str) -> ModuleType:
     try:
         return importlib.import_module(name) if path is None else _from_file(name, path)
     except (Exception, SystemExit) as error:  # also an error of ours, such as from a push at the module's top level
-        raise NotReady(f"{target} cannot be imported: {_cause(error)}") from error
+        raise NotReady(f"{target} cannot be imported: {cause(error)}") from error
 
 
 def is_file(target: str) -> bool:
@@ -109,17 +105,3 @@ def _search_first(folder: Path) -> None:
     path = str(folder.resolve())
     if path not in sys.path:
         sys.path.insert(0, path)
-
-
-def _may_be_authors(path: str) -> bool:
-    is_library = path.startswith(STANDARD_LIBRARY) and "site-packages" not in path
-    return not is_library and "importlib" not in path and PRODUCT not in path
-
-
-def _cause(error: BaseException) -> str:
-    """Return the error in a line, with its place in the author's code."""
-    frames = [part for part in traceback.extract_tb(error.__traceback__) if _may_be_authors(part.filename)]
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    message = " ".join(str(error).split())
-    name = "" if isinstance(error, LifecycleError) else f"{type(error).__name__}: "  # our messages need no name
-    return f"{name}{message}{place}"
