@@ -25,9 +25,7 @@ class ItemRecord(Message):
     attempt: int
     tries: int
     problem: str | None = Field(default=None, description="why the item is refused")
-    is_filtered: bool = Field(
-        default=False, description="whether the manager's own filter has refused the item: nothing can be done about it"
-    )
+    is_filtered: bool = Field(default=False, description="whether the manager's own filter has refused the item")
     outcome: str | None = Field(default=None, description="outcome word of the last attempt's end")
     run_id: int | None = None
     started_at: datetime | None = None
