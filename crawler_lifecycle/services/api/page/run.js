@@ -9,6 +9,7 @@ import { makeTasks } from "/tasks.js";
 
 const LIMITS = { max_parallel: "at once", max_duration_seconds: "s in all", start_limit_seconds: "s to start", grace_seconds: "s of grace" };
 const SETTLE = 250;
+const WAIT = 100; // for the run to compare with
 const IN_LINE = 10_000; // others leave the line without a change of this run
 
 export function showRun({ main, name: id, place, list, signal }) {
@@ -49,7 +50,7 @@ export function showRun({ main, name: id, place, list, signal }) {
       if (mine < answered || (view && view.run.changed_at > latest.run.changed_at)) return;
       answered = mine;
       view = latest;
-      if (content.hidden) await Promise.race([compare(view.run), new Promise((resume) => setTimeout(resume, SETTLE))]); // otherwise all moves when it comes
+      if (content.hidden) await Promise.race([compare(view.run), new Promise((resume) => setTimeout(resume, WAIT))]); // otherwise all moves when it comes
       missing.hidden = waiting.hidden = true;
       content.hidden = false;
       draw();
