@@ -21,7 +21,7 @@ from crawler_lifecycle.managers.collecting import Stats
 from crawler_lifecycle.managers.failures import AuthorsFailure, GeneratorChanged
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.parameters import FullJobParams, Item, parameter_set
-from crawler_lifecycle.managers.requesting import KeyFunction, canonical, dedup_key
+from crawler_lifecycle.managers.requesting import KeyFunction, canonical, dedup_key, refused_key
 
 PHASE = "set_parameters_gen"
 LONGEST_REPR = 1000  # characters on record for a value that is no parameter set
@@ -212,13 +212,15 @@ class Generator:
             return items.Item(override=override, problem=parts.problem)
         key = dedup_key(manager.effective(parts.params), manager.dedup, parts.key)
         item = manager.item(parts.params, items.Origin.GENERATOR, key)
+        if item.problem is not None:
+            return item.model_copy(update={"key": refused_key(parts.params, key)})
         if self._is_filtered(item):
             return item.model_copy(update={"problem": FILTERED_PROBLEM, "is_filtered": True})
         return item
 
     def _is_filtered(self, item: items.Item) -> bool:
         """Return whether the author's own filter has the set. Sets that are read again only fill the filter."""
-        if self._filter is None or item.key is None or item.problem is not None:
+        if self._filter is None or item.key is None:
             return False
         is_known = not self.is_reread and item.key in self._filter
         if not is_known:

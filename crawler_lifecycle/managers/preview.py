@@ -16,7 +16,7 @@ from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator import END, parameter_sets
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.parameters import ScheduleArgs, check_parts, full_params, parameter_set
-from crawler_lifecycle.managers.requesting import dedup_key, item_of, request_of
+from crawler_lifecycle.managers.requesting import dedup_key, item_of, refused_key, request_of
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 
 
@@ -129,7 +129,7 @@ def _previewed(manager: WorkFlowManager, number: int, yielded: Any) -> tuple[Pre
     try:
         return PreviewedJob(number=number, request=request_of(effective, manager.get_tags())), key
     except BadInput as error:
-        return PreviewedJob(number=number, problem=error.message), key
+        return PreviewedJob(number=number, problem=error.message), refused_key(parts.params, key)
 
 
 def added_items(yielded: Iterable[ScheduleArgs], default_crawler: str | None) -> Iterator[Any]:

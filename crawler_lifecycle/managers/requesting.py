@@ -101,6 +101,11 @@ def dedup_key(params: FullJobParams, dedup: bool | KeyFunction, own: object = No
     return _digest([params.get("spider"), params.get("spider_args") or {}]) if dedup else None
 
 
+def refused_key(params: FullJobParams, key: str | None) -> str | None:
+    """Return the key of a refused parameter set: a later set without the wrong field is no repeat. `key`: as usual."""
+    return None if key is None else _digest(["refused", key, params]) or _digest(["refused", key])
+
+
 def _digest(value: object) -> str | None:
     try:
         return hashlib.sha256(canonical("key", value).encode()).hexdigest()

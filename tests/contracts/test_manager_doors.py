@@ -303,7 +303,7 @@ def test_an_item_whose_parameters_are_not_on_record_is_not_corrected(flow: Manag
     """A correction would start the crawler without its arguments."""
     params: Any = {"spider": "books", "day": date(2026, 1, 1)}
     flow.commit(item_of(params, lambda given: given, (), Origin.GENERATOR))
-    with pytest.raises(BadInput, match="item 1 has parameters that are no JSON: cancel the item"):
+    with pytest.raises(BadInput, match=r"item 1 keeps its wrong parameters \(.* is no JSON: .*\): cancel the item"):
         retry(flow, 1, spider="books")
     assert counts(flow) == Counts(refused=1)
     assert cancel(flow, 1) == 1

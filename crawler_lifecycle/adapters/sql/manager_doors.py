@@ -69,6 +69,7 @@ REQUESTS = select(items.number, items.override, items.request, items.problem).wh
 WITHOUT_REQUEST = select(items.number, items.state, items.problem).where(items.request.is_(None)).order_by(items.number)
 NOT_STARTED_ITEMS = select(func.count()).where(*OF_MANAGER, IS_UNSTARTED)
 OPEN_ATTEMPTS = select(exists().where(*OF_ATTEMPTS, manager_attempts.c.reacted_at.is_(None)))
+CORRECTED = ("spider", "spider_args", "crawler", "arguments")  # fields that a retry can change
 STOPS = ("drained", "cancelled", "left")  # close reasons by people
 S = TypeVar("S", Update, Select[Any])
 
@@ -270,7 +271,8 @@ def _renew(mine: Managed, request: RetryItems, numbers: Collection[int], states:
 def _renewed(row: Row[Any], request: RetryItems) -> dict[str, Any]:
     """Return the item's corrected values. BadInput for corrections without a request."""
     if UNREADABLE in row.override:
-        raise BadInput("jobs", f"item {row.number} has {UNREADABLE}: cancel the item, and add its parameters anew")
+        advice = "cancel the item, and add its parameters anew"
+        raise BadInput("jobs", f"item {row.number} keeps its wrong parameters ({row.problem}): {advice}")
     override = corrected(row.override, request.arguments, request.spider)
     try:
         if row.request is None:
@@ -279,7 +281,10 @@ def _renewed(row: Row[Any], request: RetryItems) -> dict[str, Any]:
         else:
             new = renewed(row.request, request.arguments, request.spider)
     except BadInput as error:
-        raise BadInput("jobs", f"item {row.number}: {error.message}") from error
+        problem = f"item {row.number}: {error.message}"
+        if row.request is None and error.field.partition(".")[0] not in CORRECTED:
+            problem += "; a correction changes the crawler and the arguments alone: cancel the item to dismiss it"
+        raise BadInput("jobs", problem) from error
     return {"of_number": row.number, "new_override": override, "new_request": new}
 
 
