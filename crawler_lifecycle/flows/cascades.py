@@ -46,7 +46,7 @@ def _step(name: str, function: Any, form: CallForm) -> StepJob:
     with refusals_with_job(name):
         job = marked if isinstance(marked, StepJob) else StepJob(function=reference(function))
         check_parameters(function, 2 if form is CallForm.ITEM else 1, _EXAMPLES[form])
-    return replace(job, form=form, arguments=None, required=())
+    return replace(job, form=form, arguments=None, required=(), keywords=None)
 
 
 _EXAMPLES = {CallForm.ITEM: "function(item, context)", CallForm.CONTEXT: "function(context)"}

@@ -60,6 +60,18 @@ def required_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(part.name for part in _parameters(function) if part.default is inspect.Parameter.empty)
 
 
+def keyword_names(function: Callable[..., Any]) -> tuple[str, ...] | None:
+    """Return the parameters' names for keywords; None for a function with `**kwargs`."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return None
+    if any(part.kind is inspect.Parameter.VAR_KEYWORD for part in parameters):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(part.name for part in parameters if part.kind in kinds)
+
+
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 
 from pydantic import JsonValue
 
@@ -18,6 +19,9 @@ from crawler_lifecycle.contract.states import Report
 from crawler_lifecycle.errors import BadInput
 
 Kind = TypeVar("Kind")
+START_OPTIONS = ("priority", "scheduled_at", "schedule_in")
+RETRY_OPTIONS = ("max_attempts", "retries", "retry")
+ARGUMENT_NAMES = ("args", "kwargs", "arguments")  # options in Chancy and Oban
 
 
 class JobOptions(TypedDict, total=False):
@@ -43,6 +47,7 @@ class Job:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     start_at: datetime | None = None
     delay_seconds: float | None = None
+    options: ClassVar[tuple[str, ...]] = (*START_OPTIONS, *RETRY_OPTIONS)
 
     @property
     def title(self) -> str:
@@ -84,12 +89,14 @@ class Job:
             return replace(self, start_at=_moment(name, value))
         if name == "schedule_in":
             return replace(self, delay_seconds=seconds(name, value))
-        raise BadInput(name, f"is no option of {self.title!r}")
+        raise BadInput(name, f"is no option of {self.title!r}{_possible(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepJob(Job):
     """A call to a function in the author's code."""
+
+    options = (*START_OPTIONS, *RETRY_OPTIONS, "queue", "timeout", "isolate")
 
     function: str
     form: CallForm = CallForm.CONTEXT
@@ -98,6 +105,7 @@ class StepJob(Job):
     timeout_seconds: float | None = None
     isolate: bool = False
     required: tuple[str, ...] = ()  # parameters for dependencies or context values
+    keywords: tuple[str, ...] | None = field(default=None, compare=False)  # known parameters; None: no check
 
     @property
     def title(self) -> str:
@@ -119,7 +127,11 @@ class StepJob(Job):
 
     def with_kwargs(self, kwargs: Mapping[str, object] | None = None, /, **further: object) -> Self:
         """Return the job with keywords for its function, given as a dict or as keywords."""
-        return self.with_arguments({**(kwargs or {}), **further})
+        given = {**(kwargs or {}), **further}
+        for name in given:
+            if self.keywords is not None and name not in self.keywords:
+                raise BadInput("arguments", f"{self.title} has no parameter {name!r}{_known(name, self.keywords)}")
+        return self.with_arguments(given)
 
     def with_arguments(self, arguments: object) -> Self:
         encoded = encode("arguments", arguments)
@@ -139,6 +151,8 @@ class StepJob(Job):
 @dataclass(frozen=True, kw_only=True)
 class CrawlJob(Job):
     """A crawler's run."""
+
+    options = (*START_OPTIONS, *RETRY_OPTIONS, "timeout", "when")
 
     request: RunParameters
     ready: Ready = Ready.ENDED
@@ -173,6 +187,8 @@ class CrawlJob(Job):
 @dataclass(frozen=True, kw_only=True)
 class ApprovalJob(Job):
     """A wait for a person's decision."""
+
+    options = (*START_OPTIONS, "timeout")
 
     note: str | None = None
     timeout_seconds: float | None = None
@@ -238,6 +254,20 @@ def seconds(name: str, value: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
         raise BadInput(name, f"expected a positive number of seconds or a timedelta, not {value!r}")
     return float(number)
+
+
+def _possible(job: Job, name: str) -> str:
+    """End a refusal with all options, and for arguments with the method for keywords."""
+    is_hinted = isinstance(job, StepJob) and name in ARGUMENT_NAMES
+    hint = f"; give keywords by @job() at the function, and {job.title}.job.with_kwargs(...)" if is_hinted else ""
+    return f"; possible are {', '.join(job.options)}{hint}"
+
+
+def _known(name: str, keywords: tuple[str, ...]) -> str:
+    """End a refusal with the nearest parameter, or with all parameters."""
+    if close := get_close_matches(name, keywords, 1):
+        return f"; did you mean {close[0]!r}?"
+    return f"; it has {', '.join(map(repr, keywords))}" if keywords else "; it has none"
 
 
 def _number(name: str, value: object) -> int:

@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from crawler_lifecycle.contract.flows.work import CallForm
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.functions import call_form, reference, refusals_with_job, required_names
+from crawler_lifecycle.flows.functions import call_form, keyword_names, reference, refusals_with_job, required_names
 from crawler_lifecycle.flows.jobs import Job, JobOptions, StepJob
 
 P = ParamSpec("P")
@@ -40,8 +40,8 @@ def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunc
     """Mark a function for calls with keywords: `function.job.with_kwargs(...)` gives them."""
 
     def mark(function: Callable[P, R_co]) -> StepFunction[P, R_co]:
-        step_job = StepJob(function=reference(function), form=CallForm.KEYWORDS).with_options(**options)
-        return _marked(function, step_job)
+        step_job = StepJob(function=reference(function), form=CallForm.KEYWORDS, keywords=keyword_names(function))
+        return _marked(function, step_job.with_options(**options))
 
     return mark
 
@@ -82,7 +82,8 @@ def step_of(function: Callable[..., Any]) -> StepJob:
     """Return a plain function as a job."""
     form = call_form(function)
     required = required_names(function) if form is CallForm.PARAMETERS else ()
-    return StepJob(function=reference(function), form=form, required=required)
+    keywords = None if form is CallForm.CONTEXT else keyword_names(function)
+    return StepJob(function=reference(function), form=form, required=required, keywords=keywords)
 
 
 def as_job(name: str, value: object) -> Job:
