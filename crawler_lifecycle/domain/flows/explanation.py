@@ -94,4 +94,21 @@ def _members_behind(node: Node, failures: int | None) -> Iterator[int]:
             if source.member is not None:
                 yield source.member
             else:
-                yield from _members_behind(source, None if failures is None else FAILURES)
+                yield from _members_in(source, None if failures is None else FAILURES)
+
+
+def _members_in(group: Node, failures: int | None) -> Iterator[int]:
+    """Yield the members behind a group's end; for a group without jobs, the crawl with the tasks."""
+    if group.grower is not None and not (group.total if failures else group.open):
+        yield group.grower
+    else:
+        yield from _members_behind(group, failures)
+
+
+def explained_without_jobs(planner: Planner, group: int) -> tuple[Why, ...]:
+    """Return the explanations for a group without jobs: its crawl, open or failed."""
+    end = planner.wiring.end(group)
+    if not end.value:
+        return ()
+    behind = islice(_members_in(end, None if end.value & OPEN else FAILURES), MOST_BLOCKERS)
+    return explained_beside(planner, [planner.rows[number] for number in dict.fromkeys(behind)])

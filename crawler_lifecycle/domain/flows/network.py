@@ -23,6 +23,7 @@ class Node:
 
     rule: Rule | None = None  # returns the value from the counts; None for a member, whose row decides
     member: int | None = None
+    grower: int | None = None  # crawl whose tasks become jobs, to explain a group without jobs
     name: str = ""  # path, for reasons and explanations
     is_gate: bool = False  # whether explanations look through the node, to its inputs
     value: int = OPEN

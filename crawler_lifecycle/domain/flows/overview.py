@@ -5,9 +5,9 @@ from datetime import datetime
 
 from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.domain.flows import words
-from crawler_lifecycle.domain.flows.explanation import MOST_BLOCKERS, explained_beside
+from crawler_lifecycle.domain.flows.explanation import MOST_BLOCKERS, explained_beside, explained_without_jobs
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import MemberRow
 
@@ -22,6 +22,8 @@ HOLDS = {FlowIntent.PAUSE: words.PAUSED, FlowIntent.DRAIN: words.DRAINING}
 def overview(planner: Planner, path: str, numbers: Collection[int], status: FlowStatus) -> Why:
     """Return the explanation for a sub-workflow with the members, or for the flow if the path is ROOT."""
     rows = [planner.rows[number] for number in numbers]
+    if not rows and path != ROOT:
+        return _without_jobs(planner, path, status)
     nearest = sorted(filter(_explains, rows), key=lambda row: (ORDER.index(row.state), row.number))
     if path == ROOT:
         nearest = _without_dependents(nearest)
@@ -33,6 +35,19 @@ def overview(planner: Planner, path: str, numbers: Collection[int], status: Flow
         since=_since(rows, status),
         more=len(nearest) - len(shown),
         because=explained_beside(planner, shown),
+    )
+
+
+def _without_jobs(planner: Planner, path: str, status: FlowStatus) -> Why:
+    """Return the explanation for a group without jobs, such as a crawl's tasks before the crawl has tasks."""
+    group = next(row.number for row in planner.wiring.groups.values() if row.path == path)
+    because = explained_without_jobs(planner, group)
+    is_open = bool(because) and not any(MemberState(inner.state).is_final for inner in because)
+    return Why(
+        path=path,
+        state=FlowState.EXECUTING if is_open else status.state,
+        cause="no jobs yet" if is_open else "no jobs",
+        because=because,
     )
 
 

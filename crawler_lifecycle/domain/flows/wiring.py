@@ -97,6 +97,7 @@ class Wiring:
             self.network.connect(self.member(row.grower), end)
         elif row.growth is GroupGrowth.TASKS and row.grower is not None:
             self.network.watch(self.member(row.grower), end)
+            end.grower = row.grower
         if row.grower is not None:
             self._growers_of.setdefault(row.grower, []).append(row.number)
             for quorum in self._quorums_around(row.number):
