@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from crawler_lifecycle.contract.flows.names import ROOT, joined
-from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
+from crawler_lifecycle.flows.steps import PLACEHOLDER, Level, SubWorkflow, WorkflowStep
 
 INDENT = "  "
 
@@ -38,6 +38,9 @@ def _nodes(level: Level, base: str, indent: str) -> Iterator[str]:
             yield f"{indent}subgraph {quoted(_cluster(path))} {{"
             yield f"{indent}{INDENT}label={quoted(part.name)};"
             yield f"{indent}{INDENT}{quoted(_anchor(path))} [shape=point, style=invis];"
+            if part.placeholder is not None:
+                node = quoted(joined(path, PLACEHOLDER))
+                yield f"{indent}{INDENT}{node} [label={quoted(part.placeholder)}, style=dashed];"
             yield from _nodes(part.workflow, path, indent + INDENT)
             yield f"{indent}}}"
 
@@ -46,7 +49,7 @@ def _edges(level: Level, base: str) -> Iterator[str]:
     for part in level.parts.values():
         path = joined(base, part.name)
         is_cluster = isinstance(part, SubWorkflow) and part.grafter is None
-        for dependency in part.dependencies:
+        for dependency in part.sources:
             yield _edge(joined(base, dependency), path, is_from=_is_sub(level, dependency), is_to=is_cluster)
         if isinstance(part, SubWorkflow):
             if part.grafter is not None:

@@ -18,5 +18,5 @@ def graph_of(workflow: Level) -> Graph:
     graph = Graph()
     for name, part in workflow.parts.items():
         graph.vertices[name] = graph_of(part.workflow) if isinstance(part, SubWorkflow) else part
-        graph.edges += [(dependency, name) for dependency in part.dependencies]
+        graph.edges += [(dependency, name) for dependency in part.sources]
     return graph

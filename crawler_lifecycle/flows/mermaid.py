@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.flows.names import ROOT, joined
 from crawler_lifecycle.domain.flows.states import StepState
 from crawler_lifecycle.flows.building import paths_of
 from crawler_lifecycle.flows.states_dot import COLOURS, OTHER_COLOUR
-from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
+from crawler_lifecycle.flows.steps import PLACEHOLDER, Level, SubWorkflow, WorkflowStep
 
 INDENT = "    "
 # the language's words: a node with such an id breaks the picture
@@ -55,6 +55,8 @@ def _keys(level: Level, base: str) -> Iterator[str]:
             yield path
         if isinstance(part, SubWorkflow):
             yield f"{path}/"
+            if part.placeholder is not None:
+                yield joined(path, PLACEHOLDER)
             yield from _keys(part.workflow, path)
 
 
@@ -66,6 +68,8 @@ def _nodes(level: Level, base: str, ids: dict[str, str], indent: str) -> Iterato
             yield f'{indent}{ids[path]}["{_label(f"{step.name} ({step.job.title})")}"]'
         if isinstance(part, SubWorkflow):
             yield f'{indent}subgraph {ids[f"{path}/"]}["{_label(part.name)}"]'
+            if part.placeholder is not None:
+                yield f'{indent}{INDENT}{ids[joined(path, PLACEHOLDER)]}["{_label(part.placeholder)}"]'
             yield from _nodes(part.workflow, path, ids, indent + INDENT)
             yield f"{indent}end"
 
@@ -74,7 +78,7 @@ def _edges(level: Level, base: str, ids: dict[str, str]) -> Iterator[str]:
     for part in level.parts.values():
         path = joined(base, part.name)
         own = ids[path] if path in ids else ids[f"{path}/"]
-        for dependency in part.dependencies:
+        for dependency in part.sources:
             source = joined(base, dependency)
             yield f"{INDENT}{ids.get(f'{source}/') or ids[source]} --> {own}"
         if isinstance(part, SubWorkflow):

@@ -38,7 +38,7 @@ def _edges(level: Level, base: str, around: tuple[str, ...]) -> Iterator[tuple[s
     """Yield a level's edges. `around`: the dependencies for the level's first jobs."""
     for part in level.parts.values():
         path = joined(base, part.name)
-        own = tuple(source for name in part.dependencies for source in _jobs(level, base, name))
+        own = tuple(source for name in part.sources for source in _jobs(level, base, name))
         sources = own or around
         if isinstance(part, WorkflowStep):
             yield from ((source, path) for source in sources)

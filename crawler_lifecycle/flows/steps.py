@@ -12,6 +12,8 @@ from crawler_lifecycle.flows.jobs import Job, StepJob
 from crawler_lifecycle.flows.marks import as_job
 from crawler_lifecycle.flows.needs import Dependencies, Dependency, as_dependencies, names_of
 
+PLACEHOLDER = "*"  # node's name before a fan-out has jobs
+
 
 class WorkflowStep:
     """A job with its name and dependencies. `job_id` is None until the job has started."""
@@ -43,6 +45,11 @@ class WorkflowStep:
         """Names for the job's dependencies."""
         return names_of(self.needs)
 
+    @property
+    def sources(self) -> list[str]:
+        """Names for the edges in pictures."""
+        return self.dependencies
+
 
 class SubWorkflow:
     """A sub-workflow with its name and dependencies, and with its jobs' source if it grows."""
@@ -72,6 +79,18 @@ class SubWorkflow:
     def dependencies(self) -> list[str]:
         """Names for the sub-workflow's dependencies."""
         return names_of(self.needs)
+
+    @property
+    def sources(self) -> list[str]:
+        """Names for the edges in pictures: the dependencies, and the crawl with the tasks."""
+        return list(dict.fromkeys([*self.dependencies, *([self.crawl] if self.crawl is not None else [])]))
+
+    @property
+    def placeholder(self) -> str | None:
+        """Label for a node before a crawl's tasks have jobs; None with jobs, or without a crawl."""
+        if self.crawl is None or self.template is None or self.workflow.parts:
+            return None
+        return f"a job for each task ({self.template.title})"
 
 
 class Level:
