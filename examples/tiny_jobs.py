@@ -1,7 +1,8 @@
 """Jobs to try things with: one that sleeps, one that fails, one that does not end when it is asked to, a small shop.
 
 Usage: python tiny_jobs.py sleeper|failing|stubborn|shop. The argument `seconds` (default 30) is read from
-CRAWL_ARGUMENTS. The shop has the arguments `pages`, and `fragile=yes`: without `retry_num`, a fragile shop is banned.
+CRAWL_ARGUMENTS. The shop has the arguments `pages` and `fragile`. `fragile=yes`: a crawl without `retry_num` is banned.
+`fragile=always`: a crawl without `slow=yes` is banned.
 """
 
 import json
@@ -40,7 +41,9 @@ def stubborn() -> None:
 def shop() -> None:
     pages = int(argument("pages", "3"))
     time.sleep(float(argument("seconds", "0.2")))
-    is_banned = argument("fragile", "no") == "yes" and argument("retry_num", "0") == "0"
+    fragile = argument("fragile", "no")
+    is_retry, is_slow = argument("retry_num", "0") != "0", argument("slow", "no") == "yes"
+    is_banned = (fragile == "yes" and not is_retry) or (fragile == "always" and not is_slow)
     stats = {"pages": 1, "items": 0} if is_banned else {"pages": pages, "items": 10 * pages}
     content = {"crawl_result": 1, "outcome": "banned" if is_banned else "finished", "stats": stats}
     if "CRAWL_RESULT" in os.environ:

@@ -2,9 +2,11 @@
 
     crawlctl flow run examples/flows/shops_manager.py
     crawlctl flow run examples/flows/shops_manager.py -- --max-running-jobs 2
+    crawlctl flow run examples/flows/shops_manager.py -- --strict shop-17
     python examples/flows/shops_manager.py
 
-The list of shops names some shops twice: each shop is crawled once.
+The list of shops names some shops twice: each shop is crawled once. With `--strict shop-17`, this shop bans its retry
+as well, and fails: `crawlctl flow retry FLOW --arg slow=yes` completes the shop.
 """
 
 from collections.abc import Iterator
@@ -29,9 +31,15 @@ class ShopsManager(GeneratorCrawlManager):
         super().__init__()
         self.failed_outcomes.append("banned")
 
+    def add_argparser_options(self) -> None:
+        super().add_argparser_options()
+        self.argparser.add_argument("--strict", metavar="SHOP", help="shop that bans each crawl without slow=yes")
+
     def set_parameters_gen(self) -> Iterator[ScheduleArgs]:
         for number, shop in enumerate([*SHOPS, *LISTED_TWICE], 1):
             fragile = {"fragile": "yes"} if shop in FRAGILE else {}
+            if shop == self.args.strict:
+                fragile = {"fragile": "always"}
             yield {"shop": shop, "pages": 1 + SHOPS.index(shop) % 5, "tags": [f"part-{1 + number % 2}"], **fragile}
 
     def get_retry_override(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: JobKey) -> JobParams:

@@ -143,3 +143,19 @@ def test_the_tiny_jobs_sleep_fail_and_resist() -> None:
     code, told = result(stubborn)
     assert code == 0
     assert "asked to end, going on" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ({"fragile": "yes"}, "banned"),
+        ({"fragile": "yes", "retry_num": "1"}, "finished"),
+        ({"fragile": "always", "retry_num": "1"}, "banned"),
+        ({"fragile": "always", "slow": "yes"}, "finished"),
+    ],
+)
+def test_a_fragile_shop_bans_some_crawls(tmp_path: Path, arguments: dict[str, str], outcome: str) -> None:
+    file = tmp_path / "result"
+    words = json.dumps(arguments | {"seconds": "0"})
+    assert result(start("tiny_jobs.py", "shop", CRAWL_ARGUMENTS=words, CRAWL_RESULT=str(file))) == (0, "")
+    assert json.loads(file.read_text())["outcome"] == outcome

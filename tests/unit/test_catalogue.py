@@ -193,6 +193,8 @@ def test_the_examples_are_a_good_catalogue() -> None:
         program, script, *_ = catalogue.entry(name).command
         assert Path(program).is_file()
         assert Path(script).is_file()
+    assert catalogue.manager("shops").function == "shops_manager:ShopsManager"
+    assert (EXAMPLES / "flows" / "shops_manager.py").is_file()
 
 
 def test_managers_are_entries_of_their_own(path: Path) -> None:

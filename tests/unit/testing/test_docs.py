@@ -21,6 +21,7 @@ from tests.unit.testing.pages import DOCS, files_of
 
 PAGES = ["tutorial/first-graph.md", "howto/test-flows.md", "howto/test-managers.md", "howto/manager-rules.md"]
 PORTS = DOCS / "howto" / "flows-from-chancy-and-oban.md"
+FIRST_MANAGER = DOCS / "tutorial" / "first-manager.md"
 INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_package", "api_plugin", "run"]
 
 
@@ -46,9 +47,9 @@ def test_the_pictures_text_is_the_graphs(tmp_path: Path) -> None:
 
 
 def commands() -> set[str]:
-    pages = [DOCS / page for page in PAGES] + [PORTS]
+    pages = [DOCS / page for page in PAGES] + [PORTS, FIRST_MANAGER]
     lines = "\n".join(page.read_text() for page in pages)
-    blocks = re.findall(r"^(?:\$ )?\.venv/bin/(crawlctl [^#\n]+)", lines, re.M)
+    blocks = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(crawlctl [^#\n]+)", lines, re.M)
     return {line.strip() for line in [*blocks, *re.findall(r"`(crawlctl \w[^`]+)`", lines)]}
 
 
