@@ -162,6 +162,7 @@ def check(
       crawlctl flow check shops_manager.py --duration 15m
       crawlctl flow check my_project.managers:Shops --first 3 -- --spider-args '{"country": "de"}'
     """
+    from crawler_lifecycle.managers import PeriodicCrawlManager
     from crawler_lifecycle.managers.defining import build
     from crawler_lifecycle.managers.preview import preview
 
@@ -172,7 +173,8 @@ def check(
         built = build(manager, arguments)
     result = preview(built, first=first, most=most)
     missing = _missing_crawlers(result.crawlers, catalogue, state)
-    forecast = None if duration is None else round(result.hours(duration), 2)
+    has_no_end = issubclass(manager, PeriodicCrawlManager)  # the jobs have no number, so no sum of hours
+    forecast = None if duration is None or has_no_end else round(result.hours(duration), 2)
     answer = {"preview": result, "missing_crawlers": missing, "hours": forecast}
     print_answer(answer, lambda _: _preview_lines(result, missing, forecast), as_json=as_json)
     if result.problem is not None:
@@ -215,7 +217,8 @@ def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: floa
         yield "crawlers are not checked: no catalogue is known here (--catalogue)"
     yield from (f"crawler {name!r} is not in the catalogue" for name in missing or ())
     if hours is not None:
-        yield f"forecast: {hours:g} hours with {min(result.most_at_once, max(result.new, 1))} jobs at once"
+        at_once = counted(min(result.most_at_once, max(result.new, 1)), "job")
+        yield f"forecast: {hours:g} hour{'' if hours == 1 else 's'} with {at_once} at once"
 
 
 def _job_words(job: "PreviewedJob") -> str:

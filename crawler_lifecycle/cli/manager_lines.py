@@ -52,7 +52,7 @@ def status_lines(manager: ManagerStatus) -> Iterator[str]:
     """Yield a manager with numbers, sums, tags and problem."""
     end = f"  closed: {manager.close_reason}" if manager.closed_at is not None else ""
     yield f"  {click.style(manager.path, bold=True)}  {manager.function}{end}"
-    read = f"{manager.read} parameter sets read, {'all' if manager.is_exhausted else 'and not all yet'}"
+    read = f"{counted(manager.read, 'parameter set')} read, {'all' if manager.is_exhausted else 'and not all yet'}"
     yield f"    items     {total(manager.counts)}: {count_words(manager.counts)}"
     if manager.read:
         yield f"    generator {read}"

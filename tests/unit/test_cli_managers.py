@@ -242,7 +242,7 @@ def test_items_are_added_retried_and_cancelled(flow: Flow, ledger: Managed, tmp_
 
 def test_why_explains_an_item(flow: Flow, ledger: Managed) -> None:
     assert said(flow("why", ledger.id, "1", "--json"))["cause"] == "failed"
-    assert said(flow("why", ledger.id, "2", "--json"))["cause"].startswith("room: 1 jobs run")
+    assert said(flow("why", ledger.id, "2", "--json"))["cause"].startswith("room: 1 job runs")
     (because,) = said(flow("why", ledger.id, "3", "--json"))["because"]
     assert because["path"].startswith("run ")
     assert flow("pause", ledger.id).exit_code == 0

@@ -72,13 +72,13 @@ def _cause_by_items(manager: ManagerStatus) -> str:
     if counts.waiting or counts.running:
         return _cause_beside_jobs(counts)
     if counts.delayed:
-        return f"{DELAYED}: {_holders(manager)} lets no item start ({counts.delayed} wait)"
+        wait = "waits" if counts.delayed == 1 else "wait"
+        return f"{DELAYED}: {_holders(manager)} lets no item start ({counted(counts.delayed, 'item')} {wait})"
     if counts.retrying:
         return f"{PAUSE}: {counted(counts.retrying, 'item')} before the next attempt"
     if not manager.is_exhausted:
-        return (
-            f"{GENERATOR}: the manager's code has given no further item, and has not ended ({manager.read} sets read)"
-        )
+        read = f"{counted(manager.read, 'set')} read"
+        return f"{GENERATOR}: the manager's code has given no further item, and has not ended ({read})"
     return f"{CLOSING}: no item is open"
 
 
@@ -119,7 +119,9 @@ def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent)
         return f"{PAUSE}: after attempt {item.attempt}" + (f" ({item.outcome})" if item.outcome else "")
     if item.is_delayed:
         return f"{DELAYED}: {_holders(manager)} did not let the item start"
-    return f"{ROOM}: {manager.counts.running} jobs run, and {manager.counts.waiting} items wait for their turn"
+    running, waiting = manager.counts.running, manager.counts.waiting
+    runs, wait = "runs" if running == 1 else "run", "waits for its turn" if waiting == 1 else "wait for their turn"
+    return f"{ROOM}: {counted(running, 'job')} {runs}, and {counted(waiting, 'item')} {wait}"
 
 
 def _cause_of_end(item: ItemRecord) -> str | None:

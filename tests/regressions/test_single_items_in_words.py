@@ -1,0 +1,92 @@
+"""Texts about crawl managers said `1 parameter sets read`, `1 jobs run` and `0.02 hours with 1 jobs at once`.
+
+The preview of a periodic manager, whose crawls have no end, had a forecast of hours for a single crawl.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from crawler_lifecycle.cli.manager_lines import status_lines
+from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.contract.flows.records import Why
+from crawler_lifecycle.contract.flows.states import FlowIntent
+from crawler_lifecycle.contract.managers.items import ItemState, Origin
+from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.domain.managers.explanation import explained, manager_explained
+
+FILE = """
+from crawler_lifecycle.managers import GeneratorCrawlManager, PeriodicCrawlManager
+
+
+class Single(GeneratorCrawlManager):
+    name = "single"
+    spider = "shop"
+
+    def set_parameters_gen(self):
+        yield {"shop": "ann"}
+
+
+class Again(PeriodicCrawlManager):
+    name = "again"
+    spider = "shop"
+    loop_mode = 60
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("CRAWLER_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / "counted_managers.py"
+    path.write_text(FILE)
+    yield path
+    sys.modules.pop("counted_managers", None)
+
+
+def status(**fields: Any) -> ManagerStatus:
+    return ManagerStatus(path="manager", function="shops:Shops", incarnation=1, **fields)
+
+
+def cause_of_waiting_item(counts: Counts) -> str | None:
+    item = ItemRecord(
+        number=2, state=ItemState.WAITING, origin=Origin.GENERATOR, override={}, generation=1, attempt=0, tries=0
+    )
+    return explained(item, status(counts=counts), FlowIntent.RUN).cause
+
+
+@pytest.mark.parametrize(("read", "words"), [(1, "1 parameter set read, all"), (2, "2 parameter sets read, all")])
+def test_the_generators_sets_are_counted(read: int, words: str) -> None:
+    assert f"    generator {words}" in list(status_lines(status(read=read, is_exhausted=True)))
+
+
+def test_jobs_and_items_are_counted() -> None:
+    assert cause_of_waiting_item(Counts(running=1, waiting=1)) == "room: 1 job runs, and 1 item waits for its turn"
+    assert cause_of_waiting_item(Counts(running=4, waiting=2)) == "room: 4 jobs run, and 2 items wait for their turn"
+
+
+@pytest.mark.parametrize(("delayed", "words"), [(1, "(1 item waits)"), (3, "(3 items wait)")])
+def test_held_items_are_counted(delayed: int, words: str) -> None:
+    held = status(counts=Counts(delayed=delayed))
+    explanation = manager_explained(held, Why(path="manager", state="executing"), FlowIntent.RUN)
+    assert (explanation.cause or "").endswith(words)
+
+
+def forecast(file: Path, name: str) -> list[str]:
+    words = ["flow", "check", f"{file}:{name}", "--duration", "1h"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    return [line for line in result.stdout.splitlines() if line.startswith("forecast")]
+
+
+def test_a_forecast_counts_hours_and_jobs(file: Path) -> None:
+    assert forecast(file, "Single") == ["forecast: 1 hour with 1 job at once"]
+
+
+def test_a_periodic_manager_has_no_forecast(file: Path) -> None:
+    assert forecast(file, "Again") == []
