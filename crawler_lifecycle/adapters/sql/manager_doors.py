@@ -227,9 +227,9 @@ def _given(numbers: Collection[int], rest: Rest) -> tuple[Sequence[int], Rest | 
 
 
 def _failed(mine: Managed, request: RetryItems, rest: Rest) -> tuple[Sequence[int], Rest | None]:
-    """Return the numbers of the next failed items, and the rest without them.
+    """Return the numbers of the next failed items, and the rest behind them.
 
-    Behind the failed items, corrections have the items that a close has cancelled before their start.
+    With corrections, items cancelled by a close before their start come behind the failed items.
     """
     state = ItemState.CANCELLED if rest.is_unstarted else ItemState.FAILED
     place = {"of_state": state, "place": rest.place, "number": rest.number, "most": AT_ONCE + 1}
@@ -289,7 +289,7 @@ def _renewed(row: Row[Any], request: RetryItems) -> dict[str, Any]:
 
 
 def _has_more(mine: Managed) -> bool:
-    """Return whether the manager's end has left a generator, a periodic job or crawls behind."""
+    """Return whether the manager has closed before its generator, its periodic job or its crawls have ended."""
     row = mine.row
     if row.closed_at is None:  # the member has ended before the manager began
         return True

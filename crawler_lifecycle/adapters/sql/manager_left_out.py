@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.flows.answers import LeftOut
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM
 
+OF_CLOSED = "was left by the closed manager: a retry without numbers lets the manager go on, and react to its end"
 BY_FILTER = "was left out by the manager's own filter"
 AFTER_RETRY = {
     ItemState.RUNNING: "is running: a retry is for items that have ended",
@@ -27,6 +28,8 @@ def left_out(mine: Managed, numbers: Collection[int] | None, reasons: Mapping[It
     if numbers is None:
         return ()
     items = manager_items.c
+    if mine.row.closed_at is not None:
+        reasons = {**reasons, ItemState.RUNNING: OF_CLOSED}
     chosen = (
         select(items.number, items.state, items.problem).filter_by(**mine.key).where(items.number.in_(sorted(numbers)))
     )

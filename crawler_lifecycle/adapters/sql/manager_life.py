@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, i
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, SHARED
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.adapters.sql.manager_ends import settle_ends
+from crawler_lifecycle.adapters.sql.manager_late_ends import ends_of
 from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, OnManagers
 from crawler_lifecycle.adapters.sql.manager_rows import DELAYED, NOT_STARTED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
@@ -207,14 +208,15 @@ def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
             delayed += number
         else:
             waiting += number
+    ends = ends_of(connection, row)
     return Counts(
         waiting=waiting,
         delayed=delayed,
         retrying=retrying,
-        running=connection.scalar(RUNNING, key) or 0,
-        completed=row.completed,
-        failed=row.failed,
-        cancelled=row.cancelled,
+        running=(connection.scalar(RUNNING, key) or 0) - sum(ends.values()),
+        completed=row.completed + ends.get(ItemState.COMPLETED, 0),
+        failed=row.failed + ends.get(ItemState.FAILED, 0),
+        cancelled=row.cancelled + ends.get(ItemState.CANCELLED, 0),
         refused=row.refused,
         repeated=row.repeated,
     )

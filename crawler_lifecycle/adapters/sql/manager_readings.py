@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
+from crawler_lifecycle.adapters.sql.manager_late_ends import has_state, shown_state
 from crawler_lifecycle.adapters.sql.manager_life import counts_of
 from crawler_lifecycle.adapters.sql.manager_lists import IS_LAST_ATTEMPT
 from crawler_lifecycle.adapters.sql.manager_locks import READ
@@ -25,6 +26,7 @@ RECORDS = (
     select(
         manager_items,
         *(attempts.outcome, attempts.run_id, attempts.began_at, attempts.ended_at),
+        *(attempts.is_failed, attempts.reacted_at),
         attempts.request.label("last_request"),
     )
     .join_from(manager_items, manager_attempts, IS_LAST_ATTEMPT, isouter=True)
@@ -42,8 +44,10 @@ class ManagerReadings(ManagerStatuses):
         flow_number = self.number(connection, uid_of(connection, flow))
         of_manager = member_of(connection, flow_number, chosen.manager).number
         query = RECORDS.where(items.flow == flow_number, items.manager == of_manager)
+        closed_at = select(managers.c.closed_at).filter_by(flow=flow_number, manager=of_manager)
+        is_closed = connection.scalar(closed_at) is not None
         if chosen.states:
-            query = query.where(items.state.in_(chosen.states))
+            query = query.where(has_state(chosen.states, is_closed=is_closed))
         if chosen.outcome is not None:
             query = query.where(attempts.outcome == chosen.outcome)
         if chosen.numbers is not None:
@@ -52,7 +56,8 @@ class ManagerReadings(ManagerStatuses):
         while len(records) < limit:
             size = limit if chosen.tag is None else ROWS_FOR_A_FILTER
             rows = connection.execute(query.where(items.number > after).limit(size)).all()
-            records += [_record(row) for row in rows if chosen.tag is None or _has(row, chosen.tag)]
+            shown = [row for row in rows if chosen.tag is None or _has(row, chosen.tag)]
+            records += [_record(row, shown_state(row, is_closed=is_closed)) for row in shown]
             if len(rows) < size:
                 break
             after = rows[-1].number
@@ -112,10 +117,10 @@ def _attempt(row: Row[Any], before: Row[Any] | None) -> ItemAttempt:
     )
 
 
-def _record(row: Row[Any]) -> ItemRecord:
+def _record(row: Row[Any], state: ItemState) -> ItemRecord:
     return ItemRecord(
         number=row.number,
-        state=row.state,
+        state=state,
         origin=row.origin,
         is_delayed=row.place == DELAYED and row.state is ItemState.WAITING,
         due=row.due,

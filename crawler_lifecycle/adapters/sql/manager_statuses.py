@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, select
 from crawler_lifecycle.adapters.sql.flow_door import OnDoors, uid_of
 from crawler_lifecycle.adapters.sql.flow_rows import members
 from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.manager_late_ends import ends_in_flows
 from crawler_lifecycle.adapters.sql.manager_life import counts_of
 from crawler_lifecycle.adapters.sql.manager_locks import COLUMNS, OF_MANAGER, THIS_MANAGER
 from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
@@ -56,10 +57,12 @@ class ManagerStatuses(OnDoors):
 
     @reading
     def sums(self, connection: Connection, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
-        sums = {}
+        sums, ends = {}, ends_in_flows(connection, flow_uids)
         for uid, *numbers, problems in connection.execute(SUMS.where(flows.c.uid.in_(list(flow_uids)))):
             total, *rest = map(int, numbers)
             named = dict(zip(SUMMED[1:], rest, strict=True))
+            for state, number in ends.get(uid, {}).items():
+                named[state] += number
             sums[uid] = ItemSums(total=total, has_problem=bool(problems), **named)
         return sums
 
