@@ -120,6 +120,7 @@ class FlowCrawlActivities:
 
     async def _stop(self, request: StopRequest, crawl: CrawlToStop) -> None:
         """Ask the run to stop, as `crawlctl stop` does. A crawl without a run gets the stop before its run."""
+        request = request.model_copy(update={"reason": crawl.reason})
         if crawl.run_id is None:
             with suppress(NotFound):  # closed without a run: the check of starts ends the attempt
                 await self.supervisors.stop(crawl.workflow_id, request)

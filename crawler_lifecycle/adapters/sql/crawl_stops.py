@@ -1,6 +1,6 @@
 """Attempts to stop, and crawls without a run."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ ASK_STOPS = PagedStatement(
 )
 of_item = manager_attempts.c
 CRAWLS_OF_MANAGERS = (
-    select(of_item.member, of_item.attempt, of_item.run_id)
+    select(of_item.manager, of_item.member, of_item.attempt, of_item.run_id)
     .where(
         of_item.flow == bindparam("of_flow"),
         of_item.manager.in_(bindparam("numbers", expanding=True)),
@@ -48,7 +48,7 @@ class CrawlStops(OnFlows):
         rows = [row for row in tx.execute(under_way) if row.number in wanted]
         for page in pages(rows):
             ASK_STOPS(tx, [(head.id, row.number, row.attempt) for row in page])
-        steps = [row.number for row in rows if row.kind is MemberKind.STEP]
+        steps = {row.number: row.stop_reason for row in rows if row.kind is MemberKind.STEP}
         crawls = [_to_stop(row) for row in rows if row.kind is MemberKind.CRAWL]
         return crawls + (_crawls_of_managers(tx, head, steps) if steps else [])
 
@@ -66,7 +66,14 @@ def _under_way(head: Row[Any]) -> Select[Any]:
         runs.flow_uid == head.uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
     )
     return (
-        select(members.number, members.kind, attempts.attempt, attempts.workflow_id, runs.id.label("run_id"))
+        select(
+            members.number,
+            members.kind,
+            attempts.attempt,
+            attempts.workflow_id,
+            attempts.stop_reason,
+            runs.id.label("run_id"),
+        )
         .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
         .join(histories, is_its_run, isouter=True)
         .where(members.flow == head.id, members.in_flight, attempts.ended_at.is_(None))
@@ -74,14 +81,20 @@ def _under_way(head: Row[Any]) -> Select[Any]:
     )
 
 
-def _crawls_of_managers(tx: Connection, head: Row[Any], steps: Collection[int]) -> list[CrawlToStop]:
-    """Return the crawls under way of the managers among the steps."""
+def _crawls_of_managers(tx: Connection, head: Row[Any], steps: Mapping[int, str | None]) -> list[CrawlToStop]:
+    """Return the crawls under way of the managers among the steps. `steps`: reasons for their stops by number."""
     rows = tx.execute(CRAWLS_OF_MANAGERS, {"of_flow": head.id, "numbers": sorted(steps)})
     return [
-        CrawlToStop(row.member, row.attempt, crawl_workflow_id(head.uid, row.member, row.attempt), row.run_id)
+        CrawlToStop(
+            row.member,
+            row.attempt,
+            crawl_workflow_id(head.uid, row.member, row.attempt),
+            row.run_id,
+            steps[row.manager],
+        )
         for row in rows
     ]
 
 
 def _to_stop(row: Row[Any]) -> CrawlToStop:
-    return CrawlToStop(row.number, row.attempt, row.workflow_id, row.run_id)
+    return CrawlToStop(row.number, row.attempt, row.workflow_id, row.run_id, row.stop_reason)

@@ -6,6 +6,7 @@ from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, uid_of
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flow_results
 from crawler_lifecycle.adapters.sql.manager_schema import managers
+from crawler_lifecycle.adapters.sql.stop_reasons import keep_reason
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
@@ -45,6 +46,7 @@ class FlowRequests(OnDoors):
     def cancel(self, tx: Connection, flow: str, request: CancelMembers) -> DoorAnswer:
         door = self.open_by_id(tx, flow, request)
         effect = cancel(door.ledger, request.paths, door.at, terminate=request.terminate)
+        keep_reason(door, effect, request.reason)
         return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "member"), request.reason))
 
     @transaction

@@ -160,6 +160,7 @@ flow_attempts = sa.Table(
     sa.Column("begun", sa.Boolean, nullable=False),  # whether the present claim's function has begun
     sa.Column("deaths", sa.Integer, nullable=False),
     sa.Column("stop_asked", sa.Boolean, nullable=False),
+    sa.Column("stop_reason", LongText(1024)),  # from the request that cancelled the member
     sa.Column("host", ShortText(255)),
     sa.Column("code_version", ShortText(128)),  # for a step
     sa.Column("created_at", UtcDateTime, nullable=False),

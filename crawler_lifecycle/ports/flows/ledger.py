@@ -43,6 +43,7 @@ class CrawlToStop:
     attempt: int
     workflow_id: str
     run_id: int | None
+    reason: str | None = None  # from the request for the stop
 
 
 class FlowLedger(Protocol):
