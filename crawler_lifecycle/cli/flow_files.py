@@ -51,6 +51,7 @@ def definition_of_manager(
     manager: "type[WorkFlowManager]", arguments: Sequence[str], flow_id: str | None, queue: str = "default"
 ) -> "FlowDefinition":
     """Return the flow for a manager, whose own parser has accepted the arguments."""
+    from crawler_lifecycle.contract.flows.names import checked_name
     from crawler_lifecycle.flows.functions import reference
     from crawler_lifecycle.managers.defining import build, family_of, flow_of
 
@@ -58,6 +59,7 @@ def definition_of_manager(
     with refusals_of_a_class(manager):
         built = build(manager, arguments)
         family = family_of(built, flow_id)
+    checked_name("the manager's name", built.name)  # from its class or its arguments, and not from --name
     return flow_of(function, built.name, family, arguments, queue)
 
 

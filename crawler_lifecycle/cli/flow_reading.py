@@ -148,6 +148,8 @@ def jobs(
         chosen = ItemFilter(manager=manager, states=wanted, outcome=outcome, tag=tag, numbers=numbers(jobs))
         print_items(Ledger(flows, flow, chosen), limit=limit, after=after, as_csv=as_csv, as_json=as_json)
         return
+    if with_attempts:
+        _refuse_beside_attempts({"--outcome": outcome, "--tag": tag, "--csv": as_csv})
     if as_csv or outcome or tag:
         raise click.UsageError("--csv, --outcome and --tag are for crawl managers: name the manager with --manager")
     known = [MemberState(word) for word in _known(states, JOB_STATES)] or None
@@ -163,7 +165,7 @@ def _refuse_beside_attempts(options: Mapping[str, object]) -> None:
     """Raise UsageError for options without effect on a list of items' attempts."""
     given = [name for name, value in options.items() if value]
     if given:
-        raise click.UsageError(f"the attempts of items are listed without {', '.join(given)}: name their numbers alone")
+        raise click.UsageError(f"attempts are listed without {', '.join(given)}")
 
 
 def _known(states: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from crawler_lifecycle.cli.authors_code import refusals_of_a_class
 from crawler_lifecycle.cli.common import Duration, print_answer, standard_options
 from crawler_lifecycle.cli.failures import USAGE, fail
 from crawler_lifecycle.cli.flow_options import actor_option, arguments_argument, on_record, open_commands, print_effect
+from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotReady
 
@@ -81,7 +82,24 @@ async def _start(
         return await commands.push(PushFlow(definition=definition, **record))
     with refusals_as_bad_input():
         request = StartManager(manager=target, flow_id=flow_id, arguments=tuple(arguments), **record)
+    if open_api(state) is None:
+        check_arguments(await commands.definition_of_manager(target, flow_id, arguments))
     return await commands.start_manager(request)
+
+
+def check_arguments(definition: "FlowDefinition") -> None:
+    """Let a catalogue manager's class check the arguments, if the class is here. The manager's host checks anyway."""
+    from crawler_lifecycle.managers.defining import build
+
+    work = definition.manager
+    assert work is not None, "the flow for a catalogue's manager has a manager"
+    try:
+        manager = class_of(work.function)
+    except BadInput:  # the module here is another module, or lacks its libraries
+        return
+    if manager is not None and isinstance(work.arguments, list):
+        with refusals_of_a_class(manager):
+            build(manager, [str(word) for word in work.arguments])
 
 
 def definition_for(

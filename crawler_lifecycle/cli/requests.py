@@ -102,7 +102,8 @@ def make_schedule(
             "CRAWLER", "either a crawler or a flow in a file (--flow) or --manager is needed, and a single one"
         )
     if file is not None or manager is not None:
-        _refuse_run_options({**options, "arg": arguments})
+        whose = "the crawls in the file of --flow" if file is not None else "the crawls of a manager"
+        _refuse_run_options({**options, "arg": arguments}, whose)
         rules["requested_by"] = requested_by
         if isinstance(manager, ScheduledManager):
             with refusals_as_bad_input():
@@ -115,12 +116,12 @@ def make_schedule(
         return ScheduleRequest(schedule_id=schedule_id, **rules)
 
 
-def _refuse_run_options(options: dict[str, Any]) -> None:
+def _refuse_run_options(options: dict[str, Any], whose: str) -> None:
     """Raise BadInput for the first option with a value."""
     given = next((name for name, value in options.items() if value), None)
     if given is not None:
         option = "--" + given.removesuffix("s" if given in ("labels", "settings") else "").replace("_", "-")
-        raise BadInput(option, "is for a run; with --flow, the crawls in the file have their own options")
+        raise BadInput(option, f"is for a run; {whose} have their own options")
 
 
 def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopRequest":

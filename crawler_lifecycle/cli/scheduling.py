@@ -1,6 +1,7 @@
 """The commands for schedules: create, list, show, pause, resume, trigger, backfill, delete."""
 
 import asyncio
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -8,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, open_access, print_answer, print_json, standard_options, user_name
+from crawler_lifecycle.cli.common import (
+    Duration,
+    open_access,
+    open_control,
+    print_answer,
+    print_json,
+    standard_options,
+    user_name,
+)
+from crawler_lifecycle.cli.dashes import CommandWithDashes, words_in_front
 from crawler_lifecycle.cli.failures import Commands
+from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, record_options, run_options
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput
@@ -37,7 +48,7 @@ def schedule() -> None:
     """
 
 
-@schedule.command()
+@schedule.command(cls=CommandWithDashes)
 @schedule_argument
 @click.argument("crawler", required=False)
 @click.option(
@@ -106,23 +117,46 @@ def create(
     if manager is not None:
         if crawler is not None:  # the first word behind `--`
             manager_arguments, crawler = (crawler, *manager_arguments), None
-        flow = _manager_of(manager, schedule_id, manager_arguments)
+        if in_front := words_in_front(manager_arguments):
+            raise BadInput(
+                "CRAWLER",
+                f"{in_front[0]!r} is not for --manager, whose arguments stand behind `--`: leave the word out",
+            )
+        with _refusals_with_name_of_arguments():
+            flow = _manager_of(manager, schedule_id, manager_arguments, state)
     request = make_schedule(schedule_id, crawler, file, flow, arguments, options)
     schedules = _schedules(state)
     change = schedules.replace(request) if replace else schedules.create(request, actor=user_name())
     _print(asyncio.run(change), as_json=as_json)
 
 
-def _manager_of(target: str, schedule_id: str, words: tuple[str, ...]) -> "FlowDefinition | ScheduledManager":
+@contextmanager
+def _refusals_with_name_of_arguments() -> "Iterator[None]":
+    """Name the manager's arguments in a refusal: the field `arguments` belongs to a run's option --arg."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field != "arguments":
+            raise
+        raise BadInput("MANAGER_ARGUMENTS", error.expected) from error
+
+
+def _manager_of(
+    target: str, schedule_id: str, words: tuple[str, ...], state: Path | None
+) -> "FlowDefinition | ScheduledManager":
     """Return the flow for a crawl manager by its class or its file; a name in the catalogue stays a name."""
-    from crawler_lifecycle.cli.flow_starting import definition_for
+    from crawler_lifecycle.cli.flow_starting import check_arguments, definition_for
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
     from crawler_lifecycle.contract.schedules import ScheduledManager
 
     if ":" in target or target.endswith(".py"):
         return definition_for(target, words, schedule_id, None, "default")
     with refusals_as_bad_input():
-        return ScheduledManager(name=target, arguments=list(words))
+        scheduled = ScheduledManager(name=target, arguments=list(words))
+    if open_api(state) is None:
+        flows = open_control(state).flows
+        check_arguments(asyncio.run(flows.definition_of_manager(target, schedule_id, words)))
+    return scheduled
 
 
 @schedule.command("list")

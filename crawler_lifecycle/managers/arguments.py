@@ -7,9 +7,35 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NoReturn
+
+from crawler_lifecycle.errors import BadInput
+
+FLOW_ID = "--flow-id"
 
 _given: ContextVar[Sequence[str] | None] = ContextVar("command line of the manager", default=None)
+
+
+class BadArguments(BadInput):
+    """A manager's parser refuses the arguments. `sentence` is the line that the parser would print."""
+
+    def __init__(self, program: str, expected: str) -> None:
+        super().__init__("arguments", expected)
+        self.sentence = f"{program}: error: {expected}"
+
+
+class ManagerParser(argparse.ArgumentParser):
+    """A parser that raises BadArguments for a command line of a flow. For the process's own line, the process exits."""
+
+    def error(self, message: str) -> NoReturn:
+        if _given.get() is None:
+            super().error(message)
+        raise BadArguments(self.prog, message)
+
+
+def program_name(manager: str) -> str | None:
+    """Return the manager's name for the parser; None for the process's own command line."""
+    return None if _given.get() is None else manager
 
 
 @contextmanager
@@ -25,6 +51,18 @@ def command_line(arguments: Sequence[str]) -> Iterator[None]:
 def given() -> list[str]:
     arguments = _given.get()
     return list(sys.argv[1:] if arguments is None else arguments)
+
+
+def without_flow_id(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without the flow's id, which the flow itself has: `--flow-id ID` or `--flow-id=ID`."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    is_name = [word == FLOW_ID and place < end for place, word in enumerate(arguments)]
+    return [
+        word
+        for place, word in enumerate(arguments)
+        if not is_name[place] and not (place and is_name[place - 1])
+        if not (word.startswith(f"{FLOW_ID}=") and place < end)
+    ]
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -53,7 +91,7 @@ def with_program(
     parser: argparse.ArgumentParser, arguments: Sequence[str], programs: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """Return the arguments with those of the program alias in front, so that explicit arguments win."""
-    aliases = argparse.ArgumentParser(add_help=False)
+    aliases = ManagerParser(prog=parser.prog, add_help=False)
     aliases.add_argument("-g", "--program")
     aliases.add_argument("-v", "--program-variables", type=variables, action="append", default=[])
     chosen, rest = aliases.parse_known_args(arguments)

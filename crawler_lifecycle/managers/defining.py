@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.names import SEPARATOR, checked_name, chec
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.arguments import command_line, without_flow_id
 from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 
@@ -80,6 +80,7 @@ def flow_of(
     family = checked_text("flow_id", str(uuid4()) if family is None else family)
     flow_id = checked_text("flow_id", f"{family}{SEPARATOR}{name}")
     with refusals_as_bad_input():
-        work = StepWork(function=function, form=CallForm.MANAGER, arguments=list(arguments), queue=queue)
+        words = without_flow_id(arguments)
+        work = StepWork(function=function, form=CallForm.MANAGER, arguments=words, queue=queue)
         member = MemberDefinition(path=MEMBER, work=work)
         return FlowDefinition(id=flow_id, name=name, family=family, members=(member,))

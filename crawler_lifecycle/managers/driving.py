@@ -8,7 +8,7 @@ from typing import Any
 from crawler_lifecycle.contract.managers.items import JobState
 from crawler_lifecycle.contract.managers.turns import Begun, Intent, Wake
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.arguments import FLOW_ID, command_line
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import JOBS_IN_A_PAGE, job_dict
@@ -27,7 +27,8 @@ def drive(make: Callable[[], WorkFlowManager], link: ManagerLink) -> str | None:
     begun = link.begin()
     if begun.is_closed:
         return begun.close_reason
-    with command_line(begun.arguments):
+    family = [] if begun.family is None else [f"{FLOW_ID}={begun.family}"]
+    with command_line([*family, *begun.arguments]):
         manager = make()
     if isinstance(manager, PeriodicCrawlManager) and not manager.loop_mode:
         raise BadInput("loop_mode", "a periodic manager needs the seconds between its cycles")

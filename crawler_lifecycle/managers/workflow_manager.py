@@ -8,7 +8,7 @@ from uuid import uuid4
 from crawler_lifecycle.contract.managers.turns import Begun
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import running
-from crawler_lifecycle.managers.arguments import given, with_program
+from crawler_lifecycle.managers.arguments import ManagerParser, given, program_name, with_program
 from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import OwnedJobs
@@ -54,7 +54,8 @@ class WorkFlowManager(OwnedJobs):
         self._close_reason: str | None = None
         self._own_reason: str | None = None  # of the present cycle, without a wish by the author
         self._is_closed = False
-        self.argparser = argparse.ArgumentParser(description=self.description)
+        program = program_name(self.name or type(self).__name__)
+        self.argparser = ManagerParser(prog=program, description=self.description, epilog=self._programs_help())
         self.add_argparser_options()
         self.args = self.parse_args()
         self._take_arguments()
@@ -76,6 +77,16 @@ class WorkFlowManager(OwnedJobs):
         add("--flow-id", help="family of the flow; default: a new id")
         add("--children-tag", "-t", action="append", default=[], help="tag for all jobs; may be repeated")
         add("--load-sc-settings", action="store_true", help="refused: settings come from the catalogue")
+
+    def _programs_help(self) -> str | None:
+        """Return the end of the help: the names in PROGRAMS, with their options, which the parser does not see."""
+        if not self.PROGRAMS:
+            return None
+        names = ", ".join(sorted(self.PROGRAMS))
+        return (
+            f"-g PROGRAM, --program PROGRAM: begin with the arguments of a program: {names}. "
+            "-v NAME:VALUE,..., --program-variables NAME:VALUE,...: values for {NAME} in the program's arguments"
+        )
 
     def parse_args(self) -> argparse.Namespace:
         return self.argparser.parse_args(with_program(self.argparser, given(), self.PROGRAMS))

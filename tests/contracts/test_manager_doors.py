@@ -229,7 +229,7 @@ def test_a_manager_before_its_begin_has_no_incarnation(database: Database) -> No
 
 def test_a_second_start_with_other_arguments_is_a_conflict(database: Database) -> None:
     assert managed(database, begins=False).uid == managed(database, begins=False).uid
-    with pytest.raises(Conflict, match="has a crawl manager with another class, other arguments"):
+    with pytest.raises(Conflict, match="has a crawl manager with other arguments: "):
         managed(database, begins=False, arguments=["--own", "4"])
 
 

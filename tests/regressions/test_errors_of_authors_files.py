@@ -161,3 +161,11 @@ def test_a_traceback_for_an_author_has_the_own_frames(write: Callable[[str], Pat
     text = authors_traceback(failure.value)
     assert "line 4, in workflow" in text
     assert text.startswith("Traceback")
+
+
+def test_the_help_of_a_manager_has_its_programs(crawlctl: Crawlctl, write: Callable[[str], Path]) -> None:
+    result = crawlctl("flow", "check", str(write(MANAGER)), "--", "--help")
+    assert result.exit_code == 0
+    words = " ".join(result.stdout.split())
+    assert words.startswith("usage: shops [-h]")
+    assert "-g PROGRAM, --program PROGRAM: begin with the arguments of a program: all. -v NAME:VALUE" in words

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, Memb
 from crawler_lifecycle.contract.flows.values import check_encoded
 from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.domain.flows.checking import check_fragment, check_whole
-from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, within
+from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, route_of, within
 from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.domain.flows.standing import standing
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
@@ -164,7 +164,7 @@ def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
             continue
         new = member_row(member, numbers, at)
         if known is not None:
-            _refuse_another_manager(ledger.flow, member)
+            _refuse_another_manager(ledger.flow, known, member)
             _refuse_if_started(known)
             new = new._replace(generation=known.generation, decision=known.decision)
         merged.members.append((standing(new, groups, at), member))
@@ -188,13 +188,25 @@ def _has_started(row: MemberRow) -> bool:
     return row.attempt > 0 or (not row.state.is_unstarted and not row.is_cancelled_by_dependency)
 
 
-def _refuse_another_manager(flow: FlowRow, member: MemberDefinition) -> None:
+def _refuse_another_manager(flow: FlowRow, known: MemberRow, member: MemberDefinition) -> None:
     """Refuse a second start with another request, also before a host has begun the manager."""
     if isinstance(member.work, StepWork) and member.work.is_manager:
+        difference = _difference(known.route, route_of(member.work))
         raise Conflict(
-            f"flow {flow.id!r} has a crawl manager with another class, other arguments or another queue: "
-            "start it again with the same, or under another flow id"
+            f"flow {flow.id!r} has a crawl manager with {difference}: "
+            "start the manager again with the same, or under another flow id"
         )
+
+
+def _difference(known: str, new: str) -> str:
+    """Return the difference between two managers by their routes: queue, module and class."""
+    queue, _, function = known.partition("|")
+    new_queue, _, new_function = new.partition("|")
+    names = [
+        "another class" if function != new_function else "",
+        "another queue" if queue != new_queue else "",
+    ]
+    return " and ".join(filter(None, names)) or "other arguments"
 
 
 def _refuse_if_started(row: MemberRow) -> None:

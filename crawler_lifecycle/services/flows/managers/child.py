@@ -29,6 +29,7 @@ from crawler_lifecycle.contract.managers.turns import (
 )
 from crawler_lifecycle.errors import NotFound, PermanentError
 from crawler_lifecycle.flows.authors import authors_traceback
+from crawler_lifecycle.managers.arguments import BadArguments
 from crawler_lifecycle.managers.driving import drive
 from crawler_lifecycle.managers.failures import AuthorsFailure
 from crawler_lifecycle.services.flows.channel import Channel
@@ -164,6 +165,8 @@ def _brought_on(link: HostLink, first: dict[str, Any]) -> dict[str, Any]:
         return {"closed": drive(_class(modules, first["manager"]), link)}
     except AuthorsFailure as failure:
         return _failure(failure.phase, failure.job, failure.error)
+    except BadArguments as error:
+        return _failure("", None, error.sentence)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - author's code may raise any error while the object is made
         return _failure("", None, authors_traceback(error))
 
