@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
 from crawler_lifecycle.errors import TemporaryError
@@ -36,4 +36,10 @@ class StepActivities:
         try:
             return await self.host.run(step)
         except TryAgain as error:
-            raise ApplicationError(error.message, type=error.cause, next_retry_delay=error.pause) from None
+            # benign: the SDK would otherwise log a traceback with every try
+            raise ApplicationError(
+                error.message,
+                type=error.cause,
+                next_retry_delay=error.pause,
+                category=ApplicationErrorCategory.BENIGN,
+            ) from None

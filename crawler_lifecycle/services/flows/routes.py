@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from crawler_lifecycle.activities.steps import TryAgain
@@ -14,12 +14,14 @@ from crawler_lifecycle.services.flows.modules import Modules
 
 logger = logging.getLogger(__name__)
 UNKNOWN_PAUSE = timedelta(seconds=10)
+MOST_LOGGED = 1_000  # problems that a host remembers
 
 
 @dataclass(frozen=True)
 class Routes:
     modules: Modules
     claiming: Claiming
+    _logged: set[tuple[str, str]] = field(default_factory=set)  # flows with their problems
 
     async def functions(self, step: RunSteps) -> Mapping[int, Function]:
         """Return the functions by member: for all starts, and for the followers with a function in the host."""
@@ -38,9 +40,18 @@ class Routes:
             _, module, name = step.route.split("|")
             await self.claiming.note_cause(step, UNKNOWN_STEP)
             problem = f"{module} has no function {name} at its top level"
-            logger.error("a step of flow %s waits: %s", step.flow_id, problem)
+            self._log(step.flow_id, problem)
             raise TryAgain(problem, UNKNOWN_PAUSE, cause="UnknownStep")
         return function
+
+    def _log(self, flow: str, problem: str) -> None:
+        """Log a flow's problem once, since Temporal repeats the activity every few seconds."""
+        if (flow, problem) in self._logged:
+            return
+        if len(self._logged) >= MOST_LOGGED:
+            self._logged.clear()
+        self._logged.add((flow, problem))
+        logger.error("a step of flow %s waits: %s", flow, problem)
 
     def _known(self, route: str) -> Function | None:
         _, module, name = route.split("|")
