@@ -44,8 +44,12 @@ def _job_row(job: MemberRecord, now: datetime) -> tuple[str, ...]:
     took = "-" if job.began_at is None else duration((job.ended_at or now) - job.began_at)
     run = "-" if job.run_id is None else str(job.run_id)
     attempt = f"{job.attempt or '-'}"
-    why = _shortened(job.reason or job.cause or "")
+    why = _shortened(_reason(job) or job.cause or "")
     return job.path, f"{job.kind} {job.title}", job.state, attempt, rfc3339(job.since), took, run, why
+
+
+def _reason(job: MemberRecord) -> str | None:
+    return f"{job.reason}: {job.problem}" if job.reason and job.problem else job.reason
 
 
 def attempt_lines(attempts: Mapping[str, Sequence[AttemptRecord]]) -> Iterator[str]:
@@ -102,7 +106,7 @@ def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
     failed = [job for job in jobs if job.state in (MemberState.DISCARDED, MemberState.CANCELLED)]
     own = [job for job in failed if not (job.reason or "").startswith("dependency:")]
     for job in own[:MOST_FAILED]:
-        yield f"  {coloured(job.state)} {job.path}: {job.reason or 'no reason is on record'}"
+        yield f"  {coloured(job.state)} {job.path}: {_reason(job) or 'no reason is on record'}"
     if len(own) > MOST_FAILED:
         yield f"  ... and {len(own) - MOST_FAILED} more"
     if len(failed) > len(own):
@@ -136,7 +140,7 @@ def change_lines(flow: str, before: Mapping[str, MemberRecord], changed: Sequenc
         if is_new or (old is not None and (old.state, old.attempt) == (job.state, job.attempt)):
             continue
         run = f", run {job.run_id}" if job.run_id is not None else ""
-        reason = f": {job.reason}" if job.reason and job.state is not MemberState.COMPLETED else ""
+        reason = f": {_reason(job)}" if job.reason and job.state is not MemberState.COMPLETED else ""
         yield f"{flow}  {coloured(job.state, 9)}  {job.path} ({job.title}{run}){reason}"
 
 
@@ -169,7 +173,7 @@ def progress_lines(
     shown = sorted(jobs.values(), key=lambda job: (_ORDER.index(job.state), job.number))
     width = max((len(job.path) for job in shown[:most]), default=0)
     for job in shown[:most]:
-        words = job.reason or job.cause or ""
+        words = _reason(job) or job.cause or ""
         yield f"  {coloured(job.state, 9)}  {job.path.ljust(width)}  {job.title}  {_shortened(words)}".rstrip()
     if len(shown) > most:
         yield f"  ... {len(shown) - most} more"

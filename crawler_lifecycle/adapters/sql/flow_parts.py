@@ -12,12 +12,14 @@ from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import read_groups, read_ledger
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members, path_uid
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_sights import IS_LAST_ATTEMPT
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.domain.flows.rows import ancestors
 from crawler_lifecycle.domain.flows.tallies import Tallies
+from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.ports import FlowNews, KeptFlow, Part
 
 Columns = TypeVarTuple("Columns")
@@ -45,6 +47,12 @@ RESTARTS = (
     .group_by(members.number)
 )
 
+PROBLEMS = (
+    select(members.number, flow_attempts.c.error)
+    .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
+    .where(members.reason == START_REFUSED, flow_attempts.c.error.is_not(None))
+)
+
 
 class FlowParts(OnFlows):
     """The methods in `ports.FlowRecords` for a flow's members."""
@@ -70,6 +78,7 @@ class FlowParts(OnFlows):
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
             restarts=dict(restarts),
+            problems=dict(_of_members(connection, PROBLEMS.where(members.flow == head.id), numbers)),
             has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
         )

@@ -68,6 +68,7 @@ class MemberRecord(Message):
     state: MemberState
     cause: str | None = Field(default=None, description="word for the present wait")
     reason: str | None = Field(default=None, description="why the member ended, or why its last attempt failed")
+    problem: str | None = Field(default=None, description="sentence about a crawl that was refused")
     outcome: str | None = Field(default=None, description="word for the end of the last attempt")
     deps: tuple[str, ...] = Field(default=(), description="paths of the direct dependencies")
     args: Any = Field(default=None, description="arguments of the next or last attempt")

@@ -60,6 +60,7 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         state=row.state,
         cause=row.cause,
         reason=row.reason,
+        problem=flow.problems.get(row.number),
         outcome=row.outcome,
         deps=_deps(definition),
         args=decode(flow.arguments[row.number]) if row.number in flow.arguments else _arguments(work),

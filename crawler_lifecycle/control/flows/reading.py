@@ -23,6 +23,7 @@ from crawler_lifecycle.control.flows.whys import (
     explained_at,
     items_with_runs,
     with_managers,
+    with_problems,
     with_run_of_item,
     with_runs,
     without_supervisor,
@@ -131,7 +132,7 @@ class FlowReader:
         managers = {manager.path: manager for manager in self.managers(flow)}
 
         def continued(explanation: Why) -> Why:
-            explanation = with_runs(explanation, kept, self._context.store.records)
+            explanation = with_runs(with_problems(explanation, kept), kept, self._context.store.records)
             return with_managers(explanation, managers, kept.ledger.flow.intent, self._jobs_under_way(flow))
 
         explanation = explained_at(kept.ledger, path, datetime.now(UTC))

@@ -80,6 +80,17 @@ def with_runs(explanation: Why, flow: KeptFlow, records: Records) -> Why:
     return _continued(explanation, {path: runs[run_id] for path, run_id in run_ids.items() if run_id in runs})
 
 
+def with_problems(explanation: Why, flow: KeptFlow) -> Why:
+    """Return the explanation, with the sentences about refused crawls."""
+    if not flow.problems:
+        return explanation
+    because = tuple(with_problems(inner, flow) for inner in explanation.because)
+    number = flow.ledger.paths_of_members().get(explanation.path)
+    problem = None if number is None else flow.problems.get(number)
+    cause = f"{explanation.cause}: {problem}" if problem else explanation.cause
+    return explanation.model_copy(update={"because": because, "cause": cause})
+
+
 def with_run_of_item(explanation: Why, item: ItemRecord, records: Records) -> Why:
     """Return the explanation for a manager's item, continued with the run of its last attempt."""
     runs = records.summaries([item.run_id]) if item.run_id is not None else []

@@ -118,6 +118,7 @@ class KeptFlow:
     attempts: Mapping[int, int] = field(default_factory=dict)  # RunIDs of last attempts, by member's number
     arguments: Mapping[int, JsonValue] = field(default_factory=dict)  # encoded; in place of the definitions' arguments
     restarts: Mapping[int, datetime] = field(default_factory=dict)  # first starts since a retry, by member's number
+    problems: Mapping[int, str] = field(default_factory=dict)  # why crawls were refused, by member's number
     has_supervisor: bool = True  # whether a workflow has ever taken the flow up
 
 
