@@ -1,9 +1,14 @@
-"""Reports errors in an author's code by the author's own lines, without a traceback of crawlctl."""
+"""Reports errors and doubtful settings in an author's code, without a traceback of crawlctl."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from crawler_lifecycle.cli.common import print_to_stderr
 from crawler_lifecycle.errors import BadInput, LifecycleError
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.managers import WorkFlowManager
 
 
 @contextmanager
@@ -31,3 +36,11 @@ def refusals_of_a_class(author: type) -> Iterator[None]:
     except Exception as error:
         field, _, expected = cause_with_frames(error, author).partition(": ")
         raise BadInput(field, expected) from error
+
+
+def warn_of_a_single_cycle(manager: "WorkFlowManager") -> None:
+    """Print a warning for a generator's manager that closes after its first cycle, whatever the generator has left."""
+    from crawler_lifecycle.managers.generator_manager import SINGLE_CYCLE, GeneratorCrawlManager
+
+    if isinstance(manager, GeneratorCrawlManager) and not manager.loop_mode:
+        print_to_stderr(f"warning: {SINGLE_CYCLE}; `loop_mode = 60` or --loop-mode 60 lets the manager go on")

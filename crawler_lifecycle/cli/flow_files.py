@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler_lifecycle.cli.authors_code import refusals_of_a_class, refusals_of_a_function
+from crawler_lifecycle.cli.authors_code import refusals_of_a_class, refusals_of_a_function, warn_of_a_single_cycle
 from crawler_lifecycle.errors import BadInput, NotReady
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def definition_of_manager(
         built = build(manager, arguments)
         family = family_of(built, flow_id)
     checked_name("the manager's name", built.name)  # from its class or its arguments, and not from --name
-    return flow_of(function, built.name, family, arguments, queue)
+    definition = flow_of(function, built.name, family, arguments, queue)
+    warn_of_a_single_cycle(built)
+    return definition
 
 
 def manager_in(file: Path, name: str | None) -> "type[WorkFlowManager] | None":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.authors_code import refusals_of_a_class
+from crawler_lifecycle.cli.authors_code import refusals_of_a_class, warn_of_a_single_cycle
 from crawler_lifecycle.cli.common import Duration, print_answer, standard_options
 from crawler_lifecycle.cli.failures import USAGE, fail
 from crawler_lifecycle.cli.flow_options import actor_option, arguments_argument, on_record, open_commands, print_effect
@@ -190,6 +190,8 @@ def check(
     with refusals_of_a_class(manager):
         built = build(manager, arguments)
     result = preview(built, first=first, most=most)
+    if result.problem is None:
+        warn_of_a_single_cycle(built)
     missing = _missing_crawlers(result.crawlers, catalogue, state)
     has_no_end = issubclass(manager, PeriodicCrawlManager)  # the jobs have no number, so no sum of hours
     forecast = None if duration is None or has_no_end else round(result.hours(duration), 2)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawler_lifecycle.cli.authors_code import warn_of_a_single_cycle
 from crawler_lifecycle.cli.failures import EXIT_STATUSES, WRONG, print_failure
 from crawler_lifecycle.cli.flow_running import STDOUT, Ending, run_to_end
 from crawler_lifecycle.errors import LifecycleError
@@ -37,6 +38,7 @@ async def _run(manager: "WorkFlowManager") -> None:
     try:
         function = reference(type(manager))
         definition = flow_of(function, manager.name, family_of(manager, None), given())
+        warn_of_a_single_cycle(manager)
         steps, file = _host_of(type(manager), function)
         status = await run_to_end(steps, definition, Ending(file, graph=False, as_json=False))
     except LifecycleError as error:

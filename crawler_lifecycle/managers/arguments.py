@@ -65,6 +65,17 @@ def without_flow_id(arguments: Sequence[str]) -> list[str]:
     ]
 
 
+def number_of_jobs(text: str) -> int:
+    """Return the number of an option, from 1 on."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, not {text!r}")
+    return number
+
+
 def json_object(text: str) -> dict[str, Any]:
     """Return the JSON object of an option."""
     try:

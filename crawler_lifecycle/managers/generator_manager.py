@@ -29,6 +29,7 @@ from crawler_lifecycle.managers.requesting import KeyFunction
 from crawler_lifecycle.managers.workflow_manager import FINISHED
 
 WITH_FAILURES = "finished_with_failures"
+SINGLE_CYCLE = "loop_mode is 0: the manager starts jobs in a single cycle, then closes"
 ITEMS_IN_A_PAGE = 200
 CANCELLED = "cancelled"  # outcome of a job that people stopped
 
@@ -60,7 +61,7 @@ class GeneratorCrawlManager(CrawlManager):
         if self.breakers:
             self._breakers = Breakers(self.breakers, self._collected.memory.setdefault(BREAKERS, {}))
         if not self.loop_mode and not self.is_resumed:
-            self.log("loop_mode is 0: the manager starts jobs in a single cycle, then closes")
+            self.log(SINGLE_CYCLE)
 
     def add_spider_argument(self) -> None:
         if self.spider is None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 from crawler_lifecycle.contract.managers.turns import Begun
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import running
-from crawler_lifecycle.managers.arguments import ManagerParser, given, program_name, with_program
+from crawler_lifecycle.managers.arguments import ManagerParser, given, number_of_jobs, program_name, with_program
 from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import OwnedJobs
@@ -70,7 +70,7 @@ class WorkFlowManager(OwnedJobs):
         add = self.argparser.add_argument
         if not self.name:
             add("name", help="name of the manager")
-        add("--max-running-jobs", type=int, default=self.default_max_jobs, help="default: %(default)s")
+        add("--max-running-jobs", type=number_of_jobs, default=self.default_max_jobs, help="default: %(default)s")
         add("--loop-mode", type=float, default=self.loop_mode, metavar="SECONDS", help="longest pause between cycles")
         add("--max-running-time", type=float, default=self.max_running_time, metavar="SECONDS")
         add("--project-id", default=self.default_project_id, help="refused: an installation has a single cluster")

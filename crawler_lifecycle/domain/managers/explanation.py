@@ -78,7 +78,7 @@ def _cause_by_items(manager: ManagerStatus) -> str:
         return f"{PAUSE}: {counted(counts.retrying, 'item')} before the next attempt"
     if not manager.is_exhausted:
         read = f"{counted(manager.read, 'set')} read"
-        return f"{GENERATOR}: the manager's code has given no further item, and has not ended ({read})"
+        return f"{GENERATOR}: no item is open, and the manager's code has not ended or lets no job start now ({read})"
     return f"{CLOSING}: no item is open"
 
 
