@@ -2,7 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.flows.steps import Level
     from crawler_lifecycle.managers import WorkFlowManager
 
+RESULTS = re.compile("Workflow|Sequence")  # in a function's annotation
 FUNCTIONS = ("flow", "workflow")  # names of functions to call without --flow
 
 
@@ -39,7 +44,8 @@ def definition_in(file: Path, name: str | None, flow_id: str | None, arguments: 
     if file.suffix == ".json":
         if name is not None:
             raise BadInput("--flow", "names a workflow in a Python file, and a file with JSON has only one")
-        definition = read_definition(_content(file))
+        with _refusals_with_file(file):
+            definition = read_definition(_content(file))
     else:
         definition = workflow_in(file, name).definition()
     if flow_id is not None:
@@ -65,16 +71,20 @@ def definition_of_manager(
     return definition
 
 
-def manager_in(file: Path, name: str | None) -> "type[WorkFlowManager] | None":
-    """Import the file, and return its crawl manager; None if the file has a workflow, or the name is no manager's."""
+def manager_in(file: Path, name: str | None, *, has_option: bool = True) -> "type[WorkFlowManager] | None":
+    """Import the file, and return its crawl manager; None if the file has a workflow, or the name is no manager's.
+
+    `has_option`: whether the command has --flow for a name; otherwise `FILE.py:Class` has the name.
+    """
     module = module_in(file)
-    managers = _managers(module)
+    managers = managers_of(module)
     if name is not None:
         return managers.get(name)
     if not managers or any(inspect.isroutine(getattr(module, function, None)) for function in FUNCTIONS):
         return None
     if len(managers) > 1 or _workflows(module):
-        raise BadInput("FILE", f"{file} has several flows{_hint(module)}")
+        hint = _hint(module) if has_option else targets_hint(file, managers)
+        raise BadInput("FILE", f"{file} has several flows{hint}")
     return next(iter(managers.values()))
 
 
@@ -82,8 +92,7 @@ def module_in(file: Path) -> "ModuleType":
     """Import the file. BadInput, with the cause, if the file cannot be imported."""
     from crawler_lifecycle.services.flows.modules import load
 
-    if not file.is_file():
-        raise BadInput("FILE", f"{file}: no such file")
+    refuse_no_file(file)
     try:
         (module,) = load([str(file)]).modules.values()
     except NotReady as error:
@@ -91,7 +100,13 @@ def module_in(file: Path) -> "ModuleType":
     return module
 
 
-def _managers(module: "ModuleType") -> "dict[str, type[WorkFlowManager]]":
+def targets_hint(file: Path, managers: Iterable[str]) -> str:
+    """Return the hint at `FILE.py:Class`, as a person has to type the targets."""
+    targets = [shlex.quote(f"{file}:{name}") for name in sorted(managers)]
+    return f": name {' or '.join(targets)}" if targets else ""
+
+
+def managers_of(module: "ModuleType") -> "dict[str, type[WorkFlowManager]]":
     """Return the crawl managers that the module defines at its top level, by name."""
     from crawler_lifecycle.managers import WorkFlowManager
 
@@ -108,7 +123,22 @@ def fragment_in(file: Path, name: str | None) -> "Fragment":
     from crawler_lifecycle.control.flows.definitions import read_fragment
     from crawler_lifecycle.flows.building import fragment_of
 
-    return read_fragment(_content(file)) if file.suffix == ".json" else fragment_of(workflow_in(file, name))
+    if file.suffix != ".json":
+        return fragment_of(workflow_in(file, name))
+    with _refusals_with_file(file):
+        return read_fragment(_content(file))
+
+
+@contextmanager
+def _refusals_with_file(file: Path) -> "Iterator[None]":
+    """Name the file in a refusal of its content. A refusal for the whole content has the field `request`."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field == "FILE":
+            raise
+        place = f"{file}: " if error.field == "request" else f"{file}: {error.field}: "
+        raise BadInput("FILE", f"{place}{error.expected}") from error
 
 
 def workflow_in(file: Path, name: str | None) -> "Workflow":
@@ -127,6 +157,13 @@ def workflow_in(file: Path, name: str | None) -> "Workflow":
         problem = nothing if not workflows else "has several workflows"
         raise BadInput("FILE", f"{file} {problem}{_hint(module)}")
     return _as_workflow(*workflows.popitem())
+
+
+def workflow_for_picture(file: Path, name: str | None) -> "Workflow":
+    """Return the workflow in a Python file, or in a file with JSON."""
+    from crawler_lifecycle.control.flows.definitions import workflow_of
+
+    return workflow_of(definition_in(file, name, None)) if file.suffix == ".json" else workflow_in(file, name)
 
 
 def _workflows(module: "ModuleType") -> dict[str, Any]:
@@ -149,8 +186,18 @@ def _subs(workflow: "Level") -> "Iterator[Level]":
 
 
 def _hint(module: "ModuleType") -> str:
-    names = sorted([*_workflows(module), *_managers(module)])
-    return f": name one of {', '.join(names)} with --flow" if names else ""
+    names = sorted([*_workflows(module), *managers_of(module), *_functions(module)])
+    return f": choose with {' or '.join(f'--flow {name}' for name in names)}" if names else ""
+
+
+def _functions(module: "ModuleType") -> list[str]:
+    """Return the module's own functions that may return a workflow: without arguments, and without another result."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not inspect.signature(value).parameters
+        if "return" not in value.__annotations__ or RESULTS.search(str(value.__annotations__["return"]))
+    ]
 
 
 def _as_workflow(name: str, value: Any) -> "Workflow":
@@ -180,7 +227,20 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
+def is_file(word: str) -> bool:
+    """Return whether a word for a flow is a file, also without such a file."""
+    return word.endswith((".py", ".json")) or (os.sep in word and Path(word).exists())
+
+
+def refuse_no_file(file: Path) -> None:
+    if file.is_dir():
+        raise BadInput("FILE", f"{file} is a folder, and not a .py or .json file")
+    if not file.is_file():
+        raise BadInput("FILE", f"{file}: no such file")
+
+
 def _content(file: Path) -> bytes:
+    refuse_no_file(file)
     try:
         return file.read_bytes()
     except OSError as error:

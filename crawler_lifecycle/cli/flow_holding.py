@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ from crawler_lifecycle.cli.flow_options import actor_option, flow_argument, on_r
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.contract.flows.requests import StopFlow
+    from crawler_lifecycle.contract.flows.answers import FlowAnswer
+    from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
+    from crawler_lifecycle.contract.flows.states import FlowState
     from crawler_lifecycle.control.flows.commands import FlowCommands
 
 
@@ -79,20 +82,40 @@ def stop(
     way = StopWay.DRAIN if drain else StopWay.LEAVE if leave else StopWay.TERMINATE
     with refusals_as_bad_input():
         request = StopFlow(way=way, force=force, reason=reason, **on_record(actor))
-    asyncio.run(_stop(open_commands(state), flow, request, wait=wait, as_json=as_json))
+    commands = open_commands(state)
+    former, managers = commands.status(flow), commands.managers(flow)
+    is_manager = bool(managers) and former.total == 1
+    ended = former.state if former.state.is_final else None
+    asyncio.run(_stop(commands, flow, request, _Subject(ended, is_manager), wait=wait, as_json=as_json))
 
 
-async def _stop(commands: "FlowCommands", flow: str, request: "StopFlow", *, wait: bool, as_json: bool) -> None:
+@dataclass(frozen=True)
+class _Subject:
+    """The flow before its stop."""
+
+    end: "FlowState | None"
+    is_manager: bool
+
+    def effect(self, answer: "FlowAnswer", way: "StopWay") -> str:
+        if self.end is not None and not answer.changed:
+            return f"has ended already: {self.end}"
+        if way == "drain":
+            return "starts nothing new, and ends with its jobs under way"
+        jobs = "the manager is cancelled with its waiting items" if self.is_manager else _cancelled(answer)
+        crawls = "crawls" if self.is_manager else "those"
+        return f"{jobs}, {crawls} under way {'go on by themselves' if way == 'leave' else 'are asked to end'}"
+
+
+def _cancelled(answer: "FlowAnswer") -> str:
+    return f"{counted(answer.count, 'job')} cancelled"
+
+
+async def _stop(
+    commands: "FlowCommands", flow: str, request: "StopFlow", subject: _Subject, *, wait: bool, as_json: bool
+) -> None:
     """Stop the flow, and with `wait` wait for its end, the proof."""
-    from crawler_lifecycle.contract.flows.requests import StopWay
-
     answer = await commands.stop(flow, request)
-    effects = {
-        StopWay.TERMINATE: f"{counted(answer.count, 'job')} cancelled, those under way are asked to end",
-        StopWay.DRAIN: "starts nothing new, and ends with its jobs under way",
-        StopWay.LEAVE: f"{counted(answer.count, 'job')} cancelled, those under way go on by themselves",
-    }
-    print_effect(answer, effects[request.way], as_json=as_json)
+    print_effect(answer, subject.effect(answer, request.way), as_json=as_json)
     if not wait:
         return
     try:

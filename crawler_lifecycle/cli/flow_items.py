@@ -13,7 +13,7 @@ import click
 from crawler_lifecycle.cli.common import print_answer
 from crawler_lifecycle.cli.flow_options import on_record, open_commands, print_effect, refuse_left_out
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.managers.item_filter import ItemFilter
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.flows.reading import FlowReader
 
 PAGE = 1000  # items in a query
+DELAYED = "delayed"  # state in lists; on record, a delayed item waits
 GOES_ON = "; the manager goes on with all that it has not done"
 
 
@@ -46,19 +47,42 @@ def numbers(words: Sequence[str]) -> tuple[int, ...] | None:
 class Ledger:
     """A manager's items, by the options for `flow jobs`."""
 
-    def __init__(self, flows: "FlowReader", flow: str, chosen: "ItemFilter") -> None:
-        self._flows, self._flow, self._chosen = flows, flow, chosen
+    def __init__(self, flows: "FlowReader", flow: str, chosen: "ItemFilter", states: Sequence[str] = ()) -> None:
+        from crawler_lifecycle.contract.managers.items import ItemState
+
+        recorded = {ItemState.WAITING if state == DELAYED else ItemState(state) for state in states}
+        self._flows, self._flow = flows, flow
+        self._chosen = chosen.model_copy(update={"states": tuple(sorted(recorded))})
+        self._is_without_waiting = DELAYED in states and ItemState.WAITING not in states
 
     def pages(self, limit: int, after: int) -> "Iterator[Sequence[ItemRecord]]":
         """Yield the items up to the limit, page by page."""
         while limit > 0:
-            size = min(limit, PAGE)
+            size = PAGE if self._is_without_waiting else min(limit, PAGE)
             page = self._flows.items(self._flow, self._chosen, limit=size, after=after)
-            if page:
-                yield page
+            items = [item for item in page if self._is_chosen(item)][:limit]
+            if items:
+                yield items
             if len(page) < size:
                 return
-            limit, after = limit - len(page), page[-1].number
+            limit, after = limit - len(items), page[-1].number
+
+    def _is_chosen(self, item: "ItemRecord") -> bool:
+        """Return whether the item is in the chosen states. A delayed item waits on record."""
+        return item.is_delayed or item.state != "waiting" or not self._is_without_waiting
+
+
+def refuse_unknown(flows: "FlowReader", flow: str, words: Sequence[str], manager: str | None) -> None:
+    """Raise NotFound for a number without an item."""
+    from crawler_lifecycle.contract.managers.item_filter import ItemFilter
+
+    chosen = numbers(words) or ()
+    for begin in range(0, len(chosen), PAGE):
+        part = chosen[begin : begin + PAGE]
+        known = {item.number for item in flows.items(flow, ItemFilter(manager=manager, numbers=part), limit=PAGE)}
+        missing = next((number for number in part if number not in known), None)
+        if missing is not None:
+            raise NotFound(f"flow {flow!r} has no item {missing}")
 
 
 def print_items(ledger: Ledger, *, limit: int | None, after: int, as_csv: bool, as_json: bool) -> None:

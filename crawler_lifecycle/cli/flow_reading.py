@@ -19,7 +19,8 @@ STATES = ("executing", "paused", "completed", "cancelled", "discarded")
 JOB_STATES = (
     "suspended", "available", "scheduled", "executing", "retryable", "completed", "cancelled", "discarded",
 )  # fmt: skip
-ITEM_STATES = ("waiting", "running", "completed", "failed", "cancelled", "refused")
+ITEM_STATES = ("waiting", "delayed", "running", "completed", "failed", "cancelled", "refused")
+IN = f"Only jobs in this state; in a graph: {', '.join(JOB_STATES)}; items of a manager: {', '.join(ITEM_STATES)}."
 ALL_STATES = tuple(dict.fromkeys((*JOB_STATES, *ITEM_STATES)))
 FORMATS = ("mermaid", "dot", "states-dot")
 
@@ -91,7 +92,7 @@ def show(flow: str, state: Path | None, as_json: bool) -> None:
 @click.command()
 @flow_argument
 @jobs_argument
-@click.option("--in", "states", type=click.Choice(ALL_STATES), multiple=True, help="Only jobs in this state.")
+@click.option("--in", "states", type=click.Choice(ALL_STATES), multiple=True, metavar="STATE", help=IN)
 @click.option("--attempts", "with_attempts", is_flag=True, help="With the attempts of each job, and their errors.")
 @click.option("--outcome", help="Only a manager's items with this outcome, such as `banned`.")
 @click.option("--tag", help="Only a manager's items with this tag or label.")
@@ -128,11 +129,18 @@ def jobs(
       crawlctl flow jobs nightly-2026-11-22 sites/de extract --json
       crawlctl flow jobs nightly-2026-11-22 load --attempts
     """
-    from crawler_lifecycle.cli.flow_items import Ledger, has_ledger, is_decimal, numbers, print_attempts, print_items
+    from crawler_lifecycle.cli.flow_items import (
+        Ledger,
+        has_ledger,
+        is_decimal,
+        numbers,
+        print_attempts,
+        print_items,
+        refuse_unknown,
+    )
     from crawler_lifecycle.cli.flow_lines import attempt_lines, job_lines
     from crawler_lifecycle.contract.flows.states import MemberState
     from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-    from crawler_lifecycle.contract.managers.items import ItemState
 
     flows = open_flows(state)
     may_be_items = not with_attempts or (bool(jobs) and all(map(is_decimal, jobs)))
@@ -141,12 +149,19 @@ def jobs(
         _refuse_beside_attempts(
             {"--in": states, "--outcome": outcome, "--tag": tag, "--limit": limit, "--after": after, "--csv": as_csv}
         )
+        refuse_unknown(flows, flow, jobs, manager)
         print_attempts(flows, flow, jobs, manager, as_json=as_json)
         return
     if is_ledger:
-        wanted = tuple(ItemState(word) for word in _known(states, ITEM_STATES))
-        chosen = ItemFilter(manager=manager, states=wanted, outcome=outcome, tag=tag, numbers=numbers(jobs))
-        print_items(Ledger(flows, flow, chosen), limit=limit, after=after, as_csv=as_csv, as_json=as_json)
+        refuse_unknown(flows, flow, jobs, manager)
+        chosen = ItemFilter(manager=manager, outcome=outcome, tag=tag, numbers=numbers(jobs))
+        print_items(
+            Ledger(flows, flow, chosen, _known(states, ITEM_STATES)),
+            limit=limit,
+            after=after,
+            as_csv=as_csv,
+            as_json=as_json,
+        )
         return
     if with_attempts:
         _refuse_beside_attempts({"--outcome": outcome, "--tag": tag, "--csv": as_csv})
@@ -207,13 +222,12 @@ def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, stat
       crawlctl flow graph nightly-2026-11-22
       crawlctl flow graph bookshop_graph.py --format dot | dot -Tsvg -o graph.svg
     """
-    from crawler_lifecycle.cli.flow_files import workflow_in
+    from crawler_lifecycle.cli.flow_files import is_file, workflow_for_picture
     from crawler_lifecycle.control.flows.pictures import picture
     from crawler_lifecycle.domain.flows import merging
 
-    is_file = flow.endswith(".py") and Path(flow).is_file()
-    if is_file:
-        workflow = workflow_in(Path(flow), workflow_name)
+    if is_file(flow):
+        workflow = workflow_for_picture(Path(flow), workflow_name)
         definition = workflow.definition()
         merging.push(merging.new_ledger(definition), definition, datetime.now(UTC))  # refuses what a push refuses
         flow, text = workflow.id, picture(workflow, kind, states=False)

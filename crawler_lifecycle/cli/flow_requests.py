@@ -21,6 +21,7 @@ from crawler_lifecycle.cli.flow_options import (
     workflow_option,
 )
 from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
     pass
@@ -177,6 +178,8 @@ def cancel(
     if (jobs or manager) and has_ledger(open_commands(state), flow, manager):
         cancel_items(flow, jobs, manager, actor, state, as_json=as_json)
         return
+    if "" in jobs:
+        raise BadInput("JOBS", "expected names of jobs, not an empty word")
     with refusals_as_bad_input():
         request = CancelMembers(paths=jobs or None, terminate=not keep_running, reason=reason, **on_record(actor))
     answer = asyncio.run(open_commands(state).cancel(flow, request))
@@ -240,6 +243,8 @@ def retry(
         return
     if spider is not None:
         raise click.UsageError("--spider is for items of crawl managers")
+    if "" in jobs:
+        raise BadInput("JOBS", "expected names of jobs, not an empty word")
     has_steps = bool(arguments) and any(job.kind != "crawl" for job in commands.members(flow, jobs or None))
     with refusals_as_bad_input():
         request = RetryMembers(

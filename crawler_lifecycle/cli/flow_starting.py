@@ -122,15 +122,17 @@ def definition_for(
 
 def class_of(target: str) -> "type[WorkFlowManager] | None":
     """Return the class for `FILE.py`, `FILE.py:Class` or `module:Class`; None if the module is not on this machine."""
-    from crawler_lifecycle.cli.flow_files import manager_in
+    from crawler_lifecycle.cli.flow_files import manager_in, managers_of, module_in, targets_hint
     from crawler_lifecycle.managers import WorkFlowManager
     from crawler_lifecycle.services.flows.modules import load
 
     place, _, name = (target, "", "") if target.endswith(".py") else target.rpartition(":")
     if place.endswith(".py"):
-        manager = manager_in(Path(place), name or None)
+        file = Path(place)
+        manager = manager_in(file, name or None, has_option=False)
         if manager is None:
-            raise BadInput("target", f"{place} has no crawl manager {name or 'at its top level'}")
+            hint = targets_hint(file, managers_of(module_in(file)))
+            raise BadInput("target", f"{place} has no crawl manager {name or 'at its top level'}{hint}")
         return manager
     if not _is_here(place):
         return None

@@ -1,6 +1,7 @@
 """Definitions as JSON from outside: strictly read, and with names inside their own level only."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from crawler_lifecycle.contract.deployment import ManagerEntry
@@ -8,7 +9,10 @@ from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
 from crawler_lifecycle.contract.flows.names import SEPARATOR, parent_path
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
 from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
+from crawler_lifecycle.domain.flows import merging
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.restoring import OnRecord, restored
 from crawler_lifecycle.managers.defining import family_in, flow_of
 
 AnyFragment = TypeVar("AnyFragment", bound=Fragment)
@@ -43,6 +47,16 @@ def definition_of_entry(entry: ManagerEntry, flow_id: str | None, arguments: Seq
     """Return the flow for a catalogue's crawl manager. The catalogue's arguments come first."""
     whole = (*entry.arguments, *arguments)
     return flow_of(entry.function, entry.name, family_in(whole, flow_id, entry.name), whole, entry.queue)
+
+
+def workflow_of(definition: FlowDefinition) -> Workflow:
+    """Return the workflow of a definition that is not on record. BadInput if a push would refuse the definition."""
+    ledger = merging.new_ledger(definition)
+    merged = merging.push(ledger, definition, datetime.now(UTC))
+    merged.apply(ledger)
+    members = {row.number: member for row, member in merged.members}
+    groups = {row.number: group for row, group in merged.groups}
+    return restored(OnRecord("", ledger, members, groups, definition.context))
 
 
 def check_outside(fragment: Fragment) -> None:

@@ -5,14 +5,15 @@ from dataclasses import replace
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.domain.flows.cancelling import Effect
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind
-from crawler_lifecycle.errors import BadInput, Conflict, NotFound
+from crawler_lifecycle.domain.flows.selecting import no_job
+from crawler_lifecycle.errors import BadInput, Conflict
 
 
 def approve(ledger: Ledger, path: str, *, approved: bool) -> Effect:
     """Return the approval with the decision. A decision may come before the flow reaches the approval."""
     number = ledger.paths_of_members().get(path)
     if number is None:
-        raise NotFound(f"flow {ledger.flow.id!r} has no job {path!r}")
+        raise no_job(ledger, path)
     row = ledger.members[number]
     if row.kind is not MemberKind.APPROVAL:
         raise BadInput("name", f"{path!r} is no approval")

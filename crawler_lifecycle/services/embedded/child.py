@@ -17,7 +17,8 @@ from crawler_lifecycle.services.embedded import processes
 from crawler_lifecycle.services.embedded.plan import Part
 
 PROBE_PAUSE = 0.1  # seconds between two probes of a starting process
-START_PATIENCE = 30.0  # seconds; a process that is not ready by then counts as failed
+SLOW_SECONDS = 30.0  # after this time, a line says that a process is not ready yet
+START_PATIENCE = 120.0  # seconds; a process that is not ready by then counts as failed
 RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # pauses before a restart
 HEALTHY_SECONDS = 60.0  # a process that ran for longer is restarted after the shortest pause
 LAST_LINES = 8  # lines shown from the log when a process does not start
@@ -69,9 +70,9 @@ class Child:
     async def wait_ready(self, probe: Probe) -> None:
         """Wait until the probe succeeds. NotReady, with the end of the log: the process ended or took too long."""
         process_end = asyncio.create_task(self._started_process.wait())
-        deadline, problem = time.monotonic() + START_PATIENCE, "it does not answer"
+        began_at, problem, is_slow = time.monotonic(), "it does not answer", False
         try:
-            while time.monotonic() < deadline:
+            while (seconds := time.monotonic() - began_at) < START_PATIENCE:
                 try:
                     return await probe()
                 except LifecycleError as error:
@@ -79,6 +80,9 @@ class Child:
                 done, _ = await asyncio.wait([process_end], timeout=PROBE_PAUSE)
                 if done:
                     raise self._did_not_start(f"ended with status {process_end.result()}")
+                if seconds > SLOW_SECONDS and not is_slow:
+                    is_slow = True
+                    self._say(f"{self.name} is not ready after {SLOW_SECONDS:.0f} s ({problem}); the start goes on")
             raise self._did_not_start(f"is not ready after {START_PATIENCE:.0f} s ({problem})")
         finally:
             process_end.cancel()
