@@ -13,6 +13,7 @@ from crawler_lifecycle.cli.words import coloured, duration, rfc3339, table
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
 from crawler_lifecycle.contract.managers.turns import Counts, Problem
+from crawler_lifecycle.domain.managers.explanation import NO_REACTION
 from crawler_lifecycle.domain.words import counted
 
 ITEM_COLUMNS = ("ITEM", "CRAWLER", "STATE", "ATTEMPT", "OUTCOME", "SINCE", "TOOK", "RUN", "PARAMETERS", "WHY")
@@ -90,7 +91,8 @@ def _item_row(item: ItemRecord, now: datetime) -> tuple[str, ...]:
     took = "-" if item.started_at is None else duration((item.ended_at or now) - item.started_at)
     since = item.ended_at or item.started_at
     state = "delayed" if item.is_delayed else item.state.value
-    why = item.problem or (f"until {rfc3339(item.due)}" if item.due and item.state is ItemState.WAITING else "")
+    why = NO_REACTION if item.awaits_reaction else item.problem
+    why = why or (f"until {rfc3339(item.due)}" if item.due and item.state is ItemState.WAITING else "")
     return (
         str(item.number),
         item.crawler or "-",

@@ -150,7 +150,9 @@ class GeneratorCrawlManager(CrawlManager):
         try:
             extra: JobParams = await self._awaited(self.get_retry_override(spider, outcome, override, jobkey))
             check_parts(extra or {})
-        except StopRetry:
+        except StopRetry as stop:
+            if reason := str(stop):
+                self.give_up(job, reason)
             return
         except BadInput as error:
             self.give_up(job, f"get_retry_override: {error.message}")

@@ -51,7 +51,7 @@ class JobDict(TypedDict, total=False):
 
 
 class StopRetry(Exception):
-    """Raised by `get_retry_override`: the job is not tried again."""
+    """Raised by `get_retry_override`: the job is not tried again. The flow's timeline has the reason."""
 
 
 @dataclass(frozen=True)

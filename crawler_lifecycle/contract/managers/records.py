@@ -31,6 +31,11 @@ class ItemRecord(Message):
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
+    @property
+    def awaits_reaction(self) -> bool:
+        """Whether the crawl has ended, without a reaction by the manager."""
+        return self.state is ItemState.RUNNING and self.ended_at is not None
+
 
 class ItemAttempt(Message):
     """An item's attempt."""

@@ -19,13 +19,15 @@ ROOM = "room"
 TURN = "turn"
 ENDS = "ends"
 GENERATOR = "generator"
+REACTION = "reaction"
+NO_REACTION = "the end of the crawl waits for the manager's reaction"
 CLOSING, CLOSED = "closing", "closed"
 REASONS = {FlowIntent.PAUSE: f"{PAUSED}: the flow is paused", FlowIntent.DRAIN: f"{DRAINING}: nothing new starts"}
 
 
 def explained(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent) -> Why:
     """Return the explanation for the item, without its run."""
-    cause = _cause_of_wait(item, manager, intent) if item.state is ItemState.WAITING else _cause_of_end(item)
+    cause = _cause_of_wait(item, manager, intent) if item.state is ItemState.WAITING else _cause_of_end(item, manager)
     until = item.due if item.state is ItemState.WAITING else None
     return Why(path=f"item {item.number}", state=item.state, cause=cause, since=_since(item), until=until)
 
@@ -124,8 +126,12 @@ def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent)
     return f"{ROOM}: {counted(running, 'job')} {runs}, and {counted(waiting, 'item')} {wait}"
 
 
-def _cause_of_end(item: ItemRecord) -> str | None:
-    """Return the reason of the end; for an item under way, its attempt."""
+def _cause_of_end(item: ItemRecord, manager: ManagerStatus | None = None) -> str | None:
+    """Return the reason of the end; for an item under way, its attempt, or the wait of its crawl's end."""
+    if item.awaits_reaction:
+        failed = manager.problem if manager is not None else None
+        hook = f": {failed.phase} failed, and the manager waits for a resume of the flow" if failed is not None else ""
+        return f"{REACTION}: {NO_REACTION}{hook}"
     if item.state is ItemState.RUNNING:
         return f"attempt {item.attempt}"
     return item.problem or item.outcome

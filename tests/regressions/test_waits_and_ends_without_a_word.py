@@ -1,0 +1,50 @@
+"""An end without a reaction looked like a crawl under way, and the reason in StopRetry was lost."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.managers.turns import Problem
+from crawler_lifecycle.managers.parameters import StopRetry
+from crawler_lifecycle.testing import ManagerPlay
+from tests.commands import Crawlctl
+from tests.contracts.managers import Managed, managed
+from tests.managers.authors import shops_with
+
+WAIT = "the end of the crawl waits for the manager's reaction"
+
+
+@pytest.fixture
+def flow(stored: SqlStore, state_url: str) -> Iterator[Managed]:
+    """A manager with a crawl whose end has no reaction yet."""
+    del stored  # has made the database
+    database = Database(state_url, pool_size=2)
+    flow = managed(database)
+    flow.offer("a", read=1)
+    flow.ended_run(flow.started(1))
+    yield flow
+    database.close()
+
+
+def test_an_end_says_that_it_waits_for_the_manager(flow: Managed, crawlctl: Crawlctl) -> None:
+    assert WAIT in crawlctl("flow", "jobs", flow.id).stdout
+    assert f"reaction: {WAIT}\n" in crawlctl("flow", "why", flow.id, "1").stdout
+    assert f"reaction: {WAIT}" in crawlctl("flow", "why", flow.id).stdout
+    flow.managers.pause(flow.mine, Problem(phase="finished_ok_hook", error="ValueError: no"))
+    shown = f"reaction: {WAIT}: finished_ok_hook failed, and the manager waits for a resume of the flow"
+    assert shown in crawlctl("flow", "why", flow.id, "1").stdout
+    flow.react(flow.ended()[0])
+    assert WAIT not in crawlctl("flow", "jobs", flow.id).stdout
+
+
+@pytest.mark.parametrize("reason", ["the shop is banned", ""])
+def test_the_timeline_says_why_a_job_is_not_tried_again(reason: str) -> None:
+    def stops(*_: object) -> None:
+        raise StopRetry(*([reason] if reason else []))
+
+    play = ManagerPlay(shops_with(names="a", MAX_RETRIES=2, get_retry_override=stops))
+    assert play.until_closed("failed") == "finished_with_failures"
+    lines = [line for line in play.lines if "not tried again" in line]
+    assert lines == ([f"job 1 is not tried again: {reason}"] if reason else [])
