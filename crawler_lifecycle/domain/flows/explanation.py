@@ -54,12 +54,21 @@ def _why(planner: Planner, row: MemberRow, explained: set[int]) -> Why:
 def _cause(planner: Planner, row: MemberRow) -> str | None:
     """Return the word for the present wait, or the reason for the end."""
     if row.state.is_final:
-        return row.reason
+        return _reason_and_settling(row) if row.in_flight else row.reason
     if row.state is MemberState.EXECUTING:
         return row.cause or words.EXECUTING
     if row.state is not MemberState.AVAILABLE or row.kind is MemberKind.APPROVAL:
         return row.cause
     return words.SETTLING if row.in_flight else _cause_of_available(planner, row)
+
+
+def _reason_and_settling(row: MemberRow) -> str | None:
+    """Return the reason for the end of a member whose attempt has not ended, with the wait for the attempt."""
+    if not row.route:
+        return row.reason  # a crawl is explained by its run
+    _, module, _ = row.route.split("|")
+    settling = f"{words.SETTLING}: a host of {module} has to end its attempt (`crawlctl up --flows FILE`)"
+    return f"{row.reason}, {settling}" if row.reason else settling
 
 
 def _cause_of_available(planner: Planner, row: MemberRow) -> str:

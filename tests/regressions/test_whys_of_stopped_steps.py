@@ -1,0 +1,26 @@
+"""After a stop, `flow why` said only `cancel_requested` about a step whose host was away, and the flow did not end."""
+
+import json
+from typing import Any
+
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.flows import Workflow
+from tests.commands import Crawlctl
+from tests.contracts.flows import Flow
+from tests.unit.flows.work import plain
+
+
+def test_why_names_the_host_that_has_to_end_a_stopped_step(stored: SqlStore, crawlctl: Crawlctl) -> None:
+    answer = stored.flow_doors.push(PushFlow(definition=Workflow(id="w").add("a", plain).definition()))
+    flow = Flow(stored, answer.flow_id, answer.flow_uid)
+    flow.go_on()
+    flow.cancel("a")
+
+    def why(*job: str) -> Any:
+        return json.loads(crawlctl("flow", "why", flow.id, *job, "--json").stdout)
+
+    assert why("a")["cause"].startswith("cancel_requested, settling: a host of tests.unit.flows.work has to end")
+    assert why()["because"][0]["cause"] == why("a")["cause"]
+    flow.end(flow.last("a"))
+    assert why("a")["cause"] == "cancel_requested"
