@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from crawler_lifecycle.contract.deployment import Crawler, ManagerEntry
 from crawler_lifecycle.contract.flows.names import checked_name
+from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.contract.retries import RequestedRetries
 from crawler_lifecycle.domain import pod_shape
@@ -139,8 +140,22 @@ def problems_of(path: Path) -> list[str]:
         try:
             _manager(path, name, table)
         except NotReady as error:
-            problems.append(error.message)
+            problems += _mistakes(error)
     return problems
+
+
+def _mistakes(error: NotReady) -> list[str]:
+    """Return a line for every wrong field in an entry: the error itself has the first field alone."""
+    refusal = error.__cause__
+    library = None if refusal is None else refusal.__cause__
+    if not isinstance(library, ValidationError):
+        return [error.message]
+    place = error.message.removesuffix(_one_line(refusal))
+    places = [
+        (".".join(str(part) for part in mistake["loc"] if part != "[key]"), mistake)
+        for mistake in library.errors(include_url=False)
+    ]
+    return [f"{place}{field}: {_one_line(expectation(mistake))}" for field, mistake in places]
 
 
 def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
@@ -148,7 +163,7 @@ def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
     try:
         entry = _entry(path, name, table)
     except NotReady as error:
-        yield error.message
+        yield from _mistakes(error)
         return
     if entry.image:
         return  # programs and files are in the image

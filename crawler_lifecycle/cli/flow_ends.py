@@ -1,5 +1,6 @@
 """A flow's end for people and programs: sums, ledgers of managers, failed members, results, picture."""
 
+import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,7 @@ class FlowEnd(Message):
     @classmethod
     def read(cls, flows: "FlowReader", status: FlowStatus, *, graph: bool) -> "FlowEnd":
         failed = list(flows.members(status.id, states=FAILED))
-        steps = [job for job in failed if job.kind == "step" and job.attempt]
-        errors = {job.path: flows.attempts(status.id, job.path)[-1].error for job in steps[:MOST_ERRORS]}
+        errors = {job.path: flows.attempts(status.id, job.path)[-1].error for job in _tried(failed)[:MOST_ERRORS]}
         managers = list(flows.managers(status.id))
         results, problem = _results(flows, status.id)
         return cls(
@@ -62,6 +62,11 @@ class FlowEnd(Message):
             items={manager.path: _ledger(flows, status.id, manager.path) for manager in managers},
             graph=flows.workflow(status.id).to_mermaid(states=True) if graph else None,
         )
+
+
+def _tried(failed: Iterable[MemberRecord]) -> list[MemberRecord]:
+    """Return the failed steps with an attempt: an attempt has the text of the error."""
+    return [job for job in failed if job.kind == "step" and job.attempt]
 
 
 def _results(flows: "FlowReader", flow: str) -> tuple[Any, str | None]:
@@ -102,6 +107,9 @@ def end_lines(end: FlowEnd) -> Iterator[str]:
     for path, error in end.errors.items():
         yield f"  {path}:"
         yield from (f"    {line}" for line in error.rstrip().splitlines()[-LAST_LINES:])
+    if (more := len(_tried(end.failed)) - MOST_ERRORS) > 0:
+        command = f"crawlctl flow jobs {shlex.quote(end.status.id)} --in discarded --attempts"
+        yield f"  ... and {more} more (`{command}`)"
     if end.graph:
         yield ""
         yield end.graph

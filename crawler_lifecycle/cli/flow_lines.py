@@ -106,7 +106,7 @@ def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
     failed = [job for job in jobs if job.state in (MemberState.DISCARDED, MemberState.CANCELLED)]
     own = [job for job in failed if not (job.reason or "").startswith("dependency:")]
     for job in own[:MOST_FAILED]:
-        yield f"  {coloured(job.state)} {job.path}: {_reason(job) or 'no reason is on record'}"
+        yield f"  {coloured(job.state)} {job.path}: {_reason(job) or job.outcome or 'no reason is on record'}"
     if len(own) > MOST_FAILED:
         yield f"  ... and {len(own) - MOST_FAILED} more"
     if len(failed) > len(own):

@@ -109,16 +109,19 @@ def _check_catalogue(file: Path, *, as_json: bool) -> None:
     from crawler_lifecycle.adapters.catalogue import Catalogue, problems_of
 
     problems = problems_of(file)
-    names = [] if problems else Catalogue.load(file).names()
+    catalogue = None if problems else Catalogue.load(file)
+    names = [] if catalogue is None else catalogue.names()
+    managers = [] if catalogue is None else catalogue.manager_names()
     if as_json:
-        print_json({"file": str(file), "crawlers": names, "problems": problems})
+        print_json({"file": str(file), "crawlers": names, "managers": managers, "problems": problems})
     else:
         for line in problems:
             click.echo(plain(line))
     if problems:
         raise click.exceptions.Exit(USAGE)
     if not as_json:
-        click.echo(f"{file} is a good catalogue: {', '.join(names)}")
+        of_managers = f"; crawl managers: {', '.join(managers)}" if managers else ""
+        click.echo(f"{file} is a good catalogue: {', '.join(names)}{of_managers}")
 
 
 @click.command()

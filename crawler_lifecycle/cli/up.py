@@ -25,8 +25,18 @@ if TYPE_CHECKING:
 @click.option("--ui-port", type=click.IntRange(1, 65535), help="Temporal's Web UI; default: 8233.")
 @click.option("--scheduler-port", type=click.IntRange(1, 65535), help="Default: 8310.")
 @click.option("--api-port", type=click.IntRange(1, 65535), help="The HTTP API and its page; default: 3210.")
-@click.option("--flows", multiple=True, metavar="MODULE", help="Run the steps in a module or a .py file.")
-@click.option("--flow-queue", multiple=True, metavar="NAME", help="Queue of the steps; default: default.")
+@click.option(
+    "--flows",
+    multiple=True,
+    metavar="MODULE",
+    help="Host the steps and crawl managers in a module or a .py file; repeatable.",
+)
+@click.option(
+    "--flow-queue",
+    multiple=True,
+    metavar="NAME",
+    help="Queue of the steps and crawl managers; repeatable; default: default.",
+)
 @click.option("--stop-jobs", is_flag=True, help="End the jobs with the stack; otherwise jobs go on.")
 @standard_options
 def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_port: int | None,
@@ -118,6 +128,7 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
         f"  scheduler service {plan.scheduler_url}",
         f"  state             {plan.state} (logs in logs/)",
         f"  catalogue         {plan.environment['CRAWLER_SCHEDULER__CATALOGUE']}",
+        *(f"  steps, managers   {target}" for target in plan.steps.targets),
         "",
         "Try from a second terminal:",
         *(

@@ -42,6 +42,8 @@ WORDS = {
     "timezone_aware": f"{TIME}, with a time zone",
 }
 
+PATTERNS = {r"^[\w.-]+:[\w.]+$": "expected `module:Class` or `module:function`"}  # words for a pattern
+
 
 def expectation(error: ErrorDetails | Mapping[str, Any]) -> str:
     """Return the field's expected value in a short line. An error by our own validators keeps its words."""
@@ -49,6 +51,8 @@ def expectation(error: ErrorDetails | Mapping[str, Any]) -> str:
     if words is None:
         return str(error["msg"]).removeprefix("Value error, ")[:LONGEST_EXPECTATION]
     values = dict(error.get("ctx", {}))
+    if values.get("pattern") in PATTERNS:
+        return PATTERNS[values["pattern"]]
     if "{input}" in words:  # otherwise the input may be a long text or a secret
         values["input"] = error["input"]
     return words.format(**values)[:LONGEST_EXPECTATION]
