@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from crawler_lifecycle.contract.flows.records import TaskReceipt
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.errors import BadInput
@@ -60,7 +61,7 @@ def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
         case CallForm.CONTEXT:
             return functools.partial(function, context)
         case CallForm.ITEM:
-            return functools.partial(function, _checked_item(function, decode(step.arguments)), context)
+            return functools.partial(function, _checked_item(function, step), context)
         case CallForm.JOB:
             return lambda: function().process(context.job)
         case CallForm.KEYWORDS:
@@ -92,9 +93,16 @@ def _parameters(function: Function, step: ClaimedStep, context: Context) -> dict
     return values
 
 
-def _checked_item(function: Function, item: Any) -> Any:
-    first = next(iter(inspect.signature(function).parameters), None)
-    return item if first is None else checked(function, {first: item})[first]
+def _checked_item(function: Function, step: ClaimedStep) -> Any:
+    """Return the item in the type of its parameter; a crawl's task without an annotation is a TaskReceipt."""
+    item = decode(step.arguments)
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None:
+        return item
+    is_task = any(need.task is not None for need in step.definition.needs)
+    if is_task and first.annotation is first.empty:
+        return TaskReceipt.model_validate(item)
+    return checked(function, {first.name: item})[first.name]
 
 
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
