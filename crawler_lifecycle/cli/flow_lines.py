@@ -6,6 +6,7 @@ from datetime import datetime
 import click
 
 from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.cli.flow_causes import cause_in_words
 from crawler_lifecycle.cli.manager_lines import problem_lines, progress_line, settled, status_lines, sum_words, total
 from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, table
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
@@ -44,7 +45,7 @@ def _job_row(job: MemberRecord, now: datetime) -> tuple[str, ...]:
     took = "-" if job.began_at is None else duration((job.ended_at or now) - job.began_at)
     run = "-" if job.run_id is None else str(job.run_id)
     attempt = f"{job.attempt or '-'}"
-    why = _shortened(_reason(job) or job.cause or "")
+    why = _shortened(_reason(job) or cause_in_words(job.cause) or "")
     return job.path, f"{job.kind} {job.title}", job.state, attempt, rfc3339(job.since), took, run, why
 
 
@@ -115,7 +116,8 @@ def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
 
 def why_lines(explanation: Why, indent: str = "") -> Iterator[str]:
     """Yield the member with its cause, and indented below its blocking members."""
-    cause = f": {explanation.cause}" if explanation.cause else ""
+    words = cause_in_words(explanation.cause)
+    cause = f": {words}" if words else ""
     since = f" since {rfc3339(explanation.since)}" if explanation.since else ""
     until = f", until {rfc3339(explanation.until)}" if explanation.until else ""
     yield f"{indent}{explanation.path} is {coloured(explanation.state)}{since}{cause}{until}"
@@ -173,7 +175,7 @@ def progress_lines(
     shown = sorted(jobs.values(), key=lambda job: (_ORDER.index(job.state), job.number))
     width = max((len(job.path) for job in shown[:most]), default=0)
     for job in shown[:most]:
-        words = _reason(job) or job.cause or ""
+        words = _reason(job) or cause_in_words(job.cause) or ""
         yield f"  {coloured(job.state, 9)}  {job.path.ljust(width)}  {job.title}  {_shortened(words)}".rstrip()
     if len(shown) > most:
         yield f"  ... {len(shown) - most} more"

@@ -53,7 +53,8 @@ def push(
     request = PushFlow(definition=definition, **on_record(actor))
     answer = asyncio.run(open_commands(state).push(request))
     members = counted(answer.count, "job")
-    effect = f"is made with {members}" if answer.created else f"is updated, {members} added or changed"
+    updated = f"updated, {members} added or changed" if answer.count else "unchanged"
+    effect = f"made with {members}" if answer.created else updated
     print_effect(answer, effect, as_json=as_json)
 
 

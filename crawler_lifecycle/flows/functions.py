@@ -105,6 +105,8 @@ def _why_unfindable(function: Any) -> str | None:
 
 
 def _title(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
     return str(getattr(function, "__qualname__", repr(function)))[:120]
 
 

@@ -106,7 +106,7 @@ def test_every_verb_has_help_and_json() -> None:
 
 def test_a_push_tells_that_the_flow_starts_later(upgraded: Crawlctl, file: Path) -> None:
     first, later = lines(upgraded, "push", str(file))
-    assert first == "flow nightly-1: is made with 4 jobs"
+    assert first == "flow nightly-1: made with 4 jobs"
     assert later.startswith("  on record, and takes effect later: Temporal does not answer")
     again = said(upgraded, "push", str(file), "--flow", "nightly")
     assert (again["created"], again["changed"], again["nudged"]) == (False, False, False)

@@ -8,8 +8,10 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork, Work
 from crawler_lifecycle.contract.managers.records import ItemSums
+from crawler_lifecycle.domain.flows.explanation import cause_alone
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
+from crawler_lifecycle.domain.flows.words import NO_SUPERVISOR
 from crawler_lifecycle.ports import FlowRecord, KeptFlow
 
 MANAGER = "manager"  # kind for a step with a crawl manager
@@ -58,7 +60,7 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         kind=MANAGER if isinstance(work, StepWork) and work.is_manager else row.kind,
         title=work.title,
         state=row.state,
-        cause=row.cause,
+        cause=_cause(flow, row),
         reason=row.reason,
         problem=flow.problems.get(row.number),
         outcome=row.outcome,
@@ -76,6 +78,12 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         ended_at=row.ended_at,
         run_id=flow.attempts.get(row.number),
     )
+
+
+def _cause(flow: KeptFlow, row: MemberRow) -> str | None:
+    if not flow.has_supervisor and row.state is MemberState.AVAILABLE:
+        return NO_SUPERVISOR
+    return cause_alone(flow.ledger, row)
 
 
 def _deps(definition: MemberDefinition) -> tuple[str, ...]:

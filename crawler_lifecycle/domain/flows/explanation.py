@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.network import FAILURES, OPEN, Node
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.wiring import ignored_by
 
 MOST_BLOCKERS = 5  # in an explanation for a member; further blockers are counted
@@ -79,6 +79,18 @@ def _cause_of_available(planner: Planner, row: MemberRow) -> str:
         return row.cause or _cause_to_start(row)  # a host's cause, such as an unknown function
     path = planner.wiring.groups[full].path
     return words.PARALLEL_LIMIT if path == ROOT else f"{words.PARALLEL_LIMIT}:{path}"
+
+
+def cause_alone(ledger: Ledger, row: MemberRow) -> str | None:
+    """Return the row's cause as far as the flow and the groups know the cause, without a planner."""
+    if row.cause or row.state is not MemberState.AVAILABLE or row.kind is MemberKind.APPROVAL:
+        return row.cause
+    if row.in_flight:
+        return words.SETTLING
+    if ledger.flow.intent is not FlowIntent.RUN:
+        return words.PAUSED if ledger.flow.intent is FlowIntent.PAUSE else words.DRAINING
+    is_limited = any(group.max_parallel is not None for group in ledger.groups.values())
+    return None if is_limited or ledger.flow.max_parallel is not None else _cause_to_start(row)
 
 
 def _cause_to_start(row: MemberRow) -> str:

@@ -18,6 +18,7 @@ PROCESS_DIED = "process_died"  # outcome: the process of an isolated function di
 Check = Callable[[Any], None]
 LONGEST_REASON = 1000  # characters
 LONGEST_ERROR = 16_000  # characters; the end of a traceback tells the most
+PYDANTIC_HINT = "For further information visit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,12 @@ def _with_result(value: Any, most_bytes: int, check: Check) -> Ended:
 
 
 def _unusable(reason: str, error: Exception) -> Ended:
-    return replace(failure(error), reason=reason, outcome=reason, error=str(error)[:LONGEST_ERROR])
+    return replace(failure(error), reason=reason, outcome=reason, error=_text(error)[:LONGEST_ERROR])
+
+
+def _text(error: Exception) -> str:
+    """Return the exception's text without the addresses that pydantic adds for programmers."""
+    return "\n".join(line for line in str(error).splitlines() if not line.lstrip().startswith(PYDANTIC_HINT))
 
 
 def failure(error: BaseException) -> Ended:

@@ -1,0 +1,80 @@
+"""Bare codes and doubled words: waiting steps had no sentence, available jobs no cause.
+
+An error about a result had a link of pydantic, and the refusal of a partial an address in memory.
+"""
+
+import functools
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows import RunningJob, Workflow, crawl
+from crawler_lifecycle.services.flows.annotations import result_check
+from crawler_lifecycle.services.flows.outcomes import result_end
+from tests.client.conftest import Hand
+from tests.commands import Crawlctl
+from tests.unit.flows.work import greet, plain
+
+MODULE = plain.__module__
+WAITS = f"host:{MODULE}: no host has taken the step yet (python -m workers.flows {MODULE})"
+
+
+@pytest.fixture
+def flow(stored: SqlStore) -> Hand:
+    workflow = Workflow(id="w").add("load", plain).add("shop", crawl("books"))
+    stored.flow_doors.push(PushFlow(definition=workflow.definition()))
+    flow = Hand(stored, "w", stored.flow_records.uid_of("w"))
+    assert flow.flow.epoch  # a supervisor takes the flow up, and starts nothing
+    return flow
+
+
+def test_a_step_without_a_host_names_the_command(flow: Hand, crawlctl: Crawlctl) -> None:
+    assert WAITS in crawlctl("flow", "why", "w", "load").stdout
+    jobs = crawlctl("flow", "jobs", "w").stdout
+    assert f"host:{MODULE}: no host has taken the step" in jobs
+    assert "start: no worker has taken the crawl yet" in jobs
+
+
+def test_jobs_before_a_supervisor_say_so(stored: SqlStore, crawlctl: Crawlctl) -> None:
+    stored.flow_doors.push(PushFlow(definition=Workflow(id="new").add("load", plain).definition()))
+    assert "no_supervisor: no worker has taken the flow up" in crawlctl("flow", "jobs", "new").stdout
+
+
+def test_a_push_without_news_says_so(stored: SqlStore, crawlctl: Crawlctl, tmp_path: Path) -> None:
+    file = tmp_path / "graph.json"
+    file.write_text(Workflow(id="again").add("load", plain).definition().model_dump_json())
+    assert crawlctl("flow", "push", str(file)).stdout.startswith("flow again: made with 1 job")
+    assert crawlctl("flow", "push", str(file)).stdout.startswith("flow again: unchanged")
+
+
+def test_an_unknown_step_has_a_sentence(flow: Hand, crawlctl: Crawlctl) -> None:
+    flow.store.step_claims.note_cause(flow.uid, [flow.row("load").number], "unknown_step")
+    assert "unknown_step: no host's module has the function" in crawlctl("flow", "why", "w", "load").stdout
+
+
+def test_a_job_under_way_is_not_executing_twice(flow: Hand, crawlctl: Crawlctl) -> None:
+    flow.go_on()
+    line = crawlctl("flow", "why", "w", "load").stdout.splitlines()[0]
+    assert line.startswith("load is executing since ")
+    assert line.count("executing") == 1
+
+
+def returns_a_number() -> int:
+    return 1
+
+
+def test_a_mismatch_has_no_address() -> None:
+    job = RunningJob(flow_id="w", path="a", args={}, attempt=1, generation=1)
+    end = result_end("no number", job, 1000, result_check(returns_a_number))
+    assert (end.kind, end.reason) == (EndKind.FAILED, "result_mismatch")
+    assert "valid integer" in (end.error or "")
+    assert "https://" not in (end.error or "")
+
+
+def test_a_partial_has_the_name_of_its_function() -> None:
+    with pytest.raises(BadInput, match=r"^job of 'a': greet is a partial: "):
+        Workflow().add("a", functools.partial(greet, "ann"))
