@@ -111,10 +111,20 @@ async def show_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatu
     if sys.stdout.isatty():
         return await _draw(changes)
     from crawler_lifecycle.cli.flow_lines import change_lines, manager_change_lines
+    from crawler_lifecycle.cli.flow_silences import waiting_lines, with_silences
 
     status, jobs = None, dict[str, "MemberRecord"]()
     managers: tuple[ManagerStatus, ...] = ()
-    async for change in changes:
+    waits: list[str] = []
+    async for change in with_silences(changes):
+        if change is None:
+            former, waits = (
+                waits,
+                [] if status is None else list(waiting_lines(status.name or status.id, jobs.values())),
+            )
+            for line in waits if waits != former else ():
+                click.echo(line)
+            continue
         status = plain(change.status)
         changed = plain(list(change.jobs))
         for line in change_lines(status.name or status.id, jobs, changed):

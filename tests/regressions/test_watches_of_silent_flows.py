@@ -1,0 +1,48 @@
+"""`flow watch` printed nothing while all jobs waited for a host."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.cli import flow_silences
+from crawler_lifecycle.cli.flow_watching import show_changes
+from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.control.flows.members import member_records
+from crawler_lifecycle.domain.flows.summary import status_of
+from crawler_lifecycle.flows import Workflow
+from tests.client.conftest import Hand
+from tests.unit.flows.work import plain
+
+
+async def test_a_silent_flow_says_once_what_its_jobs_wait_for(
+    stored: SqlStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(flow_silences, "SILENT_SECONDS", 0.001)
+    third, calls, lines = asyncio.Event(), list[str](), flow_silences.waiting_lines
+
+    def counted_lines(flow: str, jobs: Iterable[MemberRecord]) -> Iterator[str]:
+        calls.append(flow)
+        if len(calls) == 3:
+            third.set()
+        return lines(flow, jobs)
+
+    monkeypatch.setattr(flow_silences, "waiting_lines", counted_lines)
+    workflow = Workflow("shops", id="w").add("load", plain).add("parse", plain)
+    stored.flow_doors.push(PushFlow(definition=workflow.definition()))
+    assert Hand(stored, "w", stored.flow_records.uid_of("w")).flow.epoch
+    kept = stored.flow_records.kept("w")
+    status = status_of(stored.flow_records.tallies("w"), datetime.now(UTC))
+    change = FlowChange(status=status, is_over=False, jobs=tuple(member_records(kept)))
+
+    async def changes() -> AsyncIterator[FlowChange]:
+        yield change
+        await third.wait()
+
+    await show_changes(changes())
+    module = plain.__module__
+    expected = f"host:{module}: no host has taken the step yet (python -m workers.flows {module})"
+    assert capsys.readouterr().out.count(f"shops  waits      2 jobs: {expected}") == 1
