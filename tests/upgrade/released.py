@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "41741355e7e47aa9c431a99367d8047564e8fd1a"
+COMMIT = "47c016e2b76a73ca330ed577621f7cd53d014a97"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
