@@ -6,7 +6,7 @@ import pytest
 
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import CrawlManager, JobDict, JobParams, PeriodicCrawlManager, WorkFlowManager
-from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.arguments import BadArguments, command_line
 from crawler_lifecycle.managers.failures import AuthorsFailure
 from tests.managers.play import later, nothing, play_of
 
@@ -29,15 +29,14 @@ def parsed(manager: type[WorkFlowManager], *arguments: str) -> WorkFlowManager:
 # identity and command line
 
 
-def test_1_and_t1_a_manager_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+def test_1_and_t1_a_manager_needs_a_name() -> None:
+    with pytest.raises(BadArguments, match="the following arguments are required: name"):
         parsed(Unnamed)
-    assert "the following arguments are required: name" in capsys.readouterr().err
 
 
 def test_2_and_t2_the_name_comes_from_the_command_line_without_an_attribute() -> None:
     assert parsed(Unnamed, "mine").name == "mine"
-    with pytest.raises(SystemExit):
+    with pytest.raises(BadArguments, match="unrecognized arguments: mine another"):
         parsed(Books, "mine", "another")
 
 
@@ -71,15 +70,14 @@ def test_11_another_project_is_refused() -> None:
         list(play.manager.get_owned_jobs(7, state=["running"]))
 
 
-def test_24_a_program_alias_gives_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+def test_24_a_program_alias_gives_arguments() -> None:
     class Programs(Books):
         PROGRAMS = {"deep": {"command_line": "--max-running-jobs {jobs} --units 2"}}
 
     manager = parsed(Programs, "-g", "deep", "-v", "jobs:7", "--units", "3")
     assert (manager.max_running_jobs, manager.args.units) == (7, 3)
-    with pytest.raises(SystemExit):
+    with pytest.raises(BadArguments, match="known are: deep"):
         parsed(Programs, "-g", "absent")
-    assert "known are: deep" in capsys.readouterr().err
 
 
 def test_25_authors_add_own_arguments() -> None:
@@ -94,10 +92,9 @@ def test_25_authors_add_own_arguments() -> None:
     assert play.manager.args.own == 3
 
 
-def test_26_json_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+def test_26_json_options_are_checked() -> None:
+    with pytest.raises(BadArguments, match="--job-settings: expected a JSON object"):
         parsed(Books, "--job-settings", "[1]")
-    assert "--job-settings" in capsys.readouterr().err
 
 
 def test_t7_the_spider_comes_from_the_command_line_without_an_attribute() -> None:
