@@ -9,18 +9,14 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.flows.messages import (
-    AttemptRef,
     CheckStarts,
-    CrawlsStarted,
-    StartCrawls,
     StartsChecked,
     StopAttempts,
 )
-from crawler_lifecycle.domain.naming import crawl_workflow_id
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import NewRun
-from tests.contracts.flows import BOOKS, Flow, pushed
+from tests.activities.flow_crawls import id_of, make_run, start
+from tests.contracts.flows import Flow, pushed
 from tests.house import House
 
 FAILED = WorkflowInfo(is_open=False, end="failed")
@@ -32,25 +28,9 @@ def flow(database: Database) -> Flow:
     return pushed(database, workflow.add("large", crawl("books", tasks=51)))
 
 
-def start(house: House, flow: Flow, *paths: str) -> CrawlsStarted:
-    """Start the members' next attempts, or their attempts on record again."""
-    rows = [flow.row(path) for path in paths]
-    refs = [AttemptRef(number=row.number, generation=row.generation, attempt=max(1, row.attempt)) for row in rows]
-    return house.do(house.flow_crawls.start_crawls, StartCrawls(flow=flow.flow, door=1, starts=tuple(refs)))
-
-
 def check(house: House, flow: Flow) -> StartsChecked:
     before = datetime.now(UTC) + timedelta(minutes=1)
     return house.do(house.flow_crawls.check_starts, CheckStarts(flow=flow.flow, before=before))
-
-
-def id_of(flow: Flow, path: str) -> str:
-    return crawl_workflow_id(flow.uid, flow.row(path).number, 1)
-
-
-def make_run(house: House, flow: Flow, path: str) -> Any:
-    (request,) = [request for workflow_id, request in house.supervisors.started if workflow_id == id_of(flow, path)]
-    return house.store.runs.create(NewRun(request, BOOKS, 1, id_of(flow, path), "first"))
 
 
 def test_the_catalogue_refuses_what_can_never_become_a_run(house: House, flow: Flow) -> None:

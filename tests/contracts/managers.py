@@ -12,10 +12,21 @@ from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDe
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Waiting
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Begun, Effects, Page, Reaction, Retry, Start, Verdict
+from crawler_lifecycle.contract.managers.turns import (
+    NO_EFFECTS,
+    Begun,
+    Counts,
+    Effects,
+    Page,
+    Reaction,
+    Retry,
+    Start,
+    Verdict,
+)
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.ports import Execution, ManagerRef, ManagerStart, ManagerStarts, NewRun
 from tests.contracts.flows import BOOKS, Flow
 
@@ -140,3 +151,21 @@ def numbers(jobs: Iterable[Job | Waiting]) -> list[int]:
 
 def reopened(flow: Flow, run: RunRecord) -> RunRecord:
     return flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+
+
+def over(flow: Managed, reason: str, kind: EndKind = EndKind.COMPLETED) -> None:
+    """Close the manager, and end its step and its flow."""
+    flow.managers.close(flow.mine, reason, Effects(), 0)
+    flow.end(flow.last("manager"), kind=kind)
+    while not flow.go_on().is_empty:
+        pass
+
+
+def begun_again(flow: Managed) -> None:
+    flow.go_on()
+    flow.ref_to_manager = ManagerRef(flow.uid, MANAGER, flow.last("manager").attempt, "host")
+    assert not flow.begun("child-2").is_closed
+
+
+def counts(flow: Managed) -> Counts:
+    return flow.store.manager_doors.item_counts(flow.id)

@@ -21,7 +21,7 @@ from crawler_lifecycle.managers.arguments import BadArguments, without_flow_id
 from crawler_lifecycle.managers.driving import drive
 from tests.commands import Crawlctl
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
-from tests.unit.test_cli_managers import FILE
+from tests.unit.manager_files import FILE
 
 CATALOGUE = """
 [crawlers.books]

@@ -10,8 +10,7 @@ from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.contract.states import RunStatus
-from tests.contracts.managers import Managed, managed
-from tests.regressions.test_long_retries_of_items import begun_again, over
+from tests.contracts.managers import Managed, begun_again, managed, over
 
 ENDS: dict[int, Any] = {
     1: (RunStatus.COMPLETED, "all_succeeded"),

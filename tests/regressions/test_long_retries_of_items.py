@@ -9,13 +9,12 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems
 from crawler_lifecycle.contract.flows.requests import RetryMembers
 from crawler_lifecycle.contract.managers.items import Item, ItemState
-from crawler_lifecycle.contract.managers.turns import Counts, Effects, Page, Verdict
+from crawler_lifecycle.contract.managers.turns import Counts, Page, Verdict
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.ports import ManagerRef
-from tests.contracts.managers import MANAGER, Managed, item, managed, numbers
+from tests.contracts.managers import Managed, begun_again, counts, item, managed, numbers, over
 
 
 @pytest.fixture
@@ -29,24 +28,6 @@ def failed(flow: Managed, *names: str) -> None:
         flow.ended_run(flow.started(number), RunStatus.FAILED)
     for job in flow.ended():
         flow.react(job, Verdict.BAD)
-
-
-def over(flow: Managed, reason: str, kind: EndKind = EndKind.COMPLETED) -> None:
-    """Close the manager, and end its step and its flow."""
-    flow.managers.close(flow.mine, reason, Effects(), 0)
-    flow.end(flow.last("manager"), kind=kind)
-    while not flow.go_on().is_empty:
-        pass
-
-
-def begun_again(flow: Managed) -> None:
-    flow.go_on()
-    flow.ref_to_manager = ManagerRef(flow.uid, MANAGER, flow.last("manager").attempt, "host")
-    assert not flow.begun("child-2").is_closed
-
-
-def counts(flow: Managed) -> Counts:
-    return flow.store.manager_doors.item_counts(flow.id)
 
 
 def retry(flow: Managed, **fields: Any) -> int:

@@ -10,8 +10,7 @@ from crawler_lifecycle.contract.flows.item_requests import RetryItems
 from crawler_lifecycle.contract.managers.turns import Counts, Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.ports import DoorAnswer
-from tests.contracts.managers import Managed, managed
-from tests.regressions.test_long_retries_of_items import begun_again, counts, over
+from tests.contracts.managers import Managed, begun_again, counts, managed, over
 
 
 @pytest.fixture
