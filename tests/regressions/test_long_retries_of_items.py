@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import manager_doors
+from crawler_lifecycle.adapters.sql import manager_renewing, manager_retries
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems
 from crawler_lifecycle.contract.flows.requests import RetryMembers
@@ -39,20 +39,21 @@ def retry(flow: Managed, **fields: Any) -> int:
 def test_a_retry_in_pages_goes_on_after_a_death(
     flow: Managed, monkeypatch: pytest.MonkeyPatch, chosen: Any, arguments: Any
 ) -> None:
-    monkeypatch.setattr(manager_doors, "AT_ONCE", 2)
+    monkeypatch.setattr(manager_retries, "AT_ONCE", 2)
     failed(flow, *"abcde")
     over(flow, "finished_with_failures")
     pages: list[Any] = []
-    renew = manager_doors._repeat
+    repeat = manager_renewing.repeat
 
     def dies(*given: Any) -> int:
         if len(pages) == 2:
             raise KeyboardInterrupt
         pages.append(given)
-        return renew(*given)
+        return repeat(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(manager_doors, "_repeat", dies)
+        patch.setattr(manager_retries, "repeat", dies)
+        patch.setattr(manager_renewing, "repeat", dies)
         with pytest.raises(KeyboardInterrupt):
             retry(flow, numbers=chosen, arguments=arguments)
     assert counts(flow) == Counts(waiting=4, failed=1)
@@ -71,13 +72,13 @@ def test_each_page_of_a_retry_has_its_own_transaction(flow: Managed, monkeypatch
     names = [f"shop-{number}" for number in range(1001)]
     flow.offer(*names, read=len(names))
     pages: list[Any] = []
-    page = manager_doors.SqlManagerDoors._retry_page
+    page = manager_retries.ManagerRetries._retry_page
 
     def noted(*given: Any) -> Any:
         pages.append(page(*given))
         return pages[-1]
 
-    monkeypatch.setattr(manager_doors.SqlManagerDoors, "_retry_page", noted)
+    monkeypatch.setattr(manager_retries.ManagerRetries, "_retry_page", noted)
     assert retry(flow, numbers=tuple(range(1, 1002)), arguments={"depth": 3}) == 1001
     assert [rest and rest.count for _, rest in pages] == [500, 1000, None]
 
@@ -107,7 +108,7 @@ def test_a_stopped_manager_goes_on_with_its_unstarted_items(flow: Managed, by_it
 def test_a_retry_with_arguments_that_a_later_item_refuses_changes_no_item(
     flow: Managed, monkeypatch: pytest.MonkeyPatch, chosen: Any
 ) -> None:
-    monkeypatch.setattr(manager_doors, "AT_ONCE", 2)
+    monkeypatch.setattr(manager_retries, "AT_ONCE", 2)
     full = RunParameters(crawler="books", arguments={f"argument-{number}": "x" for number in range(100)})
     flow.managers.offer(flow.mine, Page(items=(item("a"), item("b"), Item(request=full, override={}, key="c")), read=3))
     for number in (1, 2, 3):

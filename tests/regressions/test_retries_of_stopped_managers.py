@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import manager_doors
+from crawler_lifecycle.adapters.sql import manager_retries
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import RetryItems
 from crawler_lifecycle.contract.managers.turns import Counts, Verdict
@@ -68,7 +68,7 @@ def test_a_manager_with_nothing_more_to_do_stays_closed(flow: Managed, is_exhaus
 
 
 def test_arguments_reach_items_that_had_not_started(flow: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manager_doors, "AT_ONCE", 2)
+    monkeypatch.setattr(manager_retries, "AT_ONCE", 2)
     flow.offer(*"abcdefg", read=7)
     for number in (2, 4, 6):
         flow.ended_run(flow.started(number), RunStatus.FAILED)
