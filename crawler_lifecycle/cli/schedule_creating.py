@@ -1,0 +1,134 @@
+"""The command that creates a schedule, or replaces a schedule: for runs, for flows, and for crawl managers."""
+
+import asyncio
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from crawler_lifecycle.cli.common import Duration, open_control, standard_options, user_name
+from crawler_lifecycle.cli.dashes import CommandWithDashes, words_in_front
+from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
+from crawler_lifecycle.cli.schedule_opening import open_schedules, print_schedule, schedule_argument
+from crawler_lifecycle.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.contract.schedules import ScheduledManager
+
+OVERLAPS = ("skip", "queue", "replace", "allow")  # explained in the help of --overlap
+
+
+@click.command(cls=CommandWithDashes)
+@schedule_argument
+@click.argument("crawler", required=False)
+@click.option(
+    "--flow",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Start flows in place of runs: a Python file with a workflow, or a definition as JSON.",
+)
+@click.option(
+    "--manager", metavar="TARGET", help="Start a crawl manager in place of runs, as for `crawlctl flow start`."
+)
+@click.argument("manager_arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--cron", multiple=True, help="Five fields, or for example @daily; repeatable.")
+@click.option("--every", type=Duration(), help="Instead of --cron, e.g. 6h: counted from 1970-01-01 in UTC.")
+@click.option("--offset", type=Duration(), default=0, help="Shifts --every, e.g. 15m.")
+@click.option("--time-zone", default="UTC", show_default=True, help="Time zone of --cron.")
+@click.option("--jitter", type=Duration(), default=0, help="Longest random delay, e.g. 5m.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    default="skip",
+    show_default=True,
+    help="While an earlier run is open: skip the occurrence; start after that run; stop that run first; start beside.",
+)
+@click.option(
+    "--missed-window",
+    type=Duration(),
+    help="Longest delay of a late start; default: 1h, or 1d with --overlap queue or replace.",
+)
+@click.option("--paused", is_flag=True, help="Make a paused schedule.")
+@click.option("--replace", is_flag=True, help="Change the existing SCHEDULE; a paused schedule stays paused.")
+@run_options
+@click.option("--requested-by", help="Name for the record; default: your login name.")
+@standard_options
+def create(
+    schedule_id: str,
+    crawler: str | None,
+    file: Path | None,
+    manager: str | None,
+    manager_arguments: tuple[str, ...],
+    arguments: Arguments,
+    state: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Start runs of CRAWLER, the flow in a file, or a crawl manager by the clock, under the name SCHEDULE.
+
+    MANAGER_ARGUMENTS are the command line of a manager, behind `--`. Its flow id (family) is the schedule's name.
+
+    As in Temporal, a cron line with a day of the month and a day of the week applies when both days fit.
+
+    \b
+    Examples:
+      crawlctl schedule create nightly bookshop --cron "0 3 * * *" --time-zone Europe/Berlin
+      crawlctl schedule create news newsroom --every 15m --jitter 1m --overlap queue --arg section=world
+      crawlctl schedule create weekly bookshop --cron "30 4 * * mon" --overlap replace --paused
+      crawlctl schedule create weekly bookshop --cron "30 5 * * mon" --replace
+      crawlctl schedule create shops --flow shops_graph.py --cron "0 3 * * *"
+      crawlctl schedule create monthly --manager shops --cron "0 3 1 * *" -- --max-running-jobs 8
+    """
+    replace = options.pop("replace")
+    if manager is None and crawler is not None and manager_arguments:
+        raise BadInput("manager_arguments", "are for crawl managers (--manager)")
+    flow = None
+    if manager is not None:
+        if crawler is not None:  # the first word behind `--`
+            manager_arguments, crawler = (crawler, *manager_arguments), None
+        if in_front := words_in_front(manager_arguments):
+            raise BadInput(
+                "CRAWLER",
+                f"{in_front[0]!r} is not for --manager, whose arguments stand behind `--`: leave the word out",
+            )
+        with _refusals_with_name_of_arguments():
+            flow = _manager_of(manager, schedule_id, manager_arguments, state)
+    request = make_schedule(schedule_id, crawler, file, flow, arguments, options)
+    schedules = open_schedules(state)
+    change = schedules.replace(request) if replace else schedules.create(request, actor=user_name())
+    print_schedule(asyncio.run(change), as_json=as_json)
+
+
+@contextmanager
+def _refusals_with_name_of_arguments() -> "Iterator[None]":
+    """Name the manager's arguments in a refusal: the field `arguments` belongs to a run's option --arg."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field != "arguments":
+            raise
+        raise BadInput("MANAGER_ARGUMENTS", error.expected) from error
+
+
+def _manager_of(
+    target: str, schedule_id: str, words: tuple[str, ...], state: Path | None
+) -> "FlowDefinition | ScheduledManager":
+    """Return the flow for a crawl manager by its class or its file; a name in the catalogue stays a name."""
+    from crawler_lifecycle.cli.flow_starting import check_arguments, definition_for
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
+    from crawler_lifecycle.contract.schedules import ScheduledManager
+
+    if ":" in target or target.endswith(".py"):
+        return definition_for(target, words, schedule_id, None, "default")
+    with refusals_as_bad_input():
+        scheduled = ScheduledManager(name=target, arguments=list(words))
+    if open_api(state) is None:
+        flows = open_control(state).flows
+        check_arguments(asyncio.run(flows.definition_of_manager(target, schedule_id, words)))
+    return scheduled
