@@ -1,6 +1,6 @@
 """Reports errors and doubtful settings in an author's code, without a traceback of crawlctl."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,8 @@ def refusals_of_a_function(name: str) -> Iterator[None]:
     """Raise BadInput, with the error and its place, where the author's function raises."""
     from crawler_lifecycle.flows.authors import cause
 
-    try:
+    with _refusals(name, cause):
         yield
-    except LifecycleError:
-        raise
-    except Exception as error:
-        raise BadInput(name, cause(error)) from error
 
 
 @contextmanager
@@ -29,13 +25,19 @@ def refusals_of_a_class(author: type) -> Iterator[None]:
     """Raise BadInput, with the error, its place and the author's frames, where the author's class raises."""
     from crawler_lifecycle.flows.authors import cause_with_frames
 
+    with _refusals(author.__name__, lambda error: cause_with_frames(error, author)):
+        yield
+
+
+@contextmanager
+def _refusals(field: str, in_words: Callable[[Exception], str]) -> Iterator[None]:
+    """Raise BadInput for an error in author's code. Our own refusals pass."""
     try:
         yield
     except LifecycleError:
         raise
     except Exception as error:
-        field, _, expected = cause_with_frames(error, author).partition(": ")
-        raise BadInput(field, expected) from error
+        raise BadInput(field, in_words(error)) from error
 
 
 def warn_of_a_single_cycle(manager: "WorkFlowManager") -> None:

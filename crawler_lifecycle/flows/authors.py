@@ -23,9 +23,9 @@ def cause(error: BaseException, author: type | None = None) -> str:
 
 
 def cause_with_frames(error: BaseException, author: type) -> str:
-    """Return the class and the error in a line, and below the line the frames in the author's code."""
+    """Return the error in a line, and below the line the frames in the author's code."""
     frames = "".join(traceback.format_list(_frames(error)))
-    return f"{author.__name__}: {cause(error, author)}\n{frames}".rstrip()
+    return f"{cause(error, author)}\n{frames}".rstrip()
 
 
 def authors_traceback(error: BaseException) -> str:

@@ -57,7 +57,7 @@ def preview(manager: WorkFlowManager, *, first: int, most: int) -> Preview:
     except LifecycleError:
         raise
     except Exception as error:  # noqa: BLE001 - author's code may raise any error
-        problem = cause_with_frames(error, type(manager))
+        problem = f"{type(manager).__name__}: {cause_with_frames(error, type(manager))}"
     return reading.preview(problem)
 
 
