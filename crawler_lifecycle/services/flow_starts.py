@@ -20,7 +20,7 @@ MOST_FLOWS = 500  # in a search
 
 @dataclass(frozen=True)
 class FlowStarts:
-    """Loop that starts the workflows of flows that never had one."""
+    """Loop that starts workflows for flows without a former workflow."""
 
     records: FlowRecords
     supervisors: FlowSupervisors

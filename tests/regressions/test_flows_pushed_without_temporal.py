@@ -63,9 +63,9 @@ async def test_a_worker_starts_flows_that_no_workflow_has_taken_up(flow: Flow, m
 
 
 def test_why_names_the_missing_supervisor(flow: Flow, crawlctl: Crawlctl) -> None:
-    assert why(crawlctl, flow, "a")["cause"].startswith("no_supervisor: ")
+    assert why(crawlctl, flow, "a")["cause"] == "no_supervisor"
     for behind in (why(crawlctl, flow), why(crawlctl, flow, "b")):
-        assert behind["because"][0]["cause"].startswith("no_supervisor: ")
+        assert behind["because"][0]["cause"] == "no_supervisor"
     flow.go_on()
     assert why(crawlctl, flow, "a")["cause"] == "executing"
 

@@ -20,7 +20,6 @@ from crawler_lifecycle.ports import KeptFlow, Records
 
 MANAGED = (MemberState.AVAILABLE, MemberState.EXECUTING)  # states in which the manager knows more than its member
 
-NO_SUPERVISOR = f"{words.NO_SUPERVISOR}: no worker has taken the flow up since its push"
 MOST_ITEMS = 3  # a manager's jobs under way in an explanation
 
 
@@ -44,7 +43,7 @@ def _status_at(whole: FlowStatus, path: str) -> FlowStatus:
 def without_supervisor(explanation: Why) -> Why:
     """Return the explanation for a flow that no workflow has ever taken up: its jobs wait for nobody else."""
     if explanation.state == MemberState.AVAILABLE:
-        return explanation.model_copy(update={"cause": NO_SUPERVISOR})
+        return explanation.model_copy(update={"cause": words.NO_SUPERVISOR})
     because = tuple(map(without_supervisor, explanation.because))
     return explanation.model_copy(update={"because": because})
 
