@@ -54,10 +54,16 @@ def run(state_url: str, crawlctl: Crawlctl) -> RunRecord:
 
 
 @pytest.fixture
-def stored(crawlctl: Crawlctl, state_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlStore]:
-    """The database of `crawlctl`, for flows by hand. Temporal is away."""
+def stored_in(crawlctl: Crawlctl, state_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """The database of `crawlctl`, new. Temporal is away."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     assert crawlctl("db", "upgrade").exit_code == 0
     database = Database(state_url, pool_size=2)
-    yield SqlStore(database)
+    yield database
     database.close()
+
+
+@pytest.fixture
+def stored(stored_in: Database) -> SqlStore:
+    """The records in the database of `crawlctl`, for flows by hand. Temporal is away."""
+    return SqlStore(stored_in)

@@ -3,14 +3,12 @@
 An explanation named neither the breaker's key nor the end of a pause.
 """
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.item_requests import RetryItems
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.states import FlowIntent
@@ -26,11 +24,8 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def flow(stored: SqlStore, state_url: str) -> Iterator[Managed]:
-    del stored  # has made the database
-    database = Database(state_url, pool_size=2)
-    yield managed(database)
-    database.close()
+def flow(stored_in: Database) -> Managed:
+    return managed(stored_in)
 
 
 def status(flow: Managed) -> ManagerStatus:

@@ -1,11 +1,8 @@
 """An end without a reaction looked like a crawl under way, and the reason in StopRetry was lost."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.managers.turns import Problem
 from crawler_lifecycle.managers.parameters import StopRetry
 from crawler_lifecycle.testing import ManagerPlay
@@ -17,15 +14,12 @@ WAIT = "the end of the crawl waits for the manager's reaction"
 
 
 @pytest.fixture
-def flow(stored: SqlStore, state_url: str) -> Iterator[Managed]:
+def flow(stored_in: Database) -> Managed:
     """A manager with a crawl whose end has no reaction yet."""
-    del stored  # has made the database
-    database = Database(state_url, pool_size=2)
-    flow = managed(database)
+    flow = managed(stored_in)
     flow.offer("a", read=1)
     flow.ended_run(flow.started(1))
-    yield flow
-    database.close()
+    return flow
 
 
 def test_an_end_says_that_it_waits_for_the_manager(flow: Managed, crawlctl: Crawlctl) -> None:

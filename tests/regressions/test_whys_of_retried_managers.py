@@ -1,7 +1,6 @@
 """`flow why` said "closed" for a manager that people had retried, and `no_host` whatever held a manager back."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,17 +28,14 @@ CLOSED = "closed: finished"
 
 
 @pytest.fixture
-def closed(stored: SqlStore, state_url: str) -> Iterator[Managed]:
+def closed(stored_in: Database) -> Managed:
     """A manager that has closed after a failed item, and whose process has not ended yet."""
-    del stored  # has made the database
-    database = Database(state_url, pool_size=2)
-    flow = managed(database)
+    flow = managed(stored_in)
     flow.commit(item("a"))
     flow.ended_run(flow.started(1), RunStatus.FAILED)
     flow.react(flow.ended()[0], Verdict.BAD)
     flow.managers.close(flow.mine, "finished", Effects(), 0)
-    yield flow
-    database.close()
+    return flow
 
 
 def why(crawlctl: Crawlctl, flow: Flow, job: str = "manager") -> Any:
