@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "47c016e2b76a73ca330ed577621f7cd53d014a97"
+COMMIT = "53d1e496f6f8ca1851320d06a9573d18a09ecf06"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
