@@ -50,8 +50,8 @@ class TaskClaims(OnDatabase):
 
         Return None if the task needs no deployment or is claimed, or if the run stops or is over.
         """
-        now = self._db.clock()
         lock_admission(tx)
+        now = self._db.clock()  # after the wait for the lock: a permit is younger than the end that made room
         fence(tx, run)
         row = run_row(tx, run.run_id)
         if row.intent is not Intent.RUN or row.status.is_over or not _main_waits(tx, run.run_id):
@@ -86,8 +86,8 @@ class TaskClaims(OnDatabase):
     @transaction
     def put_back(self, tx: Connection, claim: Claim, hold: Hold) -> None:
         """Queue the claimed task again. A run that has not started gives its permit back and waits in line."""
-        now = self._db.clock()
         lock_admission(tx)
+        now = self._db.clock()  # after the wait for the lock: a permit is younger than the end that made room
         if lock_and_get_intent(tx, claim.run_id) is not Intent.RUN:
             return  # the stop ends the task
         waiting = {"cause": hold.cause, "cause_since": now, **NO_MESSAGE}

@@ -55,8 +55,8 @@ class Passes(TaskClaims):
         self, tx: Connection, token: str, expires_in: timedelta, most: int
     ) -> tuple[list[Claim], dict[int, str]]:
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
-        now = self._db.clock()
         lock_admission(tx)
+        now = self._db.clock()  # after the wait for the lock: a permit is younger than the end that made room
         now_open = situation(tx, self._most_tasks, now)
         pauses = now_open.pauses()
         free = _free_claims(tx, now, token, pauses.keys(), most)
