@@ -44,7 +44,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
         in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
         in_background(_failing_workflows(parts, engine, health_server).run()),
-        in_background(FlowStarts(parts.store.flow_records, engine).run()),
+        in_background(FlowStarts(parts.store.flow_records, engine, settings.flow_search_seconds).run()),
         working(client, steps, settings),
     ):
         log.info("works for installation %s on task queue %s", installation, settings.task_queue)

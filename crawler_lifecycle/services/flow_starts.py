@@ -13,7 +13,6 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import FlowRecords, FlowSupervisors
 
 log = logging.getLogger(__name__)
-SEARCH_PAUSE = 15.0  # seconds between two searches
 PATIENCE = timedelta(seconds=5)  # the push's own nudge comes first
 MOST_FLOWS = 500  # in a search
 
@@ -24,15 +23,16 @@ class FlowStarts:
 
     records: FlowRecords
     supervisors: FlowSupervisors
+    pause: float  # seconds between two searches; 0: none
 
     async def run(self) -> None:
         """Search for ever."""
-        while True:
+        while self.pause:
             try:
                 await self.search()
             except LifecycleError as error:
                 log.warning("flows without a start cannot be searched for: %s", error.message)
-            await asyncio.sleep(SEARCH_PAUSE)
+            await asyncio.sleep(self.pause)
 
     async def search(self) -> None:
         """Start the workflow of every flow that has waited longer than its push's nudge takes."""

@@ -89,6 +89,11 @@ class WorkerSettings(BaseModel):
     sticky_seconds: float = Field(
         default=2, gt=0, description="time until another worker goes on with the runs of a dead worker"
     )
+    flow_search_seconds: float = Field(
+        default=15,
+        ge=0,
+        description="pause between two searches for flows whose push did not reach Temporal; 0: the audit finds them",
+    )
 
 
 class FlowSettings(BaseModel):

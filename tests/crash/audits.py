@@ -13,8 +13,8 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW, flow_workflow_id
-from tests.crash.flows import nudged, until_ended
+from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
+from tests.crash.flows import die_after_commit, until_ended
 from tests.crash.graph import deciding
 from tests.crash.stack import BETWEEN_NUDGES, PATIENCE, PAUSE, Case, patiently, until
 from tests.process.stops import assert_stopped
@@ -32,7 +32,7 @@ DISAGREES = {
 
 async def audited(case: Case) -> Started:
     """One run was terminated, the history of another deleted, the third was not exported, and of the fourth a job was
-    made when it was over; one is well. The workflow of a flow was terminated.
+    made when it was over; one is well. A flow's door died before its nudge.
 
     The dispatcher and the watcher of this installation are away."""
     terminated, deleted, pending, stopped, well = [
@@ -45,7 +45,7 @@ async def audited(case: Case) -> Started:
     await _never_exported(case, pending)
     await _terminate(case, terminated)
     await _delete(case, deleted)
-    await _terminate_flow(case)
+    await die_after_commit(case, "push", PushFlow(definition=deciding(FLOW).definition()))
 
     await _mended(case)
     await case.site.control.flows.approve(FLOW, ApproveMember(path="wait"))
@@ -117,14 +117,6 @@ async def _never_exported(case: Case, run: Started) -> None:
     details = case.site.details(run)
     assert details.run.status.is_over
     assert "run_ended" not in [export.kind for export in details.exports]
-
-
-async def _terminate_flow(case: Case) -> None:
-    pushed = await nudged(case, "push", PushFlow(definition=deciding(FLOW).definition()))
-    flows = case.site.control.parts.store.flow_records
-    await until(lambda: flows.kept(FLOW).has_supervisor)
-    client = await case.site.control.engine.client()
-    await client.get_workflow_handle(flow_workflow_id(pushed.flow_uid)).terminate("a test")
 
 
 async def _terminate(case: Case, run: Started) -> None:

@@ -58,6 +58,7 @@ SETTINGS = {
     "CRAWLER_LIMITS__GRACE_SECONDS": "600",  # only a course that says so comes to the force, however busy the machine
     "CRAWLER_LOG__FORMAT": "json",
     "CRAWLER_AUDIT__EVERY_SECONDS": "0",  # one that comes by itself would go on with what a case has left
+    "CRAWLER_WORKER__FLOW_SEARCH_SECONDS": "0",  # and a worker would begin another case's flow on its own task queue
 }
 AUDITED_AT_ONCE = {f"CRAWLER_AUDIT__{name}_SECONDS": "0" for name in ("WORKFLOW", "JOB", "HANDOVER")}
 A = TypeVar("A")

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.client import Flows
 from crawler_lifecycle.flows import StepJob, Workflow
+from tests.contracts.flows import pushed
 from tests.embedded import stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
 FILE = Path(__file__).with_name("client_steps.py")
+NO_AUDIT = {"CRAWLER_AUDIT__EVERY_SECONDS": "0"}
 
 
 def step(name: str, **options: bool) -> StepJob:
@@ -47,3 +50,12 @@ async def test_steps_use_their_hosts_client(tmp_path: Path) -> None:
         os.kill(stack_processes(state)["flows"], signal.SIGKILL)
         await flows.push(Workflow("after", id="after").add("first", step("first")))
         assert (await flows.wait("after", timeout=60)).is_complete
+
+
+async def test_a_worker_starts_a_flow_whose_push_did_not_reach_temporal(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with up(state, "--flows", str(FILE), settings=NO_AUDIT), Flows.open(state) as flows:
+        database = Database(f"sqlite:///{state / 'crawler.db'}")
+        pushed(database, Workflow("silent", id="silent").add("first", step("first")))
+        database.close()
+        assert (await flows.wait("silent", timeout=60)).is_complete

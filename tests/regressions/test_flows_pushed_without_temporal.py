@@ -47,7 +47,7 @@ def pushed(store: SqlStore, flow_id: str) -> Flow:
 
 async def test_a_worker_starts_flows_that_no_workflow_has_taken_up(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     supervisors = Supervisors()
-    starts = FlowStarts(flow.store.flow_records, supervisors)
+    starts = FlowStarts(flow.store.flow_records, supervisors, pause=15)
     await starts.search()
     assert not supervisors.nudged, "the push's own nudge comes first"
     monkeypatch.setattr(flow_starts, "PATIENCE", timedelta(0))
