@@ -223,7 +223,7 @@ async def test_a_reopened_run_in_line_shows_its_scope_and_place(page: Page, desk
 
 async def test_who_may_read_sees_no_form(browser: Page, desk: Desk) -> None:
     page = await open_with(browser, desk, Scope.READ)
-    await page.until("document.body.dataset.scopes === 'read'")
+    await page.until("sessionStorage.getItem('scopes') === 'read'")
     await show_limits(page)
     await page.until("document.querySelector('.limits tbody tr')")
     assert await page.evaluate(BUTTONS) == []

@@ -49,6 +49,17 @@ async def test_a_list_tells_failures_from_stops_and_counts_both(page: Page, shel
     assert await page.evaluate(f"{CHIP % 'failed'}.getAttribute('aria-pressed')") == "true"
 
 
+async def test_the_counts_are_asked_for_once_and_after_the_list(page: Page, shelf: Shelf) -> None:
+    """The API counts many runs for them, and its work beside the page's start made the page answer nobody."""
+    shelf.ended([None], TaskStatus.SUCCEEDED)
+    await page.reload()
+    requests = "performance.getEntriesByType('resource').filter((it) => it.name.includes('%s'))"
+    await page.until(f"{requests % '/v1/limits'}[0]?.responseEnd > 0 && {requests % '/v1/run-counts'}.length > 1")
+    counts = f"{requests % '/v1/run-counts'}.map((it) => it.startTime)"
+    assert await page.evaluate(f"{counts}.length") == 2, "one for the filters, one for what is wrong now"
+    assert await page.evaluate(f"Math.min(...{counts}) > {requests % '/v1/runs?'}[0].responseEnd")
+
+
 async def test_a_view_is_kept_and_forgotten(page: Page, shelf: Shelf) -> None:
     shelf.ended([None], TaskStatus.FAILED, "exit_2")
     await page.evaluate("location.hash = '#/?listed=FAILED&within=7d'")

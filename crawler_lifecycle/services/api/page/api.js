@@ -1,6 +1,7 @@
 // The page speaks to the API with a token that it was opened with, in a header, never in an address.
 
 const KEPT = "token";
+const SCOPES = "scopes"; // with the token, so that a page that is loaded anew shows its buttons at once
 
 export class Problem extends Error {
   constructor(status, detail, field, pause) {
@@ -13,7 +14,7 @@ export class Problem extends Error {
 export function takeToken() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
-    sessionStorage.setItem(KEPT, decoded(given[1]));
+    keepToken(decoded(given[1]));
     history.replaceState(null, "", location.pathname + "#/");
   }
 }
@@ -27,8 +28,20 @@ function decoded(text) {
 }
 
 export const hasToken = () => Boolean(sessionStorage.getItem(KEPT));
-export const keepToken = (token) => sessionStorage.setItem(KEPT, token);
-export const forgetToken = () => sessionStorage.removeItem(KEPT);
+export const forgetToken = () => [KEPT, SCOPES].forEach((name) => sessionStorage.removeItem(name));
+export const may = (scope) => (sessionStorage.getItem(SCOPES) ?? "").split(" ").includes(scope);
+
+export function keepToken(token) {
+  forgetToken();
+  sessionStorage.setItem(KEPT, token);
+}
+
+// Whether they are new.
+export function keepScopes(scopes) {
+  const known = sessionStorage.getItem(SCOPES);
+  sessionStorage.setItem(SCOPES, scopes);
+  return known !== sessionStorage.getItem(SCOPES);
+}
 
 export const get = (path, signal) => call("GET", path, undefined, {}, signal);
 export const post = (path, body = {}, headers = {}) => call("POST", path, body, headers);

@@ -1,6 +1,6 @@
 // The page as a whole: which view is shown, and whether the connection is alive.
 
-import { forgetToken, get, goLive, h, hasToken, keepToken, link, listen, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
+import { forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
 import { showInstallation } from "/limits.js";
 import { showRun } from "/run.js";
 import { showRuns } from "/runs.js";
@@ -83,8 +83,7 @@ function begin() {
 async function learnScopes() {
   try {
     const me = await get("/v1/me");
-    document.body.dataset.scopes = me.scopes.join(" ");
-    readAgain();
+    if (keepScopes(me.scopes.join(" "))) readAgain();
     startButton.hidden = !me.scopes.includes("operate");
     if (!startButton.hidden) goOnStarting();
   } catch (error) {

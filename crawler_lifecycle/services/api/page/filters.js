@@ -117,10 +117,9 @@ export function makeFilters(filter, choose, signal) {
     if (!signal.aborted) timer ??= setTimeout(count, COUNT_AGAIN);
   }
 
-  listen(({ kind }) => (kind === "ready" ? count() : kind === "run" && soon()), signal);
+  listen(({ kind }) => (kind === "ready" || kind === "run") && soon(), signal);
   draw();
-  count();
-  return { element };
+  return { element, count };
 }
 
 function readViews() {

@@ -1,6 +1,6 @@
 // A flow's jobs as a list: which 7 of 1,000 failed, why, and what can be done about them.
 
-import { cause, chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
+import { cause, chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, may, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
 import { makeGrid } from "/table.js";
 
 const MOST = 100; // lines at first, and so many more each time
@@ -102,7 +102,7 @@ function makeDetails(path, signal) {
     setText(given, job.args === null ? "none" : JSON.stringify(job.args, null, 1));
     const query = `job=${encodeURIComponent(job.path)}`;
     const [why, made, kept] = await Promise.allSettled([get(`${path}/why?${query}`, signal), get(`${path}/attempts?${query}`, signal),
-      document.body.dataset.scopes?.includes("results") ? get(`${path}/results?${query}`, signal) : Promise.reject(new Error("The token lacks the scope results."))]);
+      may("results") ? get(`${path}/results?${query}`, signal) : Promise.reject(new Error("The token lacks the scope results."))]);
     if (signal.aborted || state !== shown) return;
     chain.replaceChildren(...(why.value ? [because(why.value)] : [h("li", why.reason.message)]));
     attempts.replaceChildren(...(made.value?.attempts.length ? made.value.attempts.map(attemptLine) : [h("li", "none yet")]));

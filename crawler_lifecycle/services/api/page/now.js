@@ -4,6 +4,7 @@ import { counted, fill, get, h, link, listen, number, sum } from "/kit.js";
 
 const DAY = 86_400_000;
 const AGAIN = 15_000;
+const SOON = 3000;
 
 export function makeNow(signal) {
   let timer = null;
@@ -28,7 +29,10 @@ export function makeNow(signal) {
     timer = setTimeout(load, AGAIN);
   }
 
-  listen(({ kind }) => kind === "ready" && load(), signal);
-  load();
-  return element;
+  listen(({ kind }) => {
+    if (kind !== "ready") return;
+    clearTimeout(timer);
+    timer = setTimeout(load, SOON);
+  }, signal);
+  return { element, load };
 }

@@ -1,6 +1,6 @@
 // The list of runs: filters with counts, pages, several runs chosen at once, and every line as it is now.
 
-import { bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, mayOperate, pauseAfter, pill, runLink, setText, shownStatus, skeleton, taskCount, waitsFor, when } from "/kit.js";
+import { afterPaint, bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, mayOperate, pauseAfter, pill, runLink, setText, shownStatus, skeleton, taskCount, waitsFor, when } from "/kit.js";
 import { makeFilters, queryOf } from "/filters.js";
 import { makeNow } from "/now.js";
 import { askToStop } from "/stop.js";
@@ -22,6 +22,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
   const chosen = new Set();
 
   const filters = makeFilters(filter, choose, signal);
+  const now = makeNow(signal);
   const { element: table, show } = makeGrid("runs", {
     "|pick": (run) => mayOperate() && !isOver(run) && h("input.choice", {
       type: "checkbox", checked: chosen.has(run.run_id), "aria-label": `Choose run ${run.run_id}`,
@@ -50,7 +51,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
     h("button.danger", stopChosen, "Stop them \u2026"),
     h("button", () => { chosen.clear(); draw(); }, "Choose none"));
   main.append(
-    h("div.title", h("h1", "Runs"), makeNow(signal)),
+    h("div.title", h("h1", "Runs"), now.element),
     filters.element, bulk, waiting, table, empty,
     h("nav.pager", { "aria-label": "Pages" }, newer, page, older),
   );
@@ -142,7 +143,10 @@ export function showRuns({ main, place: filter, keep, signal }) {
     if (next === null) load(); // there is a second page now: its cursor is the API's to say
   }
 
-  load();
+  load().then(() => afterPaint(() => { // the API counts many runs for these: the list comes first
+    filters.count();
+    now.load();
+  }));
 }
 
 // An answer may be older than an event that overtook it.

@@ -1,6 +1,6 @@
 // Times, numbers and states, as people read them.
 
-import { Problem } from "/api.js";
+import { may, Problem } from "/api.js";
 import { fill, h, patch, press, setText } from "/dom.js";
 
 export const TASK_STATES = [
@@ -179,4 +179,4 @@ export function makeLine(line) {
     h("span", line.message, who && h("small", ` \u2014 ${who}`)));
 }
 
-export const mayOperate = () => Boolean(document.body.dataset.scopes?.includes("operate"));
+export const mayOperate = () => may("operate");
