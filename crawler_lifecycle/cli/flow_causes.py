@@ -1,6 +1,6 @@
 """Causes for the waits by jobs in words, with commands against the waits."""
 
-from crawler_lifecycle.domain.flows.words import EXECUTING, HOST, NO_SUPERVISOR, START, UNKNOWN_STEP
+from crawler_lifecycle.domain.flows.words import EXECUTING, HOST, NO_SUPERVISOR, SILENT_HOST, START, UNKNOWN_STEP
 
 SENTENCES = {
     NO_SUPERVISOR: f"{NO_SUPERVISOR}: no worker has taken the flow up since its push",
@@ -16,4 +16,6 @@ def cause_in_words(cause: str | None) -> str | None:
     word, _, module = cause.partition(":")
     if word == HOST:
         return f"{cause}: no host has taken the step yet (python -m workers.flows {module})"
+    if word == SILENT_HOST:
+        return f"{cause}: its host is silent; another host takes the step over (python -m workers.flows {module})"
     return SENTENCES.get(cause, cause)

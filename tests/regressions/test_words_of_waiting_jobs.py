@@ -4,6 +4,7 @@ An error about a result had a link of pydantic, and the refusal of a partial an 
 """
 
 import functools
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,18 @@ def test_a_job_under_way_is_not_executing_twice(flow: Hand, crawlctl: Crawlctl) 
     line = crawlctl("flow", "why", "w", "load").stdout.splitlines()[0]
     assert line.startswith("load is executing since ")
     assert line.count("executing") == 1
+
+
+def test_a_step_of_a_silent_host_says_so(flow: Hand, crawlctl: Crawlctl) -> None:
+    flow.go_on()
+    flow.claim(flow.last("load"), lasts=timedelta(minutes=1))
+    assert "silent_host" not in crawlctl("flow", "why", "w").stdout
+    flow.store.step_claims.renew("host", timedelta(seconds=-1))
+    for words in (("w", "load"), ("w",)):
+        output = crawlctl("flow", "why", *words).stdout
+        assert f"silent_host:{MODULE}: its host is silent; another host takes the step over" in output
+    flow.claim(flow.last("load"), token="next")
+    assert "silent_host" not in crawlctl("flow", "why", "w").stdout
 
 
 def returns_a_number() -> int:

@@ -1,5 +1,6 @@
 """Attempts of members for people. A crawl's attempt shows the end of its run."""
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, and_, select
@@ -26,6 +27,14 @@ def attempt_records(connection: Connection, flow: int, flow_uid: str, number: in
         .order_by(attempts.attempt)
     )
     return [_record(row) for row in connection.execute(query)]
+
+
+def silences(connection: Connection, flow: int, now: datetime) -> dict[int, datetime]:
+    """Return the times when claims on open attempts ran out, by member's number."""
+    query = select(attempts.member, attempts.claim_expires_at).where(
+        attempts.flow == flow, attempts.ended_at.is_(None), attempts.claim_expires_at < now
+    )
+    return dict(iter(connection.execute(query)))
 
 
 def _record(row: Any) -> AttemptRecord:

@@ -26,6 +26,7 @@ from crawler_lifecycle.control.flows.whys import (
     with_problems,
     with_run_of_item,
     with_runs,
+    with_silences,
     without_supervisor,
 )
 from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
@@ -136,6 +137,7 @@ class FlowReader:
             return with_managers(explanation, managers, kept.ledger.flow.intent, self._jobs_under_way(flow))
 
         explanation = explained_at(kept.ledger, path, datetime.now(UTC))
+        explanation = with_silences(explanation, kept.ledger, self._records.silences(flow))
         if not kept.has_supervisor:
             explanation = without_supervisor(explanation)
         if path != ROOT:

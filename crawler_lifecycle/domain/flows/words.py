@@ -16,6 +16,7 @@ ARCHIVE = "archive"  # the run has ended, and its archive is not ready yet
 UNKNOWN_STEP = "unknown_step"  # the host's module has no function with the step's name
 NO_HOST = "no_host"  # no host has room for the crawl manager
 EXECUTING = "executing"  # an attempt is under way
+SILENT_HOST = "silent_host"  # the step's host is silent, and no host has taken the step over; `silent_host:MODULE`
 
 # reasons: why a member ended
 DEPENDENCY = "dependency"  # a dependency failed; `dependency:NAME` names it
