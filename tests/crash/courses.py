@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import zipfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -356,7 +357,7 @@ async def hostile(case: Case) -> Started:
         told = json.loads(archive.read(f"files/{archived_name(HOSTILE_FILE)}"))
     assert told == [part for name, value in arguments.items() for part in ("-a", f"{name}={value}")]
     assert {notice["crawler"] for notice in notices(case.site, run)} == {HOSTILE}
-    assert not list(case.site.state.rglob("pwned"))
+    assert not any("pwned" in files for _, _, files in os.walk(case.site.state))  # jobs' files come and go meanwhile
     client = await case.site.control.engine.client()
     description = await client.get_workflow_handle(run.workflow_id).describe()
     assert description.typed_search_attributes.get(CRAWLER_NAME) == HOSTILE
