@@ -137,7 +137,7 @@ class MemoryLedger:
     def attempts(self, flow: str, number: int) -> list[AttemptRecord]:
         raise NotFound(f"a flow in memory keeps no records of attempts: {flow}, {number}")
 
-    def silences(self, flow: str) -> dict[int, datetime]:
+    def silences(self, flow: str) -> dict[int, datetime | None]:
         del flow  # its steps run in this process
         return {}
 

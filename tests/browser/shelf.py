@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.services.api.tokens import Scope
@@ -53,9 +53,10 @@ class Shelf:
         store.tasks.cancel_queued(ref_to(run), "stopped")
         return store.runs.close(ref_to(run), RunStatus.FAILED, "stopped")
 
-    def begun(self, tasks: int, crawler: str = "books") -> RunRecord:
+    def begun(self, tasks: int, crawler: str = "books", request: AcceptedRequest | None = None) -> RunRecord:
         runs, entry = SqlStore(self.database).runs, Crawler(name=crawler, command=["true"])
-        run = runs.create(NewRun(RunRequest(crawler=crawler), entry, tasks, f"crawl-{uuid4()}", str(uuid4())))
+        request = request or RunRequest(crawler=crawler)
+        run = runs.create(NewRun(request, entry, tasks, f"crawl-{uuid4()}", str(uuid4())))
         return runs.mark_started(ref_to(run))
 
 

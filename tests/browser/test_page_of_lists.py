@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.contract.crawl_result import CrawlResult
+from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
@@ -18,6 +19,17 @@ CHIP = "[...document.querySelectorAll('.filters .chip')].find((chip) => chip.tex
 
 CATALOGUE = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/crawlers'
     ? Promise.resolve(Response.json({crawlers: ['never', 'toys']})) : real(path, ...rest))(window.fetch))"""
+# What is started is kept, and not sent.
+KEEPS_STARTS = """void (window.fetch = ((real) => (path, options) => {
+  if (path !== '/v1/runs' || options.method !== 'POST') return real(path, options);
+  window.sent = JSON.parse(options.body);
+  return new Promise(() => {});
+})(window.fetch))"""
+SCHEDULES = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/schedules'
+    ? Promise.resolve(Response.json({schedules: [
+        {schedule_id: 'nightly', crawler: 'books', next_at: [new Date(Date.now() + 7_300_000).toISOString()]},
+        {schedule_id: 'held', crawler: 'books', paused: true, next_at: []},
+        {schedule_id: 'other', crawler: 'toys', next_at: []}]})) : real(path, ...rest))(window.fetch))"""
 
 
 @pytest.fixture
@@ -126,12 +138,40 @@ async def test_audits_and_schedules_have_pages(page: Page) -> None:
 
 
 async def test_a_run_is_started_again_with_what_it_had(page: Page, shelf: Shelf) -> None:
-    run = shelf.ended([None], TaskStatus.FAILED, "exit_2")
+    request = KeptRequest(
+        crawler="books",
+        tasks=1,
+        max_parallel=4,
+        arguments={"text": " two\nlines "},
+        tags=["nightly"],
+        grace_seconds=7,
+        left_open=["tasks"],
+    )
+    run = shelf.end(shelf.begun(1, request=request), [None], TaskStatus.FAILED, "exit_2")
     await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
     await page.click(".head button", "Run again")
     await page.until("document.querySelector('#start-crawler').value === 'books'")
+    await page.evaluate(KEEPS_STARTS)
+    await page.click("dialog button", "Start")
+    await page.until("window.sent")
+    sent = await page.evaluate("sent")
+    assert sent["arguments"] == request.arguments
+    assert (sent["tags"], sent["grace_seconds"], sent["max_parallel"]) == (["nightly"], 7, 4)
+    assert "tasks" not in sent, "the crawler's own number is the crawler's to say"
     await page.press("Escape")
     await page.until("!document.querySelector('dialog')")
+    await page.reload()
+    await page.until(IS_LIVE)
+
+
+async def test_a_crawler_tells_its_schedules(page: Page, shelf: Shelf) -> None:
+    shelf.ended([None], TaskStatus.SUCCEEDED)
+    await page.evaluate(SCHEDULES)
+    await page.evaluate("location.hash = '#/crawlers/books'")
+    await page.until_text("nightly starts it next in 2 h.", "held is paused.")
+    assert "other" not in await page.evaluate("document.querySelector('main').innerText")
+    await page.reload()
+    await page.until(IS_LIVE)
 
 
 async def test_the_list_is_walked_with_keys(page: Page, shelf: Shelf) -> None:

@@ -85,7 +85,7 @@ class SqlFlowRecords(FlowParts):
         return attempt_records(connection, head.id, head.uid, number)
 
     @reading
-    def silences(self, connection: Connection, flow: str) -> dict[int, datetime]:
+    def silences(self, connection: Connection, flow: str) -> dict[int, datetime | None]:
         return silences(connection, self._head(connection, flow).id, self._db.clock())
 
     @reading

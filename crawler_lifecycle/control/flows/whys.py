@@ -90,7 +90,7 @@ def with_problems(explanation: Why, flow: KeptFlow) -> Why:
     return explanation.model_copy(update={"because": because, "cause": cause})
 
 
-def with_silences(explanation: Why, ledger: Ledger, silences: Mapping[int, datetime]) -> Why:
+def with_silences(explanation: Why, ledger: Ledger, silences: Mapping[int, datetime | None]) -> Why:
     """Return the explanation, with the steps whose hosts are silent."""
     if not silences:
         return explanation
@@ -99,7 +99,7 @@ def with_silences(explanation: Why, ledger: Ledger, silences: Mapping[int, datet
     new: dict[str, object] = {"because": because}
     if row and row.kind is MemberKind.STEP and row.number in silences and not row.state.is_final:
         _, module, _ = row.route.split("|")
-        new |= {"cause": f"{words.SILENT_HOST}:{module}", "since": silences[row.number]}
+        new |= {"cause": f"{words.SILENT_HOST}:{module}", "since": silences[row.number] or explanation.since}
     return explanation.model_copy(update=new)
 
 

@@ -1,6 +1,6 @@
 // The page as a whole: which view is shown, and whether the connection is alive.
 
-import { forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
+import { forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, may, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
 import { showInstallation } from "/limits.js";
 import { showRun } from "/run.js";
 import { showRuns } from "/runs.js";
@@ -76,6 +76,7 @@ function begin() {
   route();
   if (!hasToken()) return;
   live.hidden = places.hidden = false;
+  startButton.hidden = !may("operate");
   goLive();
   learnScopes();
 }
@@ -109,7 +110,7 @@ document.addEventListener("token-needed", () => {
 });
 
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest("input, textarea, select, dialog");
+  const typing = event.target.closest("input:not(.choice), textarea, select, dialog");
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "n" && !startButton.hidden) {
     event.preventDefault();
@@ -150,7 +151,7 @@ document.addEventListener("click", ({ target, clientX, clientY }) => {
   if (Math.hypot(clientX - before.clientX, clientY - before.clientY) < 9) before.link.click();
 });
 
-// Not by its address: what is behind the # says which view is shown.
+// What is behind the # says which view is shown.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
@@ -163,6 +164,7 @@ addEventListener("hashchange", () => {
   } else {
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // it belongs to the page before
     route();
+    main.focus({ preventScroll: true });
   }
 });
 takeToken();

@@ -20,7 +20,7 @@ export function queryOf(filter) {
 
 // `choose(address)`: the filter has changed.
 export function makeFilters(filter, choose, signal) {
-  let counts = {};
+  let counts = null;
   let timer = null;
   const chips = chipGroup("Status");
   const search = searchField("Crawler or run", {
@@ -66,7 +66,7 @@ export function makeFilters(filter, choose, signal) {
   function draw() {
     const chosen = filter.getAll("listed");
     const isAll = !chosen.length && !filter.has("status");
-    drawChips(chips, LISTED, (state) => sum(counts, state),
+    drawChips(chips, LISTED, (state) => counts && sum(counts, state),
       (state) => (state ? chosen.includes(state) || filter.getAll("status").includes(state) : isAll), toggle);
     drawViews();
   }

@@ -1,5 +1,5 @@
-// A flow as a picture: layers from left to right, coloured by state. Sub-workflows and many jobs that are alike are one
-// box until somebody opens it, so that at most a thousand boxes are drawn.
+// A flow as a picture: layers from left to right, coloured by state. Sub-workflows and jobs that are alike are one box
+// until somebody opens it.
 
 import { bar, chipGroup, fill, h, JOB_STATES, number, patch, setText, stateCounts, sum, visible } from "/kit.js";
 

@@ -26,7 +26,7 @@ export function makeNow(signal) {
       paused > 0 && line("odd", counted(paused, "pause"), "#/installation"),
       runs.value && !failed && line("good", "nothing failed in 24 hours", "#/?within=24h"),
     ]);
-    timer = setTimeout(load, AGAIN);
+    timer = setTimeout(() => document.hidden || load(), AGAIN);
   }
 
   listen(({ kind }) => {

@@ -67,6 +67,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
   }
 
   async function load() {
+    if (!pages.at(-1)) query = queryOf(filter); // "last hour" is that before now
     const wanted = new URLSearchParams(query);
     wanted.set("limit", PAGE);
     const cursor = pages.at(-1);

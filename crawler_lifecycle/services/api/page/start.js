@@ -4,6 +4,7 @@ import { alertLine, get, h, inWords, isOpen, isOver, lasting, listen, named, pai
 import { field } from "/dialog.js";
 
 const KEPT = "starting"; // survives a reload: {key, request, run?}
+const BESIDE = ["allowed_failures", "grace_seconds", "retries", "memory_factor", "tags", "report"]; // not in the form
 const AT_FAULT = [400, 409, 413, 422]; // the request itself, whoever asks. Else an earlier try of it may have made the run
 
 // A page that came without TLS from another machine has no crypto.randomUUID.
@@ -21,6 +22,7 @@ function open(starting, like = null) {
   if (document.querySelector("dialog.start")) return;
   const closed = new AbortController();
   let told = ""; // as of when
+  const filled = {};
   const own = "the crawler\u2019s own";
   const control = (name, ...rest) => field(`start-${name}`, ...rest);
   const whole = (name, label, placeholder = own) => control(name, label, { inputmode: "numeric", pattern: "[0-9]*", placeholder });
@@ -70,9 +72,12 @@ function open(starting, like = null) {
     wait();
   }
 
+  // What another run's request said, and no default filled in.
+  const given = (name) => (like?.left_open?.includes(name) ? undefined : like?.[name]);
+
   function request() {
-    const wanted = { crawler: crawler.input.value.trim(), trigger: "manual" };
-    for (const { input } of [args, settings]) wanted[input.name] = pairsOf(input);
+    const wanted = { ...Object.fromEntries(BESIDE.map((name) => [name, given(name)])), crawler: crawler.input.value.trim(), trigger: "manual" };
+    for (const { input } of [args, settings]) wanted[input.name] = input.value === filled[input.name] ? like[input.name] : pairsOf(input);
     if (labels.input.value.trim()) wanted.labels = labels.input.value.trim().split(/\s+/);
     for (const { input } of numbers) if (input.value) wanted[input.name] = Number(input.value);
     return wanted;
@@ -181,9 +186,12 @@ function open(starting, like = null) {
 
   if (like) {
     crawler.input.value = like.crawler;
-    for (const { input } of [args, settings]) input.value = named(like[input.name] ?? {}).join("\n");
+    for (const { input } of like.arguments ? [args, settings] : []) {
+      input.value = named(like[input.name]).join("\n");
+      filled[input.name] = input.value; // sent as it was, also if a value has several lines
+    }
     labels.input.value = like.labels?.join(" ") ?? "";
-    for (const { input } of numbers) input.value = like[input.name] ?? "";
+    for (const { input } of numbers) input.value = given(input.name) ?? "";
   }
   document.body.append(dialog);
   dialog.showModal();

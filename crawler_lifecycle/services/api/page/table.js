@@ -2,7 +2,7 @@
 
 import { attempt, emptyLine, fill, h, isOpen, listen, patch, pauseAfter, say, skeleton, toast } from "/kit.js";
 
-// A list whose lines are brought up to date in place. `columns`: {heading: cell of an item}, or {"heading|class": cell}.
+// A list whose lines stay. `columns`: {heading: cell of an item}, or {"heading|class": cell}.
 // `below(item)`: what is shown under its line, if anything. Each item has a `key`, and may have a `look` for its line.
 // `orders`: {heading: order}; `sort(order)` hears that somebody wants it, `show` is told which one it is.
 export function makeGrid(kind, columns, { below = () => null, orders = {}, sort } = {}) {

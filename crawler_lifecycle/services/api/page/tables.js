@@ -1,6 +1,6 @@
 // Pages that are a table: crawlers, one crawler's history, schedules, findings of audits.
 
-import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, mayOperate, number, pill, post, runLink, setText, shownStatus, took, when } from "/kit.js";
+import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, mayOperate, number, pill, post, runLink, setText, shownStatus, took, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
 import { openStart } from "/start.js";
 import { commandButton, showTable } from "/table.js";
@@ -15,7 +15,7 @@ const OF_A_RUN = {
 
 export function showCrawlers({ main, signal }) {
   showTable({
-    main, signal, title: "Crawlers", none: "The catalogue has no crawlers.",
+    main, signal, title: "Crawlers", none: "The catalogue has no crawlers: add one to its file.",
     about: [h("p.quiet", `Each with its latest run, if it is one of the latest ${LATEST} of all crawlers.`)],
     columns: {
       Crawler: ({ key }) => crawlerLink(key),
@@ -31,10 +31,10 @@ export function showCrawlers({ main, signal }) {
 
 export function showCrawler({ main, name, signal }) {
   const query = `crawler=${encodeURIComponent(name)}&flows=true`;
-  const told = h("p.waits");
+  const [told, plans] = [h("p.waits"), h("p.quiet")];
   const [durations, items] = [h("div"), h("div")];
   const entry = h("pre.log");
-  const about = h("div.run", told,
+  const about = h("div.run", told, plans,
     h("div.columns", h("section.card", h("h2", "Duration"), durations), h("section.card", h("h2", "Items"), items)),
     h("details", h("summary", "Catalogue entry"), entry), h("h2", "Latest runs"));
   get(`/v1/crawlers/${encodeURIComponent(name)}`, signal).then((found) => setText(entry, JSON.stringify(found, null, 1)), (error) => setText(entry, error.message));
@@ -42,7 +42,10 @@ export function showCrawler({ main, name, signal }) {
     main, signal, title: name, about: [about], none: "No run of this crawler yet.",
     columns: OF_A_RUN,
     read: async () => {
-      const { runs } = await get(`/v1/runs?${query}&limit=${RUNS}`, signal);
+      const [{ runs }, { schedules }] = await Promise.all([
+        get(`/v1/runs?${query}&limit=${RUNS}`, signal), get("/v1/schedules", signal).catch(() => ({ schedules: [] }))]);
+      const own = schedules.filter((each) => each.crawler === name);
+      fill(plans, own.flatMap((each) => [link("#/schedules", each.schedule_id), ...(each.paused ? [" is paused. "] : [" starts it next ", when(each.next_at[0]), ". "])]));
       const over = runs.filter(isOver).reverse();
       const judged = over.filter((run) => shownStatus(run) !== "STOPPED");
       const good = judged.filter((run) => run.status === "COMPLETED").length;
@@ -61,7 +64,7 @@ export function showSchedules({ main, signal }) {
     return `${name}: ${key}.`;
   }, () => table.load());
   const table = showTable({
-    main, signal, title: "Schedules", none: "No schedules yet.",
+    main, signal, title: "Schedules", none: "No schedules yet. `crawlctl schedule create` makes one.",
     columns: {
       Schedule: ({ key }) => h("b", key), Starts: (each) => (each.crawler ? crawlerLink(each.crawler) : each.flow_id),
       When: (each) => [...each.cron, each.every_seconds && `every ${duration(each.every_seconds * 1000)}`, each.cron.length > 0 && each.time_zone].filter(Boolean).join(", "),

@@ -60,7 +60,7 @@ function ago(iso) {
   const seconds = Math.round((Date.now() - new Date(iso)) / 1000);
   const [size, unit] = [[86_400, "d"], [3600, "h"], [60, "min"]].find(([most]) => Math.abs(seconds) >= most) ?? [1, "s"];
   const told = `${number(Math.floor(Math.abs(seconds) / size))} ${unit}`;
-  if (Math.abs(seconds) < 10) return "now";
+  if (seconds >= 0 && seconds < 10) return "now";
   return seconds < 0 ? `in ${told}` : `${told} ago`;
 }
 
@@ -86,13 +86,14 @@ export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 
 export const pill = (status) => h("span.pill", { dataset: { status } }, status.toLowerCase());
 
-// Chips for all states and for each; `count` and `isChosen` tell of a state, and `choose` hears it.
+// Chips for all states and for each.
 export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
   (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
     h("span", state?.toLowerCase() ?? "all"), h("b.num")),
   (chip, state) => {
-    setText(chip.lastChild, number(count(state)));
-    chip.classList.toggle("none", !count(state));
+    const known = count(state); // null: not yet
+    setText(chip.lastChild, known === null ? "" : number(known));
+    chip.classList.toggle("none", known === 0);
     press(chip, isChosen(state));
   });
 
