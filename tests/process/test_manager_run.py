@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ from tests.embedded import ask, crawlctl, environment, processes_of, stack_proce
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
 SHOPS = Path(__file__).parents[2] / "examples" / "flows" / "shops_manager.py"
+PAGE_SCRIPT = Path(__file__).parents[1] / "managers" / "reference" / "crawlmanager.py"
 PROGRAM = """
 import asyncio
 import sys
@@ -70,10 +72,10 @@ def home(tmp_path: Path) -> Iterator[Path]:
             process.kill()
 
 
-async def program(home: Path, *words: str, **settings: str) -> tuple[int, str]:
+async def program(home: Path, *words: str, file: str = "few.py", **settings: str) -> tuple[int, str]:
     """Run the author's file; return its exit status and its output."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "few.py", *words),
+        *(sys.executable, file, *words),
         cwd=home,
         env=environment(home, settings),
         stdout=asyncio.subprocess.PIPE,
@@ -115,6 +117,23 @@ async def test_a_file_is_a_program_and_exits_by_the_close_reason(home: Path) -> 
             assert await command.end() == 0, command.output
         _, items = await ask(state, "flow", "jobs", "four/broken")
         assert [(item["number"], item["state"]) for item in items] == [(1, "completed")]
+
+
+async def test_the_script_of_the_reference_page_runs_to_its_exit_status(home: Path) -> None:
+    shutil.copy(PAGE_SCRIPT, home)
+    catalogue = home / "catalogue.toml"
+    catalogue.write_text(f'[crawlers.example_spider]\ncommand = [{json.dumps(sys.executable)}, "-c", "pass"]\n')
+    state = home / "state"
+    async with up(state, "--catalogue", str(catalogue)):
+        status, output = await program(
+            home, "--flow-id", "page", "--loop-mode", "2", file=PAGE_SCRIPT.name, CRAWLER_STATE=str(state)
+        )
+        assert status == 0, output
+        assert "items     10: 10 completed" in output
+        _, runs = await ask(state, "list", "--flow", "page/crawl")
+        arguments = [(await ask(state, "show", str(run["run_id"])))[1]["run"]["request"]["arguments"] for run in runs]
+    assert sorted(given["page"] for given in arguments) == [str(number) for number in range(10)]
+    assert {run["crawler"] for run in runs} == {"example_spider"}
 
 
 async def test_a_program_without_a_stack_starts_one(home: Path) -> None:
