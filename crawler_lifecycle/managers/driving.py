@@ -5,13 +5,11 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from crawler_lifecycle.contract.managers.items import JobState
 from crawler_lifecycle.contract.managers.turns import Begun, Intent, Wake
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import FLOW_ID, command_line
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.owned_jobs import JOBS_IN_A_PAGE, job_dict
 from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.workflow_manager import FINISHED, WorkFlowManager
 
@@ -19,7 +17,6 @@ STOPS = (Intent.DRAIN, Intent.STOP)
 REASONS = {Intent.DRAIN: "drained", Intent.STOP: "cancelled", Intent.LEAVE: "left"}
 OVER_TIME = "max_running_time"
 AT_LIMIT = {"leave": Intent.LEAVE, "drain": Intent.DRAIN, "stop": Intent.STOP}
-NO_HOOKS = (WorkFlowManager.resume_running_job_hook, WorkFlowManager.resume_finished_job_hook)
 
 
 def drive(make: Callable[[], WorkFlowManager], link: ManagerLink) -> str | None:
@@ -52,7 +49,7 @@ class Drive:
     async def _run(self) -> str | None:
         manager = self._manager
         if manager.is_resumed:
-            await self._resume()
+            await manager.call(manager.resume_workflow)
         start = manager.on_start
         resumed = (manager.is_resumed,) if inspect.signature(start).parameters else ()
         await manager.call(start, *resumed)
@@ -118,23 +115,3 @@ class Drive:
         await manager.call(manager.on_close)
         reason = manager.get_close_reason() or reason
         return reason if manager.close_on_record(reason) else None
-
-    async def _resume(self) -> None:
-        """Tell the manager about its former jobs. Jobs for a hook that the author has not overridden are not read."""
-        manager = self._manager
-        hooks: dict[JobState, Callable[..., Any]] = {JobState.RUNNING: manager.resume_running_job_hook}
-        if not manager.dont_acquire_finished_jobs:
-            hooks[JobState.FINISHED] = manager.resume_finished_job_hook
-        for state, hook in hooks.items():
-            if getattr(hook, "__func__", None) in NO_HOOKS:
-                continue
-            after = 0
-            while page := self._link.jobs(
-                state, after=after, limit=JOBS_IN_A_PAGE, every_flow=manager.acquire_all_jobs
-            ):
-                for job in page:
-                    if state is JobState.FINISHED and not job.has_reaction:
-                        continue  # the hooks for ends follow
-                    await manager.call(hook, job_dict(job), job=job.key)
-                after = page[-1].number
-            manager.commit()

@@ -1,17 +1,19 @@
 """WorkFlowManager: the name, command line, tags, stats and state of every manager."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
+from crawler_lifecycle.contract.managers.items import JobState
 from crawler_lifecycle.contract.managers.turns import Begun
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import running
 from crawler_lifecycle.managers.arguments import ManagerParser, given, number_of_jobs, program_name, with_program
+from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.owned_jobs import OwnedJobs
+from crawler_lifecycle.managers.owned_jobs import OwnedJobs, job_dict
 from crawler_lifecycle.managers.parameters import JobDict, JobKey
 from crawler_lifecycle.managers.requesting import request_of
 
@@ -214,6 +216,24 @@ class WorkFlowManager(OwnedJobs):
     def workflow_loop(self) -> Any:
         """Make one cycle. Return whether the manager goes on."""
         raise NotImplementedError
+
+    def resume_workflow(self) -> Any:
+        """Call the resume hooks for the former jobs. Called before `on_start` if the manager is resumed."""
+        work = self._resume_workflow()
+        return work if self.awaits else completed(work)
+
+    async def _resume_workflow(self) -> None:
+        """Call the hooks that the author has overridden. Jobs for the other hooks are not read."""
+        hooks: dict[JobState, Callable[..., Any]] = {}
+        if not self.has_only_ours("resume_running_job_hook"):
+            hooks[JobState.RUNNING] = self.resume_running_job_hook
+        if not self.dont_acquire_finished_jobs and not self.has_only_ours("resume_finished_job_hook"):
+            hooks[JobState.FINISHED] = self.resume_finished_job_hook
+        for state, hook in hooks.items():
+            for job in self._pages(state, ()):
+                if state is JobState.RUNNING or job.has_reaction:  # the hooks for ends without a reaction follow
+                    await self.call(hook, job_dict(job), job=job.key)
+            self.commit()
 
     def resume_running_job_hook(self, job: JobDict) -> Any:
         """Called for each job under way after another process has taken the manager over."""

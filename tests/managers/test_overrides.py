@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, GeneratorCrawlManager
+from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, GeneratorCrawlManager, JobDict
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops
 
@@ -155,6 +155,45 @@ def test_3c2_the_resume_hooks(name: str, place: str) -> None:
     play.replace()
     play.cycle()
     assert play.stats[CALLS] == (2 if name == "resume_running_job_hook" else 1)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_3c2_resume_workflow(place: str) -> None:
+    hooks: list[tuple[str, int]] = []
+    attributes = {
+        "resume_running_job_hook": lambda _, job: hooks.append(("running", job["number"])),
+        "resume_finished_job_hook": lambda _, job: hooks.append(("finished", job["number"])),
+        "on_start": lambda self, resumed: hooks.append(("on_start", int(resumed))),
+    }
+    play = ManagerPlay(overriding("resume_workflow", place, nothing, **attributes))
+    play.cycle()
+    play.end(1)
+    play.cycle()
+    assert (play.stats.get(CALLS, 0), hooks) == (0, [("on_start", 0)])
+    hooks.clear()
+    play.replace()
+    play.cycle()
+    assert play.stats[CALLS] == 1
+    jobs = [] if place == INSTEAD else [("running", 2), ("running", 3), ("finished", 1)]
+    assert hooks == [*jobs, ("on_start", 1)]
+
+
+def test_3c2_coroutines_for_the_resume() -> None:
+    jobs: list[int] = []
+
+    class Coroutines(AsyncSchedulerCrawlManagerMixin, Shops):
+        async def resume_workflow(self) -> None:
+            own_part(self)
+            await super().resume_workflow()
+
+        async def resume_running_job_hook(self, job: JobDict) -> None:
+            jobs.append(job["number"])
+
+    play = ManagerPlay(Coroutines)
+    play.cycle()
+    play.replace()
+    play.cycle()
+    assert (play.stats[CALLS], jobs) == (1, [1, 2, 3])
 
 
 @pytest.mark.parametrize("place", PLACES)

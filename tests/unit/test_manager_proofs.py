@@ -20,7 +20,7 @@ REASON = "none: "  # in place of tests for a failure that cannot happen
 OVERRIDDEN = (
     "on_start on_close base_loop_tasks workflow_loop check_running_jobs schedule_spider_with_jobargs get_job_settings "
     "max_running_jobs get_max_next_params can_schedule_job_with_params get_retry_override create_dupe_filter add_job "
-    "set_close_reason append_flow_tag resume_running_job_hook resume_finished_job_hook"
+    "set_close_reason append_flow_tag resume_workflow resume_running_job_hook resume_finished_job_hook"
 )
 
 
