@@ -26,8 +26,64 @@ class Worker:
         return job.args or None
 
 
-SetupWorker = ProcessWorker = FinishWorker = FetchWorker = MergeWorker = NotifyWorker = SummaryWorker = Worker
-ExtractWorker = TransformWorker = PrepareWorker = SendWorker = CleanupWorker = Worker
+@worker()
+class SetupWorker(Worker):
+    pass
+
+
+@worker()
+class ProcessWorker(Worker):
+    pass
+
+
+@worker()
+class FinishWorker(Worker):
+    pass
+
+
+@worker()
+class FetchWorker(Worker):
+    pass
+
+
+@worker()
+class MergeWorker(Worker):
+    pass
+
+
+@worker()
+class NotifyWorker(Worker):
+    pass
+
+
+@worker()
+class SummaryWorker(Worker):
+    pass
+
+
+@worker()
+class ExtractWorker(Worker):
+    pass
+
+
+@worker()
+class TransformWorker(Worker):
+    pass
+
+
+@worker()
+class PrepareWorker(Worker):
+    pass
+
+
+@worker()
+class SendWorker(Worker):
+    pass
+
+
+@worker()
+class CleanupWorker(Worker):
+    pass
 
 
 async def b1_basic_usage():

@@ -37,10 +37,10 @@ DOT = r"""digraph "example" {
 }
 """
 MERMAID = """flowchart TD
-    setup["setup (Worker)"]
-    process_a["process_a (Worker)"]
-    process_b["process_b (Worker)"]
-    finish["finish (Worker)"]
+    setup["setup (SetupWorker)"]
+    process_a["process_a (ProcessWorker)"]
+    process_b["process_b (ProcessWorker)"]
+    finish["finish (FinishWorker)"]
     setup --> process_a
     setup --> process_b
     process_a --> finish
