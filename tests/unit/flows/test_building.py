@@ -254,6 +254,7 @@ def test_020_options_of_jobs() -> None:
     ("options", "message"),
     [
         ({"colour": "red"}, "colour: is no option"),
+        ({"sla": 3600}, "sla: is no option"),
         ({"priority": "high"}, "priority: expected a whole number"),
         ({"max_attempts": 0}, "max_attempts: makes 0 attempts, 1 to 100"),
         ({"retries": 100}, "retries: makes 101 attempts"),
