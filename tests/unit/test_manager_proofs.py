@@ -6,6 +6,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 DOCUMENT = TESTS.parent / "docs" / "manager-proofs.md"
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
+NAMED = re.compile(r"`(test_\w+)`")
 PROMISES = {str(number) for number in range(1, 69)}
 FAULTS = {f"B{number}" for number in (1, 2, 3, 4, 7, 8, 10, 11, 12, 13)}
 FAULTS |= {f"N{number}" for number in (1, 3, 4, 5, 7, 8, 11, 12, 13, 14)}
@@ -29,9 +30,23 @@ def rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def numbered_rows() -> list[tuple[list[str], list[str]]]:
+    """Return the numbers and the tests of every row."""
+    return [([number.strip() for number in row[0].split(",")], NAMED.findall(row[-1])) for row in rows()]
+
+
+def is_named(number: str, tests: list[str]) -> bool:
+    return any(number in test.split("_") for test in tests)
+
+
 def test_every_number_has_tests() -> None:
-    proved = {number.strip() for row in rows() if "test" in row[-1] for number in row[0].split(",")}
+    proved = {number for numbers, named in numbered_rows() if named for number in numbers}
     assert (PROMISES | FAULTS | CASES) - proved == set()
+
+
+def test_every_promise_has_a_test_that_names_its_number() -> None:
+    named = {number for numbers, tests in numbered_rows() for number in numbers if is_named(number, tests)}
+    assert PROMISES - named == set()
 
 
 def test_every_failure_has_tests_or_a_reason() -> None:
@@ -43,7 +58,7 @@ def test_every_failure_has_tests_or_a_reason() -> None:
 
 def test_every_named_test_exists() -> None:
     defined = {name for path in TESTS.rglob("test_*.py") for name in DEFINED.findall(path.read_text())}
-    named = set(re.findall(r"`(test_\w+)`", DOCUMENT.read_text()))
+    named = set(NAMED.findall(DOCUMENT.read_text()))
     assert named - defined == set()
     assert len(named) > 100
 

@@ -74,7 +74,7 @@ async def test_another_host_goes_on_after_a_drain(staged: Callable[..., Stage]) 
     assert [line.rpartition(" ")[2] for line in stage.lines if "resumed" in line] == ["False", "True"]
 
 
-async def test_a_start_without_an_answer_is_repeated(staged: Callable[..., Stage]) -> None:
+async def test_35_a_start_without_an_answer_is_repeated(staged: Callable[..., Stage]) -> None:
     stage = staged("Shops")
     stage.temporal.problems = [TemporaryError("away"), TemporaryError("away")]
     async with stage.hosted() as running:
