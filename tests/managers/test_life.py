@@ -214,6 +214,22 @@ def test_12_the_next_cycle_comes_after_the_pause_or_at_once_with_an_end() -> Non
     play = ManagerPlay(Books, "--loop-mode", "90")
     play.cycle()
     assert play.slept == [90]
+    play.skip(seconds=30)
+    play.end()
+    assert play.skip(seconds=1) == "finished"
+
+
+def test_12_without_wake_on_end_the_pause_alone_begins_the_next_cycle() -> None:
+    class Rhythm(Books):
+        wake_on_end = False
+
+    play = ManagerPlay(Rhythm, "--loop-mode", "90")
+    play.cycle()
+    play.skip(seconds=30)
+    play.end()
+    assert play.skip(seconds=59) is None
+    assert play.counts.running == 1
+    assert play.skip(seconds=1) == "finished"
 
 
 def test_16_on_close_is_on_record_once_and_comes_again_only_after_a_death() -> None:

@@ -47,6 +47,12 @@ class Shops(GeneratorCrawlManager):
         return True
 
 
+class Rhythm(Shops):
+    """Sleeps its whole pause, whatever ends meanwhile."""
+
+    wake_on_end = False
+
+
 def open_sockets() -> list[str]:
     links = Path("/proc/self/fd").iterdir()
     return [str(link.readlink()) for link in links if link.is_symlink() and "socket:" in str(link.readlink())]

@@ -106,6 +106,18 @@ async def test_a_stop_ends_with_the_last_crawl(staged: Callable[..., Stage]) -> 
     assert len(stage.temporal.started) == 2
 
 
+async def test_12_an_end_does_not_wake_a_manager_without_wake_on_end(staged: Callable[..., Stage]) -> None:
+    stage = staged("Rhythm")
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.sleep(1)  # the host reads the news several times
+        assert stage.counts == Counts(running=3)
+        await asyncio.to_thread(stage.flow.cancel)
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=3)
+
+
 @pytest.mark.parametrize("failure", [TemporaryError("away"), RuntimeError("a fault of our own")])
 async def test_failing_reads_only_delay_a_manager(
     staged: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, failure: Exception
