@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +13,24 @@ from typing import Any, NoReturn
 from crawler_lifecycle.errors import BadInput
 
 FLOW_ID = "--flow-id"
+OF_AN_OPTION = re.compile(r"argument (?P<names>\S+): (?P<expected>.*)", re.DOTALL)  # argparse's message
 
 _given: ContextVar[Sequence[str] | None] = ContextVar("command line of the manager", default=None)
 
 
 class BadArguments(BadInput):
-    """A manager's parser refuses the arguments. `sentence` is the line that the parser would print."""
+    """A manager's parser refuses the arguments. `sentence` is the line that the parser would print.
 
-    def __init__(self, program: str, expected: str) -> None:
-        super().__init__("arguments", expected)
-        self.sentence = f"{program}: error: {expected}"
+    The field is the refused option, or `arguments` if the parser names none.
+    """
+
+    def __init__(self, program: str, message: str) -> None:
+        option = OF_AN_OPTION.fullmatch(message)
+        if option is None:
+            super().__init__("arguments", message)
+        else:
+            super().__init__(max(option["names"].split("/"), key=len), option["expected"])
+        self.sentence = f"{program}: error: {message}"
 
 
 class ManagerParser(argparse.ArgumentParser):

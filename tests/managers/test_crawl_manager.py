@@ -92,9 +92,30 @@ def test_25_authors_add_own_arguments() -> None:
     assert play.manager.args.own == 3
 
 
-def test_26_json_options_are_checked() -> None:
-    with pytest.raises(BadArguments, match="--job-settings: expected a JSON object"):
-        parsed(Books, "--job-settings", "[1]")
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--job-settings", "[1]", "expected a JSON object"),
+        ("--job-settings", "{x", "is no JSON: Expecting property name"),
+        ("--spider-args", '{"depth": 2', "is no JSON: Expecting ',' delimiter"),
+        ("--spider-args", "2", "expected a JSON object"),
+        ("--units", "x", "invalid int value: 'x'"),
+        ("--children-tag", None, "expected one argument"),
+    ],
+)
+def test_26_json_options_are_checked(option: str, value: str | None, expected: str) -> None:
+    with pytest.raises(BadArguments) as refusal:
+        parsed(Books, option, *([] if value is None else [value]))
+    assert refusal.value.field == option
+    assert refusal.value.expected.startswith(expected)
+    assert refusal.value.message == f"{option}: {refusal.value.expected}"
+    assert refusal.value.sentence.startswith("nightly: error: argument ")
+
+
+def test_26_a_line_that_no_option_is_to_blame_for_has_the_field_arguments() -> None:
+    with pytest.raises(BadArguments) as refusal:
+        parsed(Books, "--colour", "red")
+    assert (refusal.value.field, refusal.value.expected) == ("arguments", "unrecognized arguments: --colour red")
 
 
 def test_t7_the_spider_comes_from_the_command_line_without_an_attribute() -> None:

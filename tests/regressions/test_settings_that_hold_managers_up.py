@@ -30,7 +30,7 @@ WARNING = "warning: loop_mode is 0: the manager starts jobs in a single cycle, t
 
 @pytest.mark.parametrize("number", ["0", "-3", "two"])
 def test_a_cap_below_1_is_refused(number: str) -> None:
-    expected = f"argument --max-running-jobs: expected a whole number from 1 on, not '{number}'"
+    expected = f"--max-running-jobs: expected a whole number from 1 on, not '{number}'"
     with pytest.raises(BadInput, match=expected):
         build(Shops, [f"--max-running-jobs={number}"])
 

@@ -127,7 +127,7 @@ def test_a_catalogue_name_needs_the_scheduler_service(flow: Flow) -> None:
         (FILE + PERIODIC, ("my_managers.py",), "my_managers.py:Again or "),
         (FILE + PERIODIC, ("my_managers.py:Absent",), "my_managers.py:Again or "),
         ("x = 1", ("my_managers.py",), "has no crawl manager at its top level"),
-        (FILE, ("my_managers.py", "--", "--spider-args", "{x"), "argument --spider-args: is no JSON"),
+        (FILE, ("my_managers.py", "--", "--spider-args", "{x"), "--spider-args: is no JSON"),
         (FILE, ("my_managers.py", "--", "--spider-args", "[1]"), "expected a JSON object"),
         (FILE, ("my_managers.py", "--", "--unknown"), "unrecognized arguments: --unknown"),
         (FILE, ("my_managers.py", "--", "--project-id", "7"), "single cluster"),
