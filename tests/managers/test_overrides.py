@@ -197,6 +197,19 @@ def test_3c2_coroutines_for_the_resume() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
+def test_3c2_each_beginning_and_the_end_have_a_line_in_the_flows_timeline(place: str) -> None:
+    both = {**around("on_start", place, nothing), **around("on_close", place, nothing)}
+    play = ManagerPlay(type("Overriding", (Shops,), both))
+    play.cycle()
+    play.replace()
+    play.crash("before commit")
+    play.until_closed()
+    begun = ["the manager begins", *(f"process {number} has taken the manager over" for number in (2, 3))]
+    lines = [line for line in play.lines if "manager" in line]
+    assert lines == [*begun, "the manager is closed: finished"]
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_3c2_a_start_returns_the_key_of_a_job_on_record(place: str) -> None:
     keys: list[str] = []
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, SHARED
+from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, SHARED, add_line
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.adapters.sql.manager_ends import settle_ends
 from crawler_lifecycle.adapters.sql.manager_late_ends import ends_of
@@ -97,7 +97,10 @@ class ManagerLife(OnManagers):
                 values["cancelled"] = known.cancelled - waiting
             this_manager = (managers.c.flow == head.id, managers.c.manager == ref.member)
             tx.execute(update(managers).where(*this_manager).values(incarnation=known.incarnation + 1, **values))
-        return _begun(head, tx.execute(MEMBER, key).one(), tx.execute(WHOLE, key).one())
+        row = tx.execute(WHOLE, key).one()
+        if row.closed_at is None and (known is None or known.child != child):
+            add_line(tx, head.id, now, "begun", _beginning_line(row.incarnation), door="manager")
+        return _begun(head, tx.execute(MEMBER, key).one(), row)
 
     @reading
     def intent(self, connection: Connection, ref: ManagerRef) -> Intent:
@@ -243,6 +246,10 @@ def beginning(now: datetime) -> dict[str, Any]:
         "is_exhausted": False,
         **dict.fromkeys(numbers, 0),
     }
+
+
+def _beginning_line(incarnation: int) -> str:
+    return "the manager begins" if incarnation == 1 else f"process {incarnation} has taken the manager over"
 
 
 def _begun(head: Row[Any], member: Row[Any], row: Row[Any]) -> Begun:
