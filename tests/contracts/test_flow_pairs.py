@@ -43,6 +43,7 @@ class World:
     """A flow in the middle of its life, and acts on the flow."""
 
     def __init__(self, database: Database) -> None:
+        self.database = database
         self.flow = pushed(database, shops())
         self.other = pushed(database, Workflow(id="other").add_many("steps", [plain] * 3))
         self.store = self.flow.store
@@ -161,6 +162,14 @@ class World:
         ]
         return lambda: self.store.step_claims.end(ends, "host")
 
+    def prune(self) -> Act:
+        """The pruning of a flow that has ended, beside flows that have not."""
+        ended = pushed(self.database, Workflow(id=f"ended-{next(NUMBERS)}").add("a", plain))
+        ended.cancel()
+        ended.go_on()
+        uids = [self.other.uid, ended.uid, self.flow.uid]
+        return lambda: self.store.flow_doors.prune(uids)
+
     def make_run(self) -> Act:
         return lambda: self.runs.append(self.flow.run(self.crawls[3], "execution"))
 
@@ -184,6 +193,7 @@ ACTS = [
     World.push, World.append, World.graft, World.cancel, World.retry, World.approve, World.hold, World.write,
     World.read, World.start_crawls, World.stop_crawls, World.grow, World.take_over, World.claim, World.begin,
     World.renew, World.release, World.note_cause, World.end, World.make_run, World.close_run, World.reopen_run,
+    World.prune,
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -9,11 +10,14 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.managers.items import Job, JobState
-from crawler_lifecycle.contract.managers.turns import Effects, Page, Start, Verdict
+from crawler_lifecycle.contract.managers.records import OutputLine
+from crawler_lifecycle.contract.managers.turns import Effects, Page, Problem, Start, Verdict
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.ports import Execution, ManagerStart
+from crawler_lifecycle.ports import Execution, ManagerStart, StepEnd
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.managers import added, item, managed
 
@@ -32,12 +36,24 @@ class World:
     def revive(self) -> None:
         """Let items wait, crawls run, and ends have no reaction."""
         self.flow.hold("run")
+        if self.flow.row("manager").state is MemberState.CANCELLED or self.flow.begun().is_closed:
+            self.begin_anew()
         self.flow.offer(*(f"shop-{next(NAMES)}" for _ in range(AT_ONCE)))
         starts = self.flow.start_items(*self.flow.waiting(AT_ONCE)).started
         self.runs = [self.flow.run_of(start) for start in starts[:-1]]
         self.unstarted: list[ManagerStart] = list(starts[-1:])
         if self.runs:
             self.flow.close(self.runs[0], RunStatus.FAILED, "main_job_failed")
+
+    def begin_anew(self) -> None:
+        """Bring the manager back by a retry, which has an attempt of its own."""
+        end = StepEnd(self.flow.uid, self.flow.last("manager"), EndKind.COMPLETED, datetime.now(UTC))
+        self.store.step_claims.end([end], "host")
+        self.flow.go_on()
+        self.flow.retry(completed=True)
+        self.flow.go_on()
+        self.flow.ref_to_manager = replace(self.flow.mine, attempt=self.flow.last("manager").attempt)
+        assert not self.flow.begun(str(uuid4())).is_closed
 
     def offer(self) -> Act:
         page = Page(items=tuple(item(f"shop-{next(NAMES)}") for _ in range(3)), read=self.flow.begun_read + 3)
@@ -79,6 +95,18 @@ class World:
     def begin(self) -> Act:
         return lambda: self.flow.managers.begin(self.flow.mine, str(uuid4()))
 
+    def close(self) -> Act:
+        effects, items_door = self._effects(), self.flow.begun().items_door
+        return lambda: self.flow.managers.close(self.flow.mine, "finished", effects, items_door)
+
+    def pause(self) -> Act:
+        problem = Problem(phase="on_start", error=str(next(NAMES)))
+        return lambda: self.flow.managers.pause(self.flow.mine, problem)
+
+    def keep_output(self) -> Act:
+        lines = [OutputLine(at=datetime.now(UTC), text=str(next(NAMES)))]
+        return lambda: self.flow.managers.keep_output(self.flow.mine, lines)
+
     def list_jobs(self) -> Act:
         return lambda: self.flow.managers.jobs(self.flow.mine, JobState.FINISHED, limit=9)
 
@@ -95,6 +123,12 @@ class World:
     def hold(self) -> Act:
         hold = ("drain", "run")[next(NAMES) % 2]
         return lambda: self.flow.hold(hold)
+
+    def leave(self) -> Act:
+        return lambda: self.flow.cancel(terminate=False)
+
+    def stop(self) -> Act:
+        return lambda: (self.flow.cancel(), self.store.manager_doors.runs_under_way(self.flow.id))
 
     def make_run(self) -> Act:
         return lambda: [self.flow.run_of(start) for start in self.unstarted]
@@ -123,7 +157,7 @@ class World:
 ACTS = [
     World.offer, World.start, World.react, World.commit, World.refuse, World.delay, World.begin, World.list_jobs,
     World.add_items, World.retry_items, World.cancel_items, World.hold, World.make_run, World.close_run,
-    World.reopen_run, World.audit,
+    World.reopen_run, World.audit, World.close, World.pause, World.keep_output, World.leave, World.stop,
 ]  # fmt: skip
 
 
