@@ -16,6 +16,7 @@ from tests.embedded import ask, crawlctl, environment, processes_of, up
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
+BOOKSHOP = Path(__file__).parents[2] / "examples" / "flows" / "bookshop_graph.py"
 GRAPH = """
 import time
 
@@ -126,6 +127,20 @@ async def test_a_graph_runs_to_its_end_without_a_stack(home: Path) -> None:
     assert lines[lines.index(end) + 2] == "flowchart TD"
     assert leftovers(home) == []
     assert list(home.glob("crawl-flow-*")) == []
+
+
+async def test_the_graph_over_the_bookshop_runs_to_its_end_with_its_picture(home: Path) -> None:
+    async with crawlctl(home, "flow", "run", str(BOOKSHOP), "--graph") as command:
+        assert await command.end(patience=280) == 0, command.output
+    lines = command.output.splitlines()
+    (end,) = [place for place, line in enumerate(lines) if " ended completed after " in line]
+    picture = [line.strip() for line in lines[end + 2 :]]
+    assert picture[0] == "flowchart TD", command.output
+    for job in ("categories (bookshop)", "parts (plan_parts)", "crawl_0 (bookshop)", "merge (merge)", "load (load)"):
+        assert any(f'"{job}"' in line for line in picture), command.output
+    assert {"categories --> parts", "merge --> check", "merge --> load", "check --> load"} <= set(picture)
+    assert len(json.loads((home / "bookshop.json").read_text())) == 60
+    assert leftovers(home) == []
 
 
 async def test_beside_a_stack_the_outcome_is_the_exit_status(home: Path) -> None:
