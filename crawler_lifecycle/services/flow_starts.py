@@ -38,5 +38,9 @@ class FlowStarts:
         """Start the workflow of every flow that has waited longer than its push's nudge takes."""
         before = datetime.now(UTC) - PATIENCE
         for flow in await asyncio.to_thread(self.records.unstarted, before, limit=MOST_FLOWS):
-            await self.supervisors.nudge_flow(flow.uid, flow.id)
-            log.info("flow %s is started: its push had not reached Temporal", flow.id)
+            try:
+                await self.supervisors.nudge_flow(flow.uid, flow.id)
+            except LifecycleError as error:  # the flows behind this flow would wait as long as its error lasts
+                log.warning("flow %s cannot be started, and the next search tries again: %s", flow.id, error.message)
+            else:
+                log.info("flow %s is started: its push had not reached Temporal", flow.id)

@@ -8,7 +8,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services import flow_starts
 from crawler_lifecycle.services.flow_starts import FlowStarts
@@ -23,9 +23,12 @@ class Supervisors:
     def __init__(self) -> None:
         self.nudged: list[str] = []
         self.is_away = False
+        self.bad_flow = ""
 
     async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
         del flow_uid
+        if flow_id == self.bad_flow:
+            raise PermanentError("the workflow of its ID has another type")
         if self.is_away:
             raise TemporaryError("Temporal does not answer")
         self.nudged.append(flow_id)
@@ -52,14 +55,29 @@ async def test_a_worker_starts_flows_that_no_workflow_has_taken_up(flow: Flow, m
     assert not supervisors.nudged, "the push's own nudge comes first"
     monkeypatch.setattr(flow_starts, "PATIENCE", timedelta(0))
     supervisors.is_away = True
-    with pytest.raises(TemporaryError):
-        await starts.search()
+    await starts.search()
+    assert not supervisors.nudged
     supervisors.is_away = False
     await starts.search()
     assert supervisors.nudged == ["late"]
     flow.go_on()
     await starts.search()
     assert supervisors.nudged == ["late"], "a workflow has taken the flow up"
+
+
+async def test_a_flow_that_cannot_be_started_does_not_block_younger_flows(
+    stored: SqlStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error for one flow ended the search, so that all flows behind it waited for ever."""
+    for name in ("bad", "good"):
+        pushed(stored, name)
+    monkeypatch.setattr(flow_starts, "PATIENCE", timedelta(0))
+    supervisors = Supervisors()
+    supervisors.bad_flow = "bad"
+    await FlowStarts(stored.flow_records, supervisors, pause=15).search()
+    assert supervisors.nudged == ["good"]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("flow bad cannot be started")
 
 
 def test_why_names_the_missing_supervisor(flow: Flow, crawlctl: Crawlctl) -> None:
