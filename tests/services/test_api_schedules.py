@@ -58,11 +58,13 @@ def put(http: httpx.Client, name: str, headers: dict[str, str] | None = None, **
 def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Client) -> None:
     made = put(http, "nightly", time_zone="Europe/Berlin", overlap="queue", paused=True)
     assert made.status_code == 201
+    assert http.get(made.headers["Location"]).json()["schedule_id"] == "nightly"
     name = http.get("/v1/me").json()["name"]
     assert made.json()["run"]["requested_by"] == made.json()["pauses"][0]["actor"] == name
     assert (made.json()["overlap"], made.json()["time_zone"], made.json()["next_at"]) == ("queue", "Europe/Berlin", [])
 
-    assert put(http, "nightly").status_code == 200
+    changed = put(http, "nightly")
+    assert (changed.status_code, "Location" in changed.headers) == (200, False)
     problem(put(http, "nightly", {"If-None-Match": "*"}), 412, "If-None-Match")
     shown = http.get("/v1/schedules/nightly", params={"occurrences": 3, "before": "2026-01-01T00:00:00Z"}).json()
     assert shown["occurrences"] == []

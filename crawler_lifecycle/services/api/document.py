@@ -154,7 +154,7 @@ OCCURRENCE = {
     "run_status": "COMPLETED", "flow_id": None, "flow_state": None,
 }  # fmt: skip
 SCHEDULES = example({"schedules": [SCHEDULE_SUMMARY]})
-SCHEDULE = example(
+_SCHEDULE_DETAILS = (
     SCHEDULE_SUMMARY
     | {
         "run": REQUEST | {"trigger": "scheduled", "requested_by": "ann"}, "flow": None, "overlap": "skip",
@@ -163,6 +163,8 @@ SCHEDULE = example(
         "occurrences": [OCCURRENCE],
     }
 )  # fmt: skip
+SCHEDULE = example(_SCHEDULE_DETAILS)
+SCHEDULE_MADE = example(_SCHEDULE_DETAILS, 201, "The schedule is made.")
 TRIGGERED = example(
     {
         "schedule_id": "nightly",

@@ -59,7 +59,7 @@ async def schedule(
     dependencies=OPERATING,
     response_model=ScheduleDetails,
     responses=docs.SCHEDULE
-    | {201: docs.SCHEDULE[200] | {"description": "The schedule is made."}}
+    | docs.SCHEDULE_MADE
     | problems(
         _400="The request cannot be read.",
         _409="The name belongs to a schedule of another application.",
@@ -85,6 +85,7 @@ async def put_schedule(
         return problem(412, f"there is a schedule {schedule} already", "If-None-Match")
     except NotFound:  # `replace` and `show` raise NotFound for a new name
         response.status_code = 201
+        response.headers["Location"] = f"/v1/schedules/{schedule}"
         return await schedules.create(request, actor=caller.name)
 
 
