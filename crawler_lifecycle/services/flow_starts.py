@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import FlowRecords, FlowSupervisors
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,9 @@ class FlowStarts:
         for flow in await asyncio.to_thread(self.records.unstarted, before, limit=MOST_FLOWS):
             try:
                 await self.supervisors.nudge_flow(flow.uid, flow.id)
-            except LifecycleError as error:  # the flows behind this flow would wait as long as its error lasts
+            except TemporaryError:
+                raise  # Temporal is away, for the flows behind this flow as well
+            except LifecycleError as error:
                 log.warning("flow %s cannot be started, and the next search tries again: %s", flow.id, error.message)
             else:
                 log.info("flow %s is started: its push had not reached Temporal", flow.id)
