@@ -4,6 +4,8 @@ import { addressOf, alertLine, chipGroup, choice, counted, crawled, drawChips, g
 import { field, openDialog } from "/dialog.js";
 import { makeTable } from "/table.js";
 
+const OURS = /^(FLOW_ID|PARENT_NAME|JOBSEQ|RETRIED_FROM)=/; // tags that each job has
+
 export const ITEM_STATES = ["waiting", "running", "completed", "failed", "cancelled", "refused"];
 const BAD = ["failed", "cancelled", "refused"];
 const PAGE = 100;
@@ -33,7 +35,7 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
       Item: ({ key }) => key,
       State: ({ state }) => pill(state),
       Crawl: ({ crawler, override }) => [crawler, h("small", { title: JSON.stringify(override) }, " ", named(override.spider_args ?? override).join(" "))],
-      Labels: ({ labels, tags }) => [...labels, ...tags].join(" "),
+      Labels: ({ labels, tags }) => [...labels, ...tags].filter((each) => !OURS.test(each)).join(" "),
       Why: (item) => [item.problem ?? inWords(item.outcome), item.state === "running" && item.ended_at && ": the end waits for the manager's reaction", item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
       Run: ({ run_id: run }) => run && runLink(run, run),
       "Took|took": (item) => lasting(item.started_at, item.ended_at),

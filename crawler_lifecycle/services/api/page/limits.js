@@ -1,4 +1,4 @@
-// The installation: its capacity and what waits for it, limits and pauses of its scopes, and for who may, forms for both.
+// The installation: its capacity and what waits for it, limits and pauses, and forms for who may change them.
 
 import { fill, get, h, lasting, mayOperate, number, options, pairs, post, put, runLink, scopeInWords, setText, time, waitsFor, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";

@@ -1,4 +1,4 @@
-// What a task prints, as it prints it: in lines with levels and colours, which can be searched, and from further back.
+// What a task prints: lines with levels and colours, which can be searched, and lines from further back.
 
 import { attempt, choice, follow, h, number, press, save, searchField, setText, visible } from "/kit.js";
 
