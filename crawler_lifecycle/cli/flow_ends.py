@@ -112,4 +112,4 @@ def end_lines(end: FlowEnd) -> Iterator[str]:
         yield f"  ... and {more} more (`{command}`)"
     if end.graph:
         yield ""
-        yield end.graph
+        yield end.graph.rstrip()

@@ -14,7 +14,8 @@ flowchart TD
     end
     end_of_it["end_of_it (plain)"]
     shop --> each
-    each --> end_of_it"""
+    each --> end_of_it
+"""
 
 
 def fan_out() -> Workflow:

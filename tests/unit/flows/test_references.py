@@ -260,7 +260,17 @@ def test_b20_a_status_has_all_its_fields(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_b21_the_mermaid_text_is_exact(capsys: pytest.CaptureFixture[str]) -> None:
     oban.b21_mermaid()
-    assert capsys.readouterr().out == MERMAID
+    assert capsys.readouterr().out == f"{MERMAID}\n"
+
+
+def test_b21_a_notebook_shows_the_picture() -> None:
+    workflow = Workflow().add("setup", oban.SetupWorker.new({}))
+    shown: list[str] = []
+    display, Markdown = shown.append, str  # noqa: N806 (IPython's)
+
+    display(Markdown(f"```mermaid\n{workflow.to_mermaid()}```"))
+
+    assert shown[0].splitlines() == ["```mermaid", "flowchart TD", '    setup["setup (SetupWorker)"]', "```"]
 
 
 def test_b22_the_command_lines_print_what_the_programs_read(tmp_path: Path) -> None:

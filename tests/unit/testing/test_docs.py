@@ -43,7 +43,7 @@ def test_the_pictures_text_is_the_graphs(tmp_path: Path) -> None:
     (tmp_path / "my_graph.py").write_text(files_of(page)["my_graph.py"])
     code = "from my_graph import workflow; print(workflow().to_mermaid())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout in page.read_text()
+    assert done.stdout.rstrip() in page.read_text()
 
 
 def commands() -> set[str]:
