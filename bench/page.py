@@ -73,6 +73,7 @@ async def _rows(scale: Scale) -> list[Row]:
         with served(folder, url, CRAWLER_API__REQUESTS_PER_SECOND="500") as api:
             async with _watched(folder, api) as page:
                 rows = await _views(page, api, scale, run_id, flow)
+                rows += await _views_on_a_phone(page, api, scale, run_id)
         database.close()
     return rows
 
@@ -123,6 +124,17 @@ async def _views(page: Page, api: Api, scale: Scale, run_id: int, flow: str) -> 
             await _changes(page, f"location.hash = '#/flows/{flow}?view=graph'", boxes),
         ),
         _row("the same as a ledger", await _changes(page, f"location.hash = '#/flows/{flow}?view=ledger'", JOBS)),
+    ]
+
+
+async def _views_on_a_phone(page: Page, api: Api, scale: Scale, run_id: int) -> list[Row]:
+    await page.look_like(390, 780, mobile=True)
+    lists = [await _first_list(page, api) for _ in range(REPEATS)]
+    show_run = f"location.hash = '#/runs/{run_id}'"
+    task_is_seen = "document.querySelector('.tasks .open')?.checkVisibility()"
+    return [
+        _row("first list on a phone", lists),
+        _row(f"a run with {scale.tasks[-1]:,} tasks on a phone", await _changes(page, show_run, task_is_seen)),
     ]
 
 
