@@ -11,7 +11,7 @@ const SETTLE = 400;
 
 export function showRuns({ main, place: filter, keep, signal }) {
   let pages = [null]; // the cursors of the pages up to this one
-  let query = queryOf(filter);
+  let query = ""; // of all these pages
   let runs = new Map();
   let next = null;
   let pushed = false; // off this page by newer runs, so that the next page begins earlier by now
@@ -60,7 +60,6 @@ export function showRuns({ main, place: filter, keep, signal }) {
   function choose(address) {
     keep(address);
     history.pushState(null, "", address);
-    query = queryOf(filter);
     [pages, runs, next, failure] = [[null], new Map(), null, ""];
     chosen.clear();
     load();
@@ -73,8 +72,8 @@ export function showRuns({ main, place: filter, keep, signal }) {
     const cursor = pages.at(-1);
     if (cursor) wanted.set("cursor", cursor);
     const mine = ++asked;
-    const mineFor = query;
-    const isLate = () => mineFor !== query || cursor !== pages.at(-1);
+    const mineFor = String(filter);
+    const isLate = () => mineFor !== String(filter) || cursor !== pages.at(-1);
     try {
       const found = await get(`/v1/runs?${wanted}`, signal);
       if (mine < answered || isLate()) return;
