@@ -137,10 +137,6 @@ class MemoryLedger:
     def attempts(self, flow: str, number: int) -> list[AttemptRecord]:
         raise NotFound(f"a flow in memory keeps no records of attempts: {flow}, {number}")
 
-    def silences(self, flow: str) -> dict[int, datetime | None]:
-        del flow  # its steps run in this process
-        return {}
-
     def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]:
         raise NotFound(f"a flow in memory keeps no timeline: {flow}, {after}, {limit}")
 

@@ -77,6 +77,12 @@ def test_held_items_are_counted(delayed: int, words: str) -> None:
     assert (explanation.cause or "").endswith(words)
 
 
+def test_a_manager_of_a_silent_host_waits_for_a_host() -> None:
+    member = Why(path="manager", state="executing", cause="silent_host:shops")
+    explanation = manager_explained(status(counts=Counts(running=2)), member, FlowIntent.RUN)
+    assert (explanation.cause or "").startswith("no_host: no host brings the manager")
+
+
 def forecast(file: Path, name: str) -> list[str]:
     words = ["flow", "check", f"{file}:{name}", "--duration", "1h"]
     result = CliRunner().invoke(main, words)

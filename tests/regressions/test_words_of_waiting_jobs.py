@@ -72,6 +72,7 @@ def test_a_step_of_a_silent_host_says_so(flow: Hand, crawlctl: Crawlctl) -> None
     flow.store.step_claims.renew("host", timedelta(seconds=-1))
     assert silent in crawlctl("flow", "why", "w").stdout
     assert silent in crawlctl("flow", "why", "w", "load").stdout
+    assert f"silent_host:{MODULE}: its host is silent" in crawlctl("flow", "jobs", "w").stdout
     flow.claim(flow.last("load"), token="next")
     assert "silent_host" not in crawlctl("flow", "why", "w").stdout
     flow.store.step_claims.release("next")

@@ -1,9 +1,8 @@
 """Attempts of members for people. A crawl's attempt shows the end of its run."""
 
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, select
 
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.flow_sights import SIGHT_COLUMNS, run_sight
@@ -27,15 +26,6 @@ def attempt_records(connection: Connection, flow: int, flow_uid: str, number: in
         .order_by(attempts.attempt)
     )
     return [_record(row) for row in connection.execute(query)]
-
-
-def silences(connection: Connection, flow: int, now: datetime) -> dict[int, datetime | None]:
-    """Return the times when claims on open attempts ran out, by member's number; None for a claim that was released."""
-    has_no_claim = or_(attempts.claim_expires_at.is_(None), attempts.claim_expires_at < now)
-    query = select(attempts.member, attempts.claim_expires_at).where(
-        attempts.flow == flow, attempts.ended_at.is_(None), has_no_claim
-    )
-    return dict(iter(connection.execute(query)))
 
 
 def _record(row: Any) -> AttemptRecord:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, and_, case, func, or_, select
 
 from crawler_lifecycle.adapters.sql.flow_counts import flow_tallies, with_news
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
@@ -17,7 +17,9 @@ from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
-from crawler_lifecycle.domain.flows.rows import ancestors
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.domain.flows.explanation import with_silent_host
+from crawler_lifecycle.domain.flows.rows import MemberKind, ancestors
 from crawler_lifecycle.domain.flows.tallies import Tallies
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.ports import FlowNews, KeptFlow, Part
@@ -47,10 +49,12 @@ RESTARTS = (
     .group_by(members.number)
 )
 
-PROBLEMS = (
-    select(members.number, flow_attempts.c.error)
-    .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
-    .where(members.reason == START_REFUSED, flow_attempts.c.error.is_not(None))
+WAS_REFUSED = and_(members.reason == START_REFUSED, flow_attempts.c.error.is_not(None))
+IS_STEP_UNDER_WAY = and_(
+    members.in_flight,
+    members.state == MemberState.EXECUTING,
+    members.kind == MemberKind.STEP,
+    flow_attempts.c.ended_at.is_(None),
 )
 
 
@@ -66,9 +70,12 @@ class FlowParts(OnFlows):
         definitions = _of_members(connection, of_members, numbers) if defined else []
         restarts = _of_members(connection, RESTARTS.where(members.flow == head.id), numbers) if defined else []
         last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
+        ledger = read_ledger(connection, head, numbers)
+        troubles = _of_members(connection, _troubles(head.id, self._db.clock()), numbers)
+        ledger.put(with_silent_host(ledger.members[number]) for number, problem in troubles if problem is None)
         return KeptFlow(
             uid=head.uid,
-            ledger=read_ledger(connection, head, numbers),
+            ledger=ledger,
             created_at=head.created_at,
             updated_at=head.updated_at,
             context=connection.scalar(select(flows.c.context).where(flows.c.id == head.id)),
@@ -78,7 +85,7 @@ class FlowParts(OnFlows):
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
             restarts=dict(restarts),
-            problems=dict(_of_members(connection, PROBLEMS.where(members.flow == head.id), numbers)),
+            problems={number: problem for number, problem in troubles if problem is not None},
             has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
         )
@@ -104,6 +111,17 @@ class FlowParts(OnFlows):
 
     def _head(self, connection: Connection, flow: str) -> Row[Any]:
         return self.head(connection, uid_of(connection, flow))
+
+
+def _troubles(flow: int, now: datetime) -> Select[int, str | None]:
+    """Select refused crawls with their problem, and without a text the steps whose claim ran out or was released."""
+    expiry = flow_attempts.c.claim_expires_at
+    is_silent = and_(IS_STEP_UNDER_WAY, or_(expiry.is_(None), expiry < now))
+    return (
+        select(members.number, case((WAS_REFUSED, flow_attempts.c.error)))
+        .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
+        .where(members.flow == flow, or_(WAS_REFUSED, is_silent))
+    )
 
 
 def _of_members(

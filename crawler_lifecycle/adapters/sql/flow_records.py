@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 from sqlalchemy import Connection, Row, false, func, or_, select
 
-from crawler_lifecycle.adapters.sql.attempt_records import attempt_records, silences
+from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
 from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, snapshot
@@ -83,10 +83,6 @@ class SqlFlowRecords(FlowParts):
     def attempts(self, connection: Connection, flow: str, number: int) -> list[AttemptRecord]:
         head = self._head(connection, flow)
         return attempt_records(connection, head.id, head.uid, number)
-
-    @reading
-    def silences(self, connection: Connection, flow: str) -> dict[int, datetime | None]:
-        return silences(connection, self._head(connection, flow).id, self._db.clock())
 
     @reading
     def lines(self, connection: Connection, flow: str, *, after: int, limit: int) -> list[FlowLine]:

@@ -26,7 +26,6 @@ from crawler_lifecycle.control.flows.whys import (
     with_problems,
     with_run_of_item,
     with_runs,
-    with_silences,
     without_supervisor,
 )
 from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
@@ -130,12 +129,10 @@ class FlowReader:
     def why(self, flow: str, path: str = ROOT) -> Why:
         """Return why the flow, sub-workflow or member is in its state, down to runs and managers."""
         kept = self._records.kept(flow, defined=False)
-        silences = self._records.silences(flow)
         managers = {manager.path: manager for manager in self.managers(flow)}
 
         def continued(explanation: Why) -> Why:
-            explanation = with_silences(with_problems(explanation, kept), kept.ledger, silences)
-            explanation = with_runs(explanation, kept, self._context.store.records)
+            explanation = with_runs(with_problems(explanation, kept), kept, self._context.store.records)
             return with_managers(explanation, managers, kept.ledger.flow.intent, self._jobs_under_way(flow))
 
         explanation = explained_at(kept.ledger, path, datetime.now(UTC))

@@ -12,7 +12,7 @@ from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.overview import overview
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind
+from crawler_lifecycle.domain.flows.rows import Ledger
 from crawler_lifecycle.domain.flows.selecting import numbers_by_path
 from crawler_lifecycle.domain.flows.summary import status
 from crawler_lifecycle.domain.managers.explanation import job_under_way, manager_explained
@@ -88,19 +88,6 @@ def with_problems(explanation: Why, flow: KeptFlow) -> Why:
     problem = None if number is None else flow.problems.get(number)
     cause = f"{explanation.cause}: {problem}" if problem else explanation.cause
     return explanation.model_copy(update={"because": because, "cause": cause})
-
-
-def with_silences(explanation: Why, ledger: Ledger, silences: Mapping[int, datetime | None]) -> Why:
-    """Return the explanation, with the steps whose hosts are silent."""
-    if not silences:
-        return explanation
-    because = tuple(with_silences(inner, ledger, silences) for inner in explanation.because)
-    row = ledger.members.get(ledger.paths_of_members().get(explanation.path, -1))
-    new: dict[str, object] = {"because": because}
-    if row and row.kind is MemberKind.STEP and row.number in silences and not row.state.is_final:
-        _, module, _ = row.route.split("|")
-        new |= {"cause": f"{words.SILENT_HOST}:{module}", "since": silences[row.number] or explanation.since}
-    return explanation.model_copy(update=new)
 
 
 def with_run_of_item(explanation: Why, item: ItemRecord, records: Records) -> Why:

@@ -66,8 +66,7 @@ def _reason_and_settling(row: MemberRow) -> str | None:
     """Return the reason for the end of a member whose attempt has not ended, with the wait for the attempt."""
     if not row.route:
         return row.reason  # a crawl is explained by its run
-    _, module, _ = row.route.split("|")
-    settling = f"{words.SETTLING}: a host of {module} has to end its attempt (`crawlctl up --flows FILE`)"
+    settling = f"{words.SETTLING}: a host of {_module(row)} has to end its attempt (`crawlctl up --flows FILE`)"
     return f"{row.reason}, {settling}" if row.reason else settling
 
 
@@ -94,10 +93,18 @@ def cause_alone(ledger: Ledger, row: MemberRow) -> str | None:
 
 
 def _cause_to_start(row: MemberRow) -> str:
-    if not row.route:
-        return words.START
+    return f"{words.HOST}:{_module(row)}" if row.route else words.START
+
+
+def with_silent_host(row: MemberRow) -> MemberRow:
+    """Return the row for a step under way whose host gives no sign of life."""
+    return row._replace(cause=f"{words.SILENT_HOST}:{_module(row)}")
+
+
+def _module(row: MemberRow) -> str:
+    """Return the module with the step's function."""
     _, module, _ = row.route.split("|")
-    return f"{words.HOST}:{module}"
+    return module
 
 
 def _blockers(planner: Planner, row: MemberRow) -> Iterator[int]:

@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.domain.flows.words import HOST, NO_HOST
+from crawler_lifecycle.domain.flows.words import HOST, NO_HOST, SILENT_HOST
 from crawler_lifecycle.domain.words import counted
 
 PROBLEM = "manager_paused"
@@ -55,6 +55,8 @@ def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -
         return REASONS[intent]
     if member.state == MemberState.AVAILABLE:
         return _cause_before_host(manager, member.cause)
+    if (member.cause or "").startswith(SILENT_HOST):
+        return _without_host(manager)
     return _cause_by_items(manager) if manager.incarnation else _without_host(manager)
 
 

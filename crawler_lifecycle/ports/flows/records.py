@@ -181,9 +181,6 @@ class FlowRecords(Protocol):
 
     def attempts(self, flow: str, number: int) -> list[AttemptRecord]: ...
 
-    def silences(self, flow: str) -> Mapping[int, datetime | None]:
-        """Return the times when claims on open attempts ran out, by member's number; None for a released claim."""
-
     def lines(self, flow: str, *, after: int, limit: int) -> list[FlowLine]:
         """Return lines of the timeline, oldest first. `after`: number of the last line on the previous page."""
 
