@@ -1,6 +1,6 @@
 """Claims on single tasks: a supervisor's claim on its main task, and a claim's end with or without a job."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
@@ -44,14 +44,18 @@ class TaskClaims(OnDatabase):
         super().__init__(db)
         self._most_tasks = most_tasks
 
+    def _lock_admission(self, tx: Connection) -> datetime:
+        """Return the time after the wait for the lock: no permit is older than the end that made room for it."""
+        lock_admission(tx)
+        return self._db.clock()
+
     @transaction
     def claim_main(self, tx: Connection, run: RunRef, token: str, expires_in: timedelta) -> Claim | Hold | None:
         """Claim task 0, and admit the run with its first claim. Return a Hold if a limit or a pause is in the way.
 
         Return None if the task needs no deployment or is claimed, or if the run stops or is over.
         """
-        lock_admission(tx)
-        now = self._db.clock()  # after the wait for the lock: a permit is younger than the end that made room
+        now = self._lock_admission(tx)
         fence(tx, run)
         row = run_row(tx, run.run_id)
         if row.intent is not Intent.RUN or row.status.is_over or not _main_waits(tx, run.run_id):
@@ -86,8 +90,7 @@ class TaskClaims(OnDatabase):
     @transaction
     def put_back(self, tx: Connection, claim: Claim, hold: Hold) -> None:
         """Queue the claimed task again. A run that has not started gives its permit back and waits in line."""
-        lock_admission(tx)
-        now = self._db.clock()  # after the wait for the lock: a permit is younger than the end that made room
+        now = self._lock_admission(tx)
         if lock_and_get_intent(tx, claim.run_id) is not Intent.RUN:
             return  # the stop ends the task
         waiting = {"cause": hold.cause, "cause_since": now, **NO_MESSAGE}

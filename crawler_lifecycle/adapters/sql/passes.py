@@ -7,7 +7,7 @@ from operator import attrgetter, itemgetter
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
-from crawler_lifecycle.adapters.sql.admission import is_deployed_here, lock_admission, situation
+from crawler_lifecycle.adapters.sql.admission import is_deployed_here, situation
 from crawler_lifecycle.adapters.sql.claiming import (
     cause_assignments,
     claim_is_free,
@@ -55,8 +55,7 @@ class Passes(TaskClaims):
         self, tx: Connection, token: str, expires_in: timedelta, most: int
     ) -> tuple[list[Claim], dict[int, str]]:
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
-        lock_admission(tx)
-        now = self._db.clock()  # after the wait for the lock: a permit is younger than the end that made room
+        now = self._lock_admission(tx)
         now_open = situation(tx, self._most_tasks, now)
         pauses = now_open.pauses()
         free = _free_claims(tx, now, token, pauses.keys(), most)

@@ -1,0 +1,30 @@
+"""A run read the clock, waited for the lock of admissions, and got a permit from before the end that made room."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Connection
+
+from crawler_lifecycle.adapters.sql import claims
+from crawler_lifecycle.adapters.sql.admission import lock_admission
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from tests.databases import MakeRun, ref_to
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_permit_has_the_time_after_the_wait(
+    database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, run, now = SqlStore(database), make_run(), database.clock()
+    ended_at = now + MINUTE
+
+    def wait_for_the_lock(connection: Connection) -> None:
+        lock_admission(connection)
+        monkeypatch.setattr(database, "clock", lambda: ended_at)
+
+    monkeypatch.setattr(database, "clock", lambda: now)
+    monkeypatch.setattr(claims, "lock_admission", wait_for_the_lock)
+    assert store.claims.claim_main(ref_to(run), "supervisor", MINUTE)
+    assert store.runs.get(run.run_id).admitted_at == ended_at
