@@ -1,12 +1,17 @@
 """The list of runs tells what is wrong: stopped runs apart from failures, counts, filters in the address, views."""
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from crawler_lifecycle.contract.crawl_result import CrawlResult
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
+from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.services.api.messages import StartRequest
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
@@ -25,10 +30,16 @@ KEEPS_STARTS = """void (window.fetch = ((real) => (path, options) => {
   window.sent = JSON.parse(options.body);
   return new Promise(() => {});
 })(window.fetch))"""
+# An answer takes longer than the page waits until it asks again.
+SLOW_LISTS = """void (window.fetch = ((real) => async (path, ...rest) => {
+  if (path.startsWith('/v1/runs?')) await new Promise((resume) => setTimeout(resume, 1200));
+  return real(path, ...rest);
+})(window.fetch))"""
 SCHEDULES = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/schedules'
     ? Promise.resolve(Response.json({schedules: [
         {schedule_id: 'nightly', crawler: 'books', next_at: [new Date(Date.now() + 7_300_000).toISOString()]},
         {schedule_id: 'held', crawler: 'books', paused: true, next_at: []},
+        {schedule_id: 'past', crawler: 'books', next_at: []},
         {schedule_id: 'other', crawler: 'toys', next_at: []}]})) : real(path, ...rest))(window.fetch))"""
 
 
@@ -70,6 +81,29 @@ async def test_the_counts_are_asked_for_once_and_after_the_list(page: Page, shel
     counts = f"{requests % '/v1/run-counts'}.map((it) => it.startTime)"
     assert await page.evaluate(f"{counts}.length") == 2, "one for the filters, one for what is wrong now"
     assert await page.evaluate(f"Math.min(...{counts}) > {requests % '/v1/runs?'}[0].responseEnd")
+
+
+async def test_a_list_of_the_latest_days_is_shown_while_much_happens(page: Page, shelf: Shelf) -> None:
+    """Each event asked for the list anew, with the present moment, and made the answers under way late."""
+    await page.evaluate(SLOW_LISTS)
+
+    begun: list[RunRecord] = []
+
+    async def begin_runs() -> None:
+        while True:
+            begun.append(shelf.begun(1))
+            await asyncio.sleep(0.2)
+
+    beginning = asyncio.create_task(begin_runs())
+    try:
+        await page.evaluate("location.hash = '#/?within=7d'")
+        await page.until("document.querySelector('.runs tbody tr')", patience=20)
+    finally:
+        beginning.cancel()
+        for run in begun:
+            shelf.end(run, [None], TaskStatus.SUCCEEDED)
+    await page.reload()
+    await page.until(IS_LIVE)
 
 
 async def test_a_view_is_kept_and_forgotten(page: Page, shelf: Shelf) -> None:
@@ -144,6 +178,7 @@ async def test_a_run_is_started_again_with_what_it_had(page: Page, shelf: Shelf)
         max_parallel=4,
         arguments={"text": " two\nlines "},
         tags=["nightly"],
+        retries=Retries(infrastructure=5),
         grace_seconds=7,
         left_open=["tasks"],
     )
@@ -155,6 +190,9 @@ async def test_a_run_is_started_again_with_what_it_had(page: Page, shelf: Shelf)
     await page.click("dialog button", "Start")
     await page.until("window.sent")
     sent = await page.evaluate("sent")
+    accepted = StartRequest.model_validate_json(json.dumps(sent))
+    assert accepted.retries
+    assert accepted.retries.infrastructure == 5
     assert sent["arguments"] == request.arguments
     assert (sent["tags"], sent["grace_seconds"], sent["max_parallel"]) == (["nightly"], 7, 4)
     assert "tasks" not in sent, "the crawler's own number is the crawler's to say"
@@ -168,7 +206,7 @@ async def test_a_crawler_tells_its_schedules(page: Page, shelf: Shelf) -> None:
     shelf.ended([None], TaskStatus.SUCCEEDED)
     await page.evaluate(SCHEDULES)
     await page.evaluate("location.hash = '#/crawlers/books'")
-    await page.until_text("nightly starts it next in 2 h.", "held is paused.")
+    await page.until_text("Schedule nightly: in 2 h.", "Schedule held: paused.", "Schedule past: no further start.")
     assert "other" not in await page.evaluate("document.querySelector('main').innerText")
     await page.reload()
     await page.until(IS_LIVE)

@@ -45,7 +45,7 @@ export function showCrawler({ main, name, signal }) {
       const [{ runs }, { schedules }] = await Promise.all([
         get(`/v1/runs?${query}&limit=${RUNS}`, signal), get("/v1/schedules", signal).catch(() => ({ schedules: [] }))]);
       const own = schedules.filter((each) => each.crawler === name);
-      fill(plans, own.flatMap((each) => [link("#/schedules", each.schedule_id), ...(each.paused ? [" is paused. "] : [" starts it next ", when(each.next_at[0]), ". "])]));
+      fill(plans, own.flatMap((each) => ["Schedule ", link("#/schedules", each.schedule_id), ": ", when(each.next_at[0]) ?? (each.paused ? "paused" : "no further start"), ". "]));
       const over = runs.filter(isOver).reverse();
       const judged = over.filter((run) => shownStatus(run) !== "STOPPED");
       const good = judged.filter((run) => run.status === "COMPLETED").length;
