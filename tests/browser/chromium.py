@@ -24,6 +24,7 @@ FLAGS = (
     f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1",
     "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1",
 )  # fmt: skip
+DESKTOP, PHONE = (1280, 900), (390, 780)
 KEYS = {
     "Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "n": (78, "n"), "/": (191, "/"), " ": (32, " "),
     "j": (74, "j"), "k": (75, "k"), "?": (191, "?"),
@@ -123,6 +124,15 @@ class Page(Driven):
         await self.ask("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+
+    @asynccontextmanager
+    async def on_a_phone(self) -> AsyncIterator[None]:
+        """Look like a phone, and like a desktop afterwards."""
+        await self.look_like(*PHONE, mobile=True)
+        try:
+            yield
+        finally:
+            await self.look_like(*DESKTOP)
 
     async def screenshot(self, path: Path) -> None:
         shot = await self.ask("Page.captureScreenshot", format="png")

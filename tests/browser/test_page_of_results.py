@@ -114,13 +114,10 @@ async def test_a_stop_comes_before_a_force_that_loses_data(page: Page, shelf: Sh
 
 async def test_a_phone_has_few_controls_above_a_log(page: Page, shelf: Shelf) -> None:
     run = shelf.ended([MAIN], TaskStatus.SUCCEEDED)
-    await page.look_like(390, 780, mobile=True)
-    try:
+    async with page.on_a_phone():
         await show(page, run)
         await page.click("button.open", "0 (main)")
         controls = "[...document.querySelectorAll('.logs .tools :is(input, select, button)')]"
         await page.until(f"{controls}.length === 4")
         names = f"{controls}.filter((it) => it.checkVisibility()).map((it) => it.placeholder || it.textContent).join()"
         assert await page.evaluate(names) == "Find lines,Download"
-    finally:
-        await page.look_like(1280, 900)

@@ -68,13 +68,10 @@ async def test_tasks_are_sorted_over_all_pages(page: Page, shelf: Shelf) -> None
 async def test_headings_stand_over_their_columns_on_a_phone(page: Page, shelf: Shelf) -> None:
     """They stood in a line of their own, as wide as their words."""
     run = run_of_many(shelf)
-    await page.look_like(390, 780, mobile=True)
-    try:
+    async with page.on_a_phone():
         await page.evaluate(f"location.hash = '#/runs/{run.run_id}?sort=-duration'")
         await page.until(f"{TASKS}.startsWith('{LONGEST},') && {HEADINGS}.length")
         assert await page.evaluate(HEADINGS) == ["Task left", "Status left", "Took right"]
-    finally:
-        await page.look_like(1280, 900)
 
 
 async def test_tasks_are_sorted_with_the_keyboard(page: Page, shelf: Shelf) -> None:
@@ -95,12 +92,9 @@ async def test_tasks_are_sorted_with_the_keyboard(page: Page, shelf: Shelf) -> N
 
 async def test_tasks_are_sorted_on_a_phone(page: Page, shelf: Shelf) -> None:
     run = run_of_many(shelf)
-    await page.look_like(390, 780, mobile=True)
-    try:
+    async with page.on_a_phone():
         await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
         await page.until(f"{TASKS}.startsWith('0,1,2')")
         await page.click("th button", "Took")
         await page.until(f"{TASKS}.startsWith('{LONGEST},{NEXT},{SHORTEST},0')")
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    finally:
-        await page.look_like(1280, 900)
