@@ -7,6 +7,7 @@ from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from tests.browser.chromium import Page
+from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
 from tests.crawl_results import end_tasks
 from tests.databases import ref_to
@@ -19,6 +20,10 @@ MAIN = CrawlResult(
 )
 CHILD = CrawlResult(stats={"items": 345, "pages": 9})
 FACTS = "document.querySelector('.facts').innerText"
+SLOW_COMPARISON = """void (window.fetch = ((real) => async (path, ...rest) => {
+  if (path.includes('status=COMPLETED')) await new Promise((resume) => setTimeout(resume, 1500));
+  return real(path, ...rest);
+})(window.fetch))"""
 
 
 @pytest.fixture
@@ -91,6 +96,21 @@ async def test_a_run_is_compared_with_the_last_good_one_before(page: Page, shelf
     await page.until_text(f"run {good.run_id}", "Timeline")
     await show(page, later)
     await page.until_text(f"Last good run: run {good.run_id}", "1 % of its items.")
+
+
+async def test_nothing_moves_when_the_last_good_run_is_known(page: Page, shelf: Shelf) -> None:
+    """The line pushed the tasks down some moments after they were shown, and a click at that moment missed its row."""
+    good, run = (shelf.ended([MAIN], TaskStatus.SUCCEEDED) for _ in range(2))
+    await page.evaluate(SLOW_COMPARISON)
+    await show(page, run)
+    place = "document.querySelector('.tasks .open').getBoundingClientRect().top"
+    await page.until(f"{place} > 0")
+    at_first = await page.evaluate(place)
+    assert "Last good run" not in await page.text()
+    await page.until_text(f"Last good run: run {good.run_id}")
+    assert await page.evaluate(place) == at_first
+    await page.reload()
+    await page.until(IS_LIVE)
 
 
 async def test_a_run_without_a_good_run_before_has_no_line_for_it(page: Page, shelf: Shelf) -> None:

@@ -9,7 +9,7 @@ import { makeTasks } from "/tasks.js";
 
 const LIMITS = { max_parallel: "at once", max_duration_seconds: "s in all", start_limit_seconds: "s to start", grace_seconds: "s of grace" };
 const SETTLE = 250;
-const WAIT = 100; // for the run to compare with
+const WAIT = 500; // for the run to compare with
 const IN_LINE = 10_000; // others leave the line without a change of this run
 
 export function showRun({ main, name: id, place, list, signal }) {
@@ -22,7 +22,7 @@ export function showRun({ main, name: id, place, list, signal }) {
   const names = h("div.names");
   const waits = h("p.waits");
   const held = h("p.quiet", { hidden: true });
-  const beside = h("p.quiet.beside", { hidden: true });
+  const beside = h("p.quiet.beside");
   const problem = h("p.problem", { hidden: true });
   const missing = emptyLine();
   const waiting = skeleton();
@@ -111,7 +111,7 @@ export function showRun({ main, name: id, place, list, signal }) {
     say(problem, run.look_problem && !isOver(run) && `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}`);
   }
 
-  // With the last run of the crawler before that was completed.
+  // With the crawler's last completed run before.
   async function compare(run) {
     const address = addressOf("/v1/runs", { crawler: run.crawler, status: "COMPLETED", flows: true, until: run.created_at, limit: 1 });
     good ??= get(address, signal).then(({ runs }) => runs[0], () => null);
