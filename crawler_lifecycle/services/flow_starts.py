@@ -26,7 +26,7 @@ class FlowStarts:
     pause: float  # seconds between two searches; 0: none
 
     async def run(self) -> None:
-        """Search for ever."""
+        """Search for ever, or not at all without a pause."""
         while self.pause:
             try:
                 await self.search()

@@ -100,7 +100,7 @@ async def play(stage: Stage) -> None:
     before = [
         await stage.start("sleeper", 4, arguments={"seconds": "3"}),
         await stage.start("failing", 1),
-        await stage.start("sleeper", 12, arguments={"seconds": "9"}, max_parallel=3),
+        await stage.start("sleeper", 12, arguments={"seconds": "3"}, max_parallel=3),
     ]
     for run in before:
         await stage.until(run, "COMPLETED", "FAILED")
