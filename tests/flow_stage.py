@@ -35,7 +35,7 @@ from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
 from crawler_lifecycle.domain.naming import flow_workflow_id, steps_queue
 from crawler_lifecycle.domain.plan import RunLimits
-from crawler_lifecycle.domain.ranges import to_ranges
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import ClaimedStep, NewRun, StepEnd
@@ -90,13 +90,14 @@ class Host:
         if self.before_claim is not None:
             await self.before_claim(step)
         ends: list[AttemptEnd] = []
-        waiting, stale = list(step.starts), set[int]()
+        waiting, stale, has_lost = list(step.starts), set[int](), False
         followers = Followers(step.followers if self.follows else ())
         while waiting:
-            before = followers.before(ref.number for ref in waiting)
+            before = followers.before(ref.number for ref in waiting).union(from_ranges(step.after))
             claimed = await asyncio.to_thread(
                 self.store.step_claims.claim, step.flow, step.door, waiting, token, "host", HOUR, None, before
             )
+            has_lost |= claimed.has_lost
             stale |= {number for number in claimed.stale if not followers.refuse(number)}
             new = [*claimed.ended, *await self._played(claimed.mine, token)]
             for end in new:
@@ -105,7 +106,9 @@ class Host:
             waiting = [ref for ref in waiting if ref.number in claimed.held]
             await asyncio.sleep(0.05 if waiting else 0)
             waiting += followers.take_due(is_late=False)
-        answer = StepsEnded(ends=tuple(ends), stale=to_ranges(stale), followed=to_ranges(followers.started))
+        answer = StepsEnded(
+            ends=tuple(ends), stale=to_ranges(stale), followed=to_ranges(followers.started), has_lost=has_lost
+        )
         return answer if self.before_answer is None else await self.before_answer(step, answer)
 
     async def _played(self, steps: Any, token: str) -> list[AttemptEnd]:

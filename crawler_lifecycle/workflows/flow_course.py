@@ -36,6 +36,12 @@ class Course:
     _handed: Counter[int] = field(default_factory=Counter)  # followers with hosts, by number
     _followed: dict[int, int] = field(default_factory=dict)  # last attempt by a host's own start, by number
 
+    def renew(self, planner: Planner, door: int) -> None:
+        """Go on from newly read rows. Starts on record may be lost."""
+        self.planner, self.door = planner, door
+        self.unconfirmed.clear()
+        self._followed.clear()
+
     @property
     def handed(self) -> Iterable[int]:
         """Members for hosts to start by themselves. A reading reads these members, which may be under way."""

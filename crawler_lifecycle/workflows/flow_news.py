@@ -68,11 +68,15 @@ class News:
     def is_under_way(self) -> bool:
         return self._act.is_under_way
 
-    def want(self, *, first: bool = False, refused: Collection[int] = ()) -> None:
-        """Read soon. `first`: before the next plan. `refused`: members whose rows are restored as on record."""
+    def want(self, *, first: bool = False, refused: Collection[int] = (), all_rows: bool = False) -> None:
+        """Read soon. `first`: before the next plan. `refused`: members whose rows are restored as on record.
+
+        `all_rows`: for a new planner, since the rows on record may be older than the planner's rows.
+        """
         self.is_wanted = True
         self.comes_first = self.comes_first or first
         self._refused |= set(refused)
+        self._since_ever = self._since_ever or all_rows
 
     def want_first_look(self, course: Course) -> None:
         """Look at the runs before the first plan with a new planner, if crawls have begun."""
@@ -122,17 +126,15 @@ class News:
 
     def _renew(self, course: Course, reading: Reading) -> None:
         """Build a new planner. All starts before a later door are on record by now, or never happen."""
-        course.planner = planner_of(reading.pages[0], reading.members, reading.groups)
-        course.door = reading.door
-        course.unconfirmed.clear()
+        course.renew(planner_of(reading.pages[0], reading.members, reading.groups), reading.door)
         self._refused.clear()
         self.want_first_look(course)
 
     def _update(self, course: Course, reading: Reading) -> None:
         planner, page = course.planner, reading.pages[0]
-        if page.removal > course.door or not planner.fits(reading.members, reading.groups):
-            self._since_ever = True
-            self.want(first=True)
+        is_older = page.door < course.door  # the database has lost a door
+        if is_older or page.removal > course.door or not planner.fits(reading.members, reading.groups):
+            self.want(first=True, all_rows=True)
             return
         course.door = page.door
         planner.take_flow(page.row)

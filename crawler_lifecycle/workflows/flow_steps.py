@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.workflow import ActivityConfig, ActivityHandle
 
-from crawler_lifecycle.domain.flows.following import followers
+from crawler_lifecycle.domain.flows.following import completed_before, followers
 from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.domain.flows.plan import Change, Start
 from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.flows.slicing import Slices
 from crawler_lifecycle.domain.flows.standing import released
 from crawler_lifecycle.domain.naming import steps_queue
-from crawler_lifecycle.domain.ranges import from_ranges
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.workflows.flow_acts import Bell
 from crawler_lifecycle.workflows.flow_course import Course
 from crawler_lifecycle.workflows.flow_news import News
@@ -65,8 +65,8 @@ class Steps:
             course.observe_ends(answer.ends)
             heads = {ref.number for ref in step.starts}
             self._slices.note(step.route, sum(end.number in heads for end in answer.ends), answer.seconds)
-            if answer.has_news:
-                news.want(first=True)
+            if answer.has_news or answer.has_lost:
+                news.want(first=True, all_rows=answer.has_lost)
             stale = set(from_ranges(answer.stale))
             rest: dict[int, list[int]] = {}  # members without an end, by the door of their starts
             for ref in step.starts:
@@ -109,6 +109,7 @@ class Steps:
             route=route,
             starts=tuple(refs),
             followers=followers(course.planner, refs[0].number) if is_alone else (),
+            after=to_ranges(completed_before(course.planner, (ref.number for ref in refs))),
         )
         course.hand(step)
         self._asked.update((ref.number, ref.attempt) for ref in refs)

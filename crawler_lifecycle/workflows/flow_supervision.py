@@ -94,7 +94,7 @@ class Supervision:
             self.news.want(first=True)
         refused = course.writes.take()
         if refused is not None:
-            self.news.want(first=True, refused=refused)
+            self.news.want(first=True, refused=refused.numbers, all_rows=refused.was_end)
         self._stops.take()
         self._announcement.take()
         self._checks.take(course, self._crawls)

@@ -4,6 +4,7 @@ Changes that gather during a write go with the next write. No start waits for a 
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from temporalio import workflow
 
@@ -20,11 +21,20 @@ BYTES_IN_A_WRITE = 1_000_000  # at most, before the compression; Temporal refuse
 BYTES_OF_A_CHANGE = 100  # without its reason, which may be a long path
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A refused write. `numbers`: members to read."""
+
+    numbers: frozenset[int]
+    was_end: bool  # of the flow
+
+
 class Writes:
     def __init__(self, bell: Bell) -> None:
         self._act: Act[Written] = Act(bell)
         self._waiting: dict[int, Change] = {}  # by member, from the row on record to the newest row
         self._sent: frozenset[int] = frozenset()
+        self._ends_the_flow = False  # whether the write under way does
         self._state: FlowState | None = None
 
     @property
@@ -79,7 +89,8 @@ class Writes:
         self._sent = frozenset(numbers)
         if not self._waiting:
             self._state = None
-        if self._is_last(step):
+        self._ends_the_flow = self._is_last(step)
+        if self._ends_the_flow:
             self._act.begin(at_once(FlowActivities.write_flow, step, WRITE))
         else:
             self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
@@ -97,12 +108,12 @@ class Writes:
         """Return whether the write ends the flow, so that no start waits for the write."""
         return step.state is not None and step.state.is_final
 
-    def take(self) -> frozenset[int] | None:
-        """Return the members whose rows have to be read, because a door has refused their write. None: no refusal."""
+    def take(self) -> Refused | None:
+        """Return the refused write since the last call. None: no refusal."""
         written = self._act.take()
         if written is None:
             return None
-        refused = self.numbers if written.stale else None
+        refused = Refused(self.numbers, self._ends_the_flow) if written.stale else None
         self._sent = frozenset()
         if written.stale:
             self._waiting.clear()

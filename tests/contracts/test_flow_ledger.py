@@ -214,12 +214,19 @@ def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
 
 def test_a_flow_ends_once(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("a", plain))
-    assert flow.write(state=FlowState.CANCELLED)
+    assert flow.write(change(flow, "a", state=MemberState.CANCELLED), state=FlowState.CANCELLED)
     (record,) = flow.store.flow_records.page(limit=9)
     assert flow.write(state=FlowState.CANCELLED)
     assert flow.store.flow_records.page(limit=9) == [record]
     assert flow.events == ["pushed", "ended"]
     assert flow.store.flow_records.silent(datetime.now(UTC), limit=9) == []
+
+
+def test_a_flow_with_an_open_member_on_record_does_not_end(database: Database) -> None:
+    """The supervisor may know an end that the database has lost."""
+    flow = pushed(database, Workflow(id="w").add("a", plain).add("b", plain))
+    assert not flow.write(change(flow, "a", state=MemberState.CANCELLED), state=FlowState.CANCELLED)
+    assert (flow.states["a"], flow.events) == ("available", ["pushed"])
 
 
 def test_a_silent_open_flow_is_found(database: Database) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import defaultdict
 from typing import Any
 
 from crawler_lifecycle.flows import Context, RunningJob, Worker, job, worker
@@ -9,6 +10,7 @@ from crawler_lifecycle.flows import Context, RunningJob, Worker, job, worker
 FAILING: set[str] = set()  # names of jobs that fail
 CALLS: list[str] = []
 RELEASE = threading.Event()
+HELD: defaultdict[str, threading.Event] = defaultdict(threading.Event)  # set: the name is released
 
 
 @worker()
@@ -26,6 +28,14 @@ class May(Worker):
 async def slow() -> None:
     """Take longer than any wait in the tests, unless the test releases the job."""
     await asyncio.to_thread(RELEASE.wait, 30)
+
+
+def held(context: Context) -> list[str]:
+    """Take as long as the test holds the job, and return the names of the job and of those before, by their results."""
+    name = context.job.name
+    CALLS.append(name)
+    HELD[name].wait(30)
+    return [name, *(result[0] for result in context.values())]
 
 
 @job()

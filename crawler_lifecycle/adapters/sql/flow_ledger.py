@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.transactions import transaction
-from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.flows.states import FINAL, FlowState
 from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRows, ReadFlow, WriteFlow
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.plan import Change
@@ -36,6 +36,9 @@ GROUP_NEWS = (
     select(*GROUP_COLUMNS)
     .where(groups.flow == bindparam("of_flow"), groups.door > bindparam("since"))
     .order_by(groups.number)
+)
+OPEN_MEMBER = (
+    select(members.number).where(members.flow == bindparam("of_flow"), members.state.notin_([*FINAL])).limit(1)
 )
 
 
@@ -97,6 +100,8 @@ class FlowSupervision(OnFlows):
         if state is None or state is head.state:
             tx.execute(this_flow.values(epoch=head.epoch))
             return
+        if state.is_final and tx.scalar(OPEN_MEMBER, {"of_flow": head.id}) is not None:
+            raise _Stale  # the database has lost what the supervisor knows
         now = self._db.clock()
         tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
         if state.is_final:

@@ -82,11 +82,12 @@ class StepRights(OnFlows):
         new = [start for start in starts if (start.number, start.attempt) not in known]
         if new:
             fence(head, flow)
-        is_due = bool(new) and may_start(head, door) and _have_completed(tx, head, after)
+        is_due = bool(new) and may_start(head, door)
+        has_lost = is_due and not _have_completed(tx, head, after)
         fitting = [
             (start, works[start.number])
             for start in new
-            if is_due and start.number in works and fits(works[start.number].row, start)
+            if is_due and not has_lost and start.number in works and fits(works[start.number].row, start)
         ]
         claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host, "code_version": code_version}
         begun = put_on_record(tx, head, fitting, now, lambda _: {**claim, "begun": True})
@@ -104,6 +105,7 @@ class StepRights(OnFlows):
             held=[number for (number, _), count in deaths.items() if count is None],
             ended=[attempt_end(row) for row in known.values() if row.ended_at is not None],
             stale=[start.number for start in new if (start.number, start.attempt) not in arguments],
+            has_lost=has_lost,
         )
 
     @transaction

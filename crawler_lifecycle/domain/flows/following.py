@@ -7,6 +7,7 @@ dependency, and the host starts no follower behind a door.
 
 from collections import deque
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.messages import AttemptRef, Follower
@@ -17,6 +18,7 @@ from crawler_lifecycle.domain.flows.wiring import ignored_by
 
 MOST_FOLLOWERS = 50
 MOST_CHARACTERS = 8_000  # in the followers' routes, for a small activity
+MOST_BEFORE = 1_000  # completions for a host to check
 MOST_AT_ONCE = 4  # after a step: more steps are for several hosts
 
 
@@ -42,6 +44,18 @@ def followers(planner: Planner, number: int) -> tuple[Follower, ...]:
     return tuple(
         _follower(planner, following, {number, *chosen}, is_awaited=following in awaited) for following in chosen
     )
+
+
+def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int]:
+    """Return the completed steps that the members depend on.
+
+    A step's end is on record before the supervisor knows the end. Without the record, the database has lost its last
+    writes, and a dependent would see no result.
+    """
+    sources = {source.member for number in numbers for source in planner.node(number).inputs}
+    rows = (planner.rows[source] for source in sources if source is not None)
+    is_step = (row for row in rows if row.kind is MemberKind.STEP and row.state is MemberState.COMPLETED)
+    return sorted(row.number for row in islice(is_step, MOST_BEFORE))
 
 
 def _fit(planner: Planner, numbers: Collection[int]) -> bool:

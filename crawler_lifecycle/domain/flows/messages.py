@@ -256,6 +256,7 @@ class RunSteps(FlowInput):
     route: str = Field(description="route of all members in `starts`: queue, module and function")
     starts: tuple[AttemptRef, ...]
     followers: tuple[Follower, ...] = ()
+    after: str = Field(default="", description="ranges: members whose completion has to be on record before `starts`")
 
 
 class StepsEnded(Message):
@@ -268,5 +269,6 @@ class StepsEnded(Message):
     ends: tuple[AttemptEnd, ...] = ()
     stale: str = Field(default="", description="ranges: members that did not start, because a door was first")
     followed: str = Field(default="", description="ranges: started followers, with an end or without")
+    has_lost: bool = Field(default=False, description="whether a completion before the starts is not on record")
     has_news: bool = Field(default=False, description="whether a step has changed the flow, such as by a graft")
     seconds: float = Field(default=0, description="time in the functions of `starts`: slow steps come one by one")

@@ -38,7 +38,8 @@ class Claimed:
     mine: Sequence[ClaimedStep] = ()
     held: Sequence[int] = ()  # members whose attempt another host still holds
     ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
-    stale: Sequence[int] = ()  # members that may not start, because a door was first
+    stale: Sequence[int] = ()  # members that may not start, because a door was first, or a completion is missing
+    has_lost: bool = False  # whether a completion is missing although no door was first
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Claiming:
     async def claim(self, step: RunSteps, starts: Sequence[AttemptRef], after: Iterable[int]) -> Claimed:
         """Claim, again and again while the database is away: a claim may be on record although its answer is lost.
 
-        `after`: members that have completed on record before a claim for a follower.
+        `after`: members that have completed on record before the claim.
         """
         before, failures = set(after), 0
         while True:

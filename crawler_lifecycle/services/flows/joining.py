@@ -93,7 +93,7 @@ class Joining:
     async def _claimed(self, look: Look, starts: list[AttemptRef]) -> Claimed:
         if not starts:
             return Claimed()
-        return await self.claiming.claim(look.step, starts, look.followers.before(start.number for start in starts))
+        return await self.claiming.claim(look.step, starts, look.before(starts))
 
     async def _with_slot(self, step: RunSteps, function: Function) -> Slots:
         """Take a slot for the first step. A manager without a slot waits with a cause, and never for a step's slot."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
-from crawler_lifecycle.domain.ranges import to_ranges
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.ports import AttemptKey, Claimed
 from crawler_lifecycle.services.flows.execution import Outcome
 from crawler_lifecycle.services.flows.followers import Followers
@@ -30,6 +30,7 @@ class Look:
     _starts: dict[int, AttemptRef] = field(init=False)  # for all attempts
     _heads: set[int] = field(init=False)  # the supervisor's starts
     _has_due: bool = False  # whether followers have become due since the last wait
+    _has_lost: bool = False
     _has_news: bool = False
     _seconds: float = 0
 
@@ -45,6 +46,7 @@ class Look:
             ends=tuple(self._ends),
             stale=to_ranges(self._stale),
             followed=to_ranges(self.followers.started),
+            has_lost=self._has_lost,
             has_news=self._has_news,
             seconds=self._seconds,
         )
@@ -70,6 +72,10 @@ class Look:
     def key(self, start: AttemptRef) -> AttemptKey:
         return self.step.flow.uid, start.number, start.attempt
 
+    def before(self, starts: Iterable[AttemptRef]) -> set[int]:
+        """Return the members whose completion has to be on record before the starts."""
+        return self.followers.before(start.number for start in starts).union(from_ranges(self.step.after))
+
     def wait_for(self, number: int, future: "asyncio.Future[Outcome]", *, is_on_record: bool) -> None:
         """Wait for the attempt's outcome. A claim under way may be refused: then the attempt is not on record."""
         self.under_way[number] = future
@@ -84,6 +90,7 @@ class Look:
 
     def take_claimed(self, claimed: Claimed, mine: "Mapping[int, asyncio.Future[Outcome]]") -> None:
         """Take a claim's answer. `mine`: the outcomes of the attempts that the process has claimed."""
+        self._has_lost |= claimed.has_lost
         self.take_ended(claimed.ended)
         for number in claimed.held:
             self.followers.note_start(number)

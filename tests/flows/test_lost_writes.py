@@ -1,0 +1,130 @@
+"""The database comes back from a backup, or without its last second, while a flow goes on: the rows decide."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.flows import Workflow
+from tests.contracts.flows import Flow
+from tests.flows import steps
+from tests.flows.conftest import Service
+from tests.waiting import eventually
+from tests.workflows.graphs import shown_as
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def _calm() -> Iterator[None]:
+    steps.CALLS.clear()
+    steps.HELD.clear()
+    yield
+    for event in steps.HELD.values():
+        event.set()
+
+
+def release(*names: str) -> None:
+    for name in names:
+        steps.HELD[name].set()
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a database as a backup does: the locks of a database in use are respected."""
+    with closing(sqlite3.connect(source, timeout=30)) as origin, closing(sqlite3.connect(target, timeout=30)) as other:
+        origin.backup(other)
+
+
+@pytest.fixture
+def file(service: Service) -> Path:
+    database = service.stage.database.engine.url.database
+    assert database is not None
+    return Path(database)
+
+
+async def begun(name: str, times: int = 1) -> None:
+    await eventually(lambda: steps.CALLS.count(name) >= times, f"{name} has begun")
+
+
+async def results(service: Service, flow: Flow) -> Mapping[int, Any]:
+    return await asyncio.to_thread(service.stage.store.flow_records.results, flow.id, range(4))
+
+
+async def end(service: Service, flow: Flow) -> str:
+    async with asyncio.timeout(60):
+        state: str = (await service.stage.supervisor(flow).result())["state"]
+    assert flow.ledger.flow.state == state
+    assert "taken over" not in flow.events, "the same execution goes on, and does not try until its history is long"
+    return state
+
+
+@pytest.mark.parametrize(
+    "max_parallel", [None, 9], ids=["the host starts followers", "the supervisor starts all steps"]
+)
+async def test_a_dependent_does_not_go_on_without_a_lost_result(
+    service: Service, file: Path, tmp_path: Path, max_parallel: int | None
+) -> None:
+    """The supervisor knows the end of `b` and the start of `c`, of which the database knows nothing."""
+    workflow = Workflow("chain", max_parallel=max_parallel).add("a", steps.held)
+    for before, name in pairwise("abcd"):
+        workflow.add(name, steps.held, deps=before)
+    flow = service.stage.push(workflow)
+    release("a")
+    await service.stage.nudge(flow)
+    await begun("b")
+    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    release("b")
+    await begun("c")
+    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    assert (flow.states["b"], flow.states["c"]) == ("executing", "suspended")
+    release("c", "d")
+    assert await end(service, flow) == "completed"
+    assert list((await results(service, flow)).values()) == [["a"], ["b", "a"], ["c", "b"], ["d", "c"]]
+    assert [steps.CALLS.count(name) for name in "abcd"] == [1, 2, 2, 1], "only what is lost runs again"
+
+
+async def test_a_flow_does_not_end_beside_a_step_whose_end_is_lost(
+    service: Service, file: Path, tmp_path: Path
+) -> None:
+    """Nothing depends on the step, so nothing but the flow's end asks for it."""
+    flow = service.stage.push(Workflow("pair").add("a", steps.held).add("b", steps.held))
+    await service.stage.nudge(flow)
+    await begun("a")
+    await begun("b")
+    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    release("a")
+    await shown_as(flow, "a", "completed")
+    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    assert flow.states == {"a": "executing", "b": "executing"}
+    release("b")
+    assert await end(service, flow) == "completed"
+    assert list((await results(service, flow)).values()) == [["a"], ["b"]]
+    assert sorted(steps.CALLS) == ["a", "a", "b"]
+    assert service.stage.store.flow_records.figures().flows == {FlowState.COMPLETED: 1}
+
+
+@pytest.mark.parametrize("comes_again", [True, False])
+async def test_lost_members_are_no_members(service: Service, file: Path, tmp_path: Path, *, comes_again: bool) -> None:
+    """The database has lost an append. Another append may have its number."""
+    stage, late = service.stage, Workflow().add("late", steps.held)
+    flow = stage.push(Workflow("grows").add("a", steps.held))
+    await stage.nudge(flow)
+    await begun("a")
+    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    await asyncio.to_thread(flow.append, "lost", Workflow().add("lost", steps.held))
+    await stage.nudge(flow)
+    await begun("lost")
+    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    if comes_again:
+        await asyncio.to_thread(flow.append, "late", late)
+        await stage.nudge(flow)
+    release("lost", "a", "late")
+    assert await end(service, flow) == "completed"
+    assert flow.states == dict.fromkeys(("a", "late") if comes_again else ("a",), "completed")
+    assert (steps.CALLS.count("a"), steps.CALLS.count("late")) == (1, int(comes_again))
