@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, GroupDefinition
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows import Workflow, crawl
 from tests.browser.chromium import Page
 from tests.browser.flow_shapes import diamond
 from tests.browser.shelf import MARKS, TEMPORAL_UI, Shelf
@@ -23,6 +23,7 @@ ACROSS = "(%s).getBoundingClientRect().left"
 LINES = "document.querySelector('.graph path').getAttribute('d').split('M').length - 1"
 JOBS = "[...document.querySelectorAll('.jobs button.open')].map((job) => job.textContent).join()"
 WIDE = 1000
+LAYERS, ACROSS_A_LAYER = 13, 80
 
 
 @pytest.fixture
@@ -44,6 +45,16 @@ def wide(name: str) -> Workflow:
     for number in range(WIDE):
         flow.add(f"site-{number}", plain, deps="list")
     return flow.add("merge", plain, deps=[f"site-{number}" for number in range(WIDE)])
+
+
+def woven(name: str) -> Workflow:
+    """Return a flow in which no two jobs of a layer are alike."""
+    flow = Workflow("woven", id=name)
+    for layer in range(LAYERS):
+        for place in range(ACROSS_A_LAYER):
+            before = [f"job {layer - 1} {near % ACROSS_A_LAYER}" for near in (place, place + 1)] if layer else None
+            flow.add(f"job {layer} {place}", crawl(f"shop-{place}"), deps=before)
+    return flow
 
 
 async def test_a_flow_is_drawn_and_redrawn_as_it_goes_on(page: Page, shelf: Shelf) -> None:
@@ -99,6 +110,21 @@ async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(p
     await page.until(f"{JOBS} === 'site-77,site-770,site-777'")
     await page.reload()
     await page.until(f"{JOBS} === 'site-77,site-770,site-777'")
+
+
+async def test_jobs_of_a_layer_are_a_box_where_no_two_jobs_are_alike(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, woven("woven"))
+    write(shelf, "woven", ["job 3 7"], state="discarded")
+    await page.evaluate("location.hash = '#/flows/woven'")
+    await page.until(f"document.querySelectorAll('.box').length === {LAYERS}")
+    fourth = BOX % "jobs in layer 4:"
+    assert await page.evaluate(f"({fourth}).title") == f"jobs in layer 4: 1 discarded, {ACROSS_A_LAYER - 1} suspended"
+    assert await page.evaluate(f"({fourth}).dataset.status") == "discarded"
+    assert await page.evaluate(LINES) == LAYERS - 1
+    await page.evaluate(f"({fourth}).click()")
+    await page.until(f"document.querySelectorAll('.box').length === {LAYERS - 1 + ACROSS_A_LAYER}")
+    await page.evaluate(f"({BOX % 'job 3 7 '}).click()")
+    await page.until("location.hash === '#/flows/woven?view=ledger&job=job+3+7'")
 
 
 async def test_a_job_is_retried_where_it_stands(page: Page, shelf: Shelf) -> None:

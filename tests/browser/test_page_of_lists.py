@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -19,6 +21,9 @@ from tests.browser.shelf import MARKS, Shelf
 pytestmark = MARKS
 PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "services" / "api" / "page"
 LARGEST_PAGE = 150_000  # bytes, before compression
+FIELD = "document.querySelector('.filters input[name=%s]').%s"
+WRITE = """((field) => { field.value = '%(value)s'; field.dispatchEvent(new Event('change')); })(
+    document.querySelector('.filters input[name=%(name)s]'))"""
 NUMBERS = "[...document.querySelectorAll('.runs tbody .id a')].map((link) => link.textContent).join()"
 CHIP = "[...document.querySelectorAll('.filters .chip')].find((chip) => chip.textContent.startsWith('%s'))"
 
@@ -104,6 +109,24 @@ async def test_a_list_of_the_latest_days_is_shown_while_much_happens(page: Page,
             shelf.end(run, [None], TaskStatus.SUCCEEDED)
     await page.reload()
     await page.until(IS_LIVE)
+
+
+async def test_runs_are_chosen_by_exact_times(page: Page, shelf: Shelf) -> None:
+    """The fields have the page's clock, which is UTC whatever the browser's zone is."""
+    now = datetime.now(UTC)
+    earlier, later = (f"{now + timedelta(minutes=away):%Y-%m-%dT%H:%M}" for away in (-5, 5))
+    run = shelf.begun(1)
+    await page.evaluate(f"location.hash = '#/?until={earlier}Z'")
+    await page.until("document.querySelector('.empty:not([hidden])')")
+    assert await page.evaluate(FIELD % ("until", "value")) == earlier
+    await page.evaluate(WRITE % {"name": "until", "value": later})
+    await page.until(f"document.querySelector('.runs td.id')?.textContent === '{run.run_id}'")
+    assert later in unquote(await page.evaluate("location.hash"))
+    await page.evaluate(WRITE % {"name": "since", "value": later})
+    await page.until("document.querySelector('.empty:not([hidden])')")
+    await page.evaluate(WRITE % {"name": "since", "value": ""})
+    await page.until("!location.hash.includes('since')")
+    await page.until("document.querySelector('.runs td.id')")
 
 
 async def test_a_view_is_kept_and_forgotten(page: Page, shelf: Shelf) -> None:

@@ -37,7 +37,6 @@ export function lead(link, address) {
 export const alertLine = () => h("p.problem", { role: "alert", hidden: true });
 export const emptyLine = () => h("p.empty", { hidden: true });
 
-// A line that is there only while there is something to say.
 export function say(line, text) {
   line.hidden = !text;
   setText(line, text ?? "");

@@ -4,8 +4,8 @@ import { addressOf, chipGroup, choice, drawChips, get, h, link, listen, patch, s
 
 const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
 const WITHIN = { "": "any time", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" };
-const TEXTS = { crawler: "Crawler", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow" };
-const FURTHER = [...Object.keys(TEXTS), "flows"]; // they are shown if one of them is set
+const TIMES = { since: "Created from, UTC", until: "Created before, UTC" };
+const FIELDS = { crawler: "Crawler", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow", ...TIMES };
 const KEPT = "views"; // {name: address} of this browser
 const COUNT_AGAIN = 3000;
 
@@ -29,8 +29,12 @@ export function makeFilters(filter, choose, signal) {
   const select = (name, label, texts) => choice(label, texts, filter.get(name), (value) => set(name, value));
   const within = select("within", "Created", WITHIN);
   const trigger = select("trigger", "Trigger", { "": "any trigger", scheduled: "by the clock", manual: "by hand", api: "by a program" });
-  const more = h("div.more", { id: "more-filters", hidden: !FURTHER.some((name) => filter.has(name)) }, Object.entries(TEXTS).map(([name, label]) => h("label", label,
-    h("input", { name, autocomplete: "off", value: filter.get(name) ?? "", onchange: (event) => set(name, event.target.value.trim()) }))),
+  const more = h("div.more", { id: "more-filters", hidden: ![...Object.keys(FIELDS), "flows"].some((name) => filter.has(name)) }, Object.entries(FIELDS).map(([name, label]) => h("label", label,
+    h("input", {
+      name, autocomplete: "off", type: TIMES[name] && "datetime-local",
+      value: TIMES[name] ? new Date(filter.get(name) ?? "").toJSON()?.slice(0, 16) : filter.get(name),
+      onchange: ({ target: { value } }) => set(name, value.trim() && value.trim() + (TIMES[name] ? "Z" : "")),
+    }))),
     h("label.check", h("input", {
       type: "checkbox", checked: filter.get("flows") === "true", onchange: (event) => set("flows", event.target.checked ? "true" : ""),
     }), "runs of flows, too"));
@@ -53,21 +57,18 @@ export function makeFilters(filter, choose, signal) {
 
   function toggle(state) {
     change(() => {
-      const chosen = filter.getAll("listed");
-      filter.delete("listed");
       filter.delete("status");
-      if (state === null) return;
-      for (const each of chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state]) filter.append("listed", each);
+      if (state === null) filter.delete("listed");
+      else if (filter.has("listed", state)) filter.delete("listed", state);
+      else filter.append("listed", state);
     });
   }
 
   const address = () => addressOf("#/", filter);
 
   function draw() {
-    const chosen = filter.getAll("listed");
-    const isAll = !chosen.length && !filter.has("status");
-    drawChips(chips, LISTED, (state) => counts && sum(counts, state),
-      (state) => (state ? chosen.includes(state) || filter.getAll("status").includes(state) : isAll), toggle);
+    drawChips(chips, LISTED, (state) => counts && sum(counts, state), (state) => (state
+      ? filter.has("listed", state) || filter.has("status", state) : !filter.has("listed") && !filter.has("status")), toggle);
     drawViews();
   }
 

@@ -9,7 +9,6 @@ import { makeLedger } from "/ledger.js";
 
 const VIEWS = { items: "Items", graph: "Graph", ledger: "Ledger", time: "Time", log: "Timeline" };
 const DRAW_PAUSE = 150; // between two drawings
-const FEWER = 1000; // jobs: more of them begin as a ledger
 const BARS = 300;
 const OVER = ["completed", "cancelled", "discarded"];
 
@@ -88,7 +87,7 @@ export function showFlow({ main, name: id, place, signal }) {
     content.hidden = false;
     const isManaged = [...jobs.values()].some((job) => job.kind === "manager");
     tabs.firstChild.hidden = !isManaged;
-    view ??= isManaged ? "items" : jobs.size > FEWER ? "ledger" : "graph";
+    view ??= isManaged ? "items" : "graph";
     document.title = `${status.state} \u00b7 ${id}`;
     fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), pill(status.state), lasting(status.started_at, status.stopped_at)]);
     const shown = view === "items" && sums; // the items are counted again only while they are shown

@@ -1,10 +1,10 @@
 // A flow as a picture: layers from left to right, coloured by state. Sub-workflows and jobs that are alike are one box
-// until somebody opens it.
+// until somebody opens it; and so are the jobs of a layer where there would be too many boxes.
 
 import { bar, chipGroup, fill, h, JOB_STATES, number, patch, setText, stateCounts, sum, visible } from "/kit.js";
 
 const MOST = 1000;
-const ALIKE = 12; // so many jobs with the same needs and work become one box
+const ALIKE = [12, 2, 0]; // so many jobs with the same needs and work become one box; 0: those of a layer do
 const [WIDTH, HEIGHT, ACROSS, DOWN] = [178, 42, 54, 12]; // of a box, as in style.css, and between boxes
 
 // `choose(job)`: somebody wants to know more of it.
@@ -23,10 +23,10 @@ export function makeGraph(choose) {
 
   function draw(latest) {
     jobs = latest;
-    let units = unite(jobs, opened, ALIKE);
-    if (units.size > MOST) units = unite(jobs, opened, 2);
+    let units;
+    ALIKE.some((alike) => (units = unite(jobs, opened, alike)).size <= MOST);
     picture.hidden = units.size > MOST;
-    setText(note, picture.hidden ? `${number(units.size)} boxes are too many to draw: close some, or use the ledger.`
+    setText(note, picture.hidden ? `${number(units.size)} boxes are too many to draw: close some.`
       : units.size < jobs.size ? `${number(jobs.size)} jobs in ${number(units.size)} boxes; a box with a number opens.` : "");
     if (!picture.hidden) {
       const shape = [...units.values()].map((unit) => `${unit.key}<${[...unit.needs].join()}`).join("\n");
@@ -79,19 +79,22 @@ function unite(jobs, opened, alike) {
   const keys = new Map(); // job: box
   const kinds = new Map(); // what jobs have in common: how many
   const common = new Map();
+  const layers = new Map();
   for (const job of order) {
     const group = closedGroup(job.path, opened);
     if (group) keys.set(job.path, group);
     const needs = [...new Set(needsOf(job, jobs).map((need) => keys.get(need) ?? common.get(need)))].sort().join("\n");
     const parent = job.path.slice(0, job.path.lastIndexOf("/") + 1);
-    const kind = `${parent}${job.title}\n${job.kind}\n${needs}`;
+    const layer = needsOf(job, jobs).reduce((most, need) => Math.max(most, layers.get(need)), 0) + 1;
+    layers.set(job.path, layer);
+    const kind = alike ? `${parent}${job.title}\n${job.kind}\n${needs}` : `${parent}jobs in layer ${layer}`;
     common.set(job.path, kind);
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
   const units = new Map();
   for (const job of order) {
     const kind = common.get(job.path);
-    const isAlone = kinds.get(kind) < alike || opened.has(kind);
+    const isAlone = kinds.get(kind) < (alike || 2) || opened.has(kind);
     const key = keys.get(job.path) ?? (isAlone ? job.path : kind);
     keys.set(job.path, key);
     const unit = units.get(key) ?? { key, job: key === job.path ? job.path : null, title: job.title, needs: new Set(), counts: {}, size: 0 };

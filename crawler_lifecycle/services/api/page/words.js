@@ -64,7 +64,6 @@ function ago(iso) {
   return seconds < 0 ? `in ${told}` : `${told} ago`;
 }
 
-// To the second, for the record.
 export function utc(iso) {
   if (!iso) return null;
   const [day, year, clock] = partsOf(new Date(iso));
@@ -101,7 +100,6 @@ export const stateCounts = (found, states) =>
   states.filter((state) => found[state]).map((state) => `${number(found[state])} ${state.toLowerCase()}`).join(", ");
 export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
-// A bar of all tasks, a part for each state.
 export function setBar(element, tasks, states = TASK_STATES) {
   element.title = stateCounts(tasks, states);
   fill(element, states.filter((state) => tasks[state]).map((state) => h("i", { dataset: { status: state }, style: { flexGrow: tasks[state] } })));
@@ -154,7 +152,6 @@ function size(bytes) {
   return `${number(Number((bytes / 1000 ** power).toPrecision(3)))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }
 
-// Names with their values, a text for each.
 export const named = (values) => Object.entries(values).map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`);
 
 // What stands in a field, a name and its value on each line.
@@ -168,12 +165,10 @@ export function pairsOf({ name: field, value: text }) {
   return found;
 }
 
-// Why, in one sentence if there is one.
 export const endedBecause = (run) => (run.explanation?.text ?? inWords(run.reason)).replace(/\.$/, "");
 
 export const inWords = (reason) => (reason ?? "").replaceAll("_", " ");
 
-// A line of a timeline.
 export function makeLine(line) {
   const who = [line.actor, line.door].filter(Boolean).join(", ");
   return h("li", time(line.at), h("b", inWords(line.event)),
