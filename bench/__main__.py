@@ -15,6 +15,7 @@ from bench import (
     archives,
     auditing,
     command,
+    flow_crowds,
     flow_planning,
     flows,
     kubernetes_delay,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "permits": permits.measure,
     "flow-planning": flow_planning.measure,
     "flows": flows.measure,
+    "flow-crowds": flow_crowds.measure,
     "managers": managers.measure,
 }
 

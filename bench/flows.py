@@ -59,7 +59,7 @@ def measure(scale: Scale) -> Table:
 
 def shapes(scale: Scale) -> list[Shape]:
     return [
-        Shape("diamond", _diamond, (Step(1), Step(2), Step(1))),
+        Shape("diamond", diamond, (Step(1), Step(2), Step(1))),
         Shape("chain", lambda: _chain(scale.chain), (Step(1),) * scale.chain),
         Shape("fan-out and fan-in", lambda: _fan(scale.fan), (Step(1), Step(scale.fan), Step(1))),
     ]
@@ -76,7 +76,7 @@ async def _measure(stack: Stack, database: str, scale: Scale) -> list[Row]:
         asyncio.timeout(PATIENCE),
         floor(stack.plan.environment, part_of(stack.plan.state, "temporal")) as bare,
     ):
-        await _seconds(control, _diamond())  # loads modules and connections for all later graphs
+        await _seconds(control, diamond())  # loads modules and connections for all later graphs
         rows = [
             await _compared(stack, control, bare, shape, database, scale.rounds_of_flows) for shape in shapes(scale)
         ]
@@ -131,7 +131,7 @@ async def _push(control: Control, workflow: Workflow) -> str:
     return answer.flow_uid
 
 
-def _diamond() -> Workflow:
+def diamond() -> Workflow:
     step = flow_steps.nothing
     return (
         Workflow()

@@ -61,11 +61,16 @@ class Hosted:
 
 @contextmanager
 def hosted(
-    given: Sequence[tuple[str, type, int]], prepare: Callable[[Database, Flow], None] | None = None
+    given: Sequence[tuple[str, type, int]],
+    prepare: Callable[[Database, Flow], None] | None = None,
+    url: str | None = None,
 ) -> Iterator[Hosted]:
-    """Host managers, given by name, class and number of sets. `prepare`: puts more about a flow on record before."""
+    """Host managers, given by name, class and number of sets. `prepare`: puts more about a flow on record before.
+
+    `url`: of an empty database; default: SQLite.
+    """
     with TemporaryDirectory(prefix="bench-manager-") as name:
-        folder, url = Path(name), f"sqlite:///{name}/crawler.db"
+        folder, url = Path(name), url or f"sqlite:///{name}/crawler.db"
         upgrade(url)
         database = Database(url)
         flows = [_pushed(database, manager, sets, title, folder / GATE) for title, manager, sets in given]

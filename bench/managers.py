@@ -9,6 +9,7 @@ from bench import managers_alone, managers_on_stack
 from bench.manager_hosts import Row
 from bench.managers_on_stack import Played, on_a_stack
 from bench.table import Scale, Table
+from tests.databases import mariadb_is_installed
 
 COLUMNS = (
     "what",
@@ -23,6 +24,8 @@ COLUMNS = (
 )
 FAKED: dict[str, Callable[[Scale], Row]] = {
     "undisturbed": managers_alone.undisturbed,
+    "sqlite": managers_alone.on_sqlite,
+    **({"mariadb": managers_alone.on_mariadb} if mariadb_is_installed() else {}),
     "no cursor": managers_alone.without_cursor,
     "with cursor": managers_alone.with_cursor,
     "ends at once": managers_alone.ends_at_once,

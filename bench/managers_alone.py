@@ -7,11 +7,13 @@ from functools import partial
 from sqlalchemy import func, select
 
 from bench import manager_steps
+from bench.databases import AS_INSTALLED
 from bench.manager_crowds import closed, put_ends_on_record
 from bench.manager_hosts import GATE, Hosted, Row, hosted
 from bench.table import Scale
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.contract.managers.items import ItemState
+from tests.databases import create_database, running_mariadb
 
 SETS_IN_A_CROWD = 40  # for every manager in a crowd
 IsDue = Callable[[Hosted, float], bool]  # whether the host is to be killed, by the seconds so far
@@ -19,6 +21,16 @@ IsDue = Callable[[Hosted, float], bool]  # whether the host is to be killed, by 
 
 def undisturbed(scale: Scale) -> Row:
     return _played("undisturbed", manager_steps.Repeating, scale.manager_sets, scale.manager_seconds)
+
+
+def on_sqlite(scale: Scale) -> Row:
+    return _played("SQLite", manager_steps.Repeating, scale.manager_sets // 10, scale.manager_seconds)
+
+
+def on_mariadb(scale: Scale) -> Row:
+    with running_mariadb(*AS_INSTALLED) as port:
+        url = create_database(port, "bench")
+        return _played("MariaDB", manager_steps.Repeating, scale.manager_sets // 10, scale.manager_seconds, url=url)
 
 
 def without_cursor(scale: Scale) -> Row:
@@ -67,9 +79,11 @@ def many_managers(scale: Scale) -> Row:
         return (what, number * sets, *host.figures(took, jobs), result)
 
 
-def _played(what: str, manager: type, sets: int, seconds: float, is_due: IsDue = lambda *_: False) -> Row:
+def _played(
+    what: str, manager: type, sets: int, seconds: float, is_due: IsDue = lambda *_: False, url: str | None = None
+) -> Row:
     """Play the manager to its end, or for so long, and kill its host whenever a kill is due."""
-    with hosted([("faked", manager, sets)]) as host:
+    with hosted([("faked", manager, sets)], url=url) as host:
         began, end = time.monotonic(), time.monotonic() + seconds
         while not host.has_ended and time.monotonic() < end:
             host.crowd.watch(lambda: host.has_ended or is_due(host, time.monotonic() - began), end - time.monotonic())

@@ -34,6 +34,7 @@ class Scale:
     fan: int = 1_000  # steps of a flow, side by side
     large_flow: int = 10_000
     idle_flows: int = 1_000  # flows that wait for a person
+    flows_at_once: int = 1_000
     rounds_of_flows: int = 9  # graphs and their floors, in turn
     manager_sets: int = 1_000_000  # parameter sets of a manager, half of them repeated, with faked runs
     manager_seconds: float = 7_200.0  # at most, for each manager with faked runs
@@ -43,7 +44,7 @@ class Scale:
     ends_at_once: int = 100_000  # ends without a reaction at a host's start
     managers_at_once: int = 200  # managers at work on a host
     row: str = ""  # of the managers' table: only rows with this text in their names
-    limit: int = 200  # for tasks in the cluster, beside so many two-level runs
+    limit: int = 200  # for tasks in the cluster, beside two-level runs and crawls of a graph
 
 
 QUICK = Scale(
@@ -72,6 +73,7 @@ QUICK = Scale(
     fan=20,
     large_flow=100,
     idle_flows=5,
+    flows_at_once=10,
     rounds_of_flows=2,
     manager_sets=400,
     manager_seconds=120.0,
