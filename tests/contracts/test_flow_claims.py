@@ -321,11 +321,20 @@ def test_a_follower_starts_only_after_the_steps_before_it(database: Database) ->
     flow = pushed(database, steps("a").add("b", plain, deps="a"))
     first, following, before = flow.start("a"), flow.start("b"), [flow.row("a").number]
     flow.claim(first)
-    assert flow.claim(following, after=before).stale == [following.number]
+    early = flow.claim(following, after=before)
+    assert (early.stale, early.has_lost) == ([following.number], True)
     flow.end(first)
-    [step] = flow.claim(following, after=before).mine
-    assert step.path == "b"
+    [step] = (claimed := flow.claim(following, after=before)).mine
+    assert (step.path, claimed.has_lost) == ("b", False)
     assert flow.claim(following, after=[*before, following.number]).mine  # an attempt on record stays the host's
+
+
+def test_behind_a_door_no_completion_is_missed(database: Database) -> None:
+    flow = pushed(database, steps("a").add("b", plain, deps="a"))
+    following, before = flow.start("b"), [flow.row("a").number]
+    flow.append("more", steps("c"))
+    claimed = flow.claim(following, door=0, after=before)
+    assert (claimed.stale, claimed.has_lost) == ([following.number], False)
 
 
 def test_a_follower_does_not_start_after_a_failed_step(database: Database) -> None:
