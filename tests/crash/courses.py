@@ -63,7 +63,7 @@ class Course:
 
     `steps`: of workflows, that no other course comes to and no activity leads to. `alone`: in an installation of its
     own, with a dispatcher if `dispatched`. `hosted`: beside a host of steps. `before`: where its worker dies besides,
-    to make what it is about."""
+    to make what it is about. `failing`: activities that fail besides, if the course comes to them."""
 
     take: Callable[[Case], Awaitable[Started | None]]
     only: frozenset[str] = frozenset()
@@ -73,6 +73,7 @@ class Course:
     dispatched: bool = False
     hosted: bool = False
     before: frozenset[str] = frozenset()
+    failing: frozenset[str] = frozenset()
 
     @property
     def activities(self) -> frozenset[str]:
@@ -437,7 +438,13 @@ COURSES = {
         alone=True,
         before=frozenset((BEFORE_THE_EXPORT,)),
     ),
-    "flow": Course(flow, only=FLOW, steps=_of_flows(*FLOW, "run_steps", "start", "signal nudge", "timer"), hosted=True),
+    "flow": Course(
+        flow,
+        only=FLOW,
+        steps=_of_flows(*FLOW, "run_steps", "start", "signal nudge", "timer"),
+        hosted=True,
+        failing=frozenset(("check_starts",)),  # refuses a crawl if the start could not ask the catalogue in time
+    ),
     "flow_cancelled": Course(
         flow_cancelled,
         only=FLOW_CANCELLED,

@@ -47,7 +47,7 @@ def _plan(course: str, what: str, *deaths: str, fault: Fault | None = None, of_h
     """A course with an installation or a host of its own is there for what only it comes to: there, the rest fails for
     nobody."""
     chosen = COURSES[course]
-    failing = sorted(chosen.activities) if (chosen.alone or chosen.hosted) and fault else []
+    failing = sorted(chosen.activities | chosen.failing) if (chosen.alone or chosen.hosted) and fault else []
     deaths = (*deaths, *chosen.before)
     return ChildPlan(
         f"{course}.{what}",
