@@ -35,6 +35,7 @@ class Scale:
     large_flow: int = 10_000
     idle_flows: int = 1_000  # flows that wait for a person
     flows_at_once: int = 1_000
+    crawls_of_a_flow: int = 10_000
     rounds_of_flows: int = 9  # graphs and their floors, in turn
     manager_sets: int = 1_000_000  # parameter sets of a manager, half of them repeated, with faked runs
     manager_seconds: float = 7_200.0  # at most, for each manager with faked runs
@@ -74,6 +75,7 @@ QUICK = Scale(
     large_flow=100,
     idle_flows=5,
     flows_at_once=10,
+    crawls_of_a_flow=100,
     rounds_of_flows=2,
     manager_sets=400,
     manager_seconds=120.0,
