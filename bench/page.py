@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, served
@@ -55,6 +55,9 @@ REST = "new Promise((resume) => setTimeout(resume, 1000))"  # a task is reported
 IN_TIME = (
     "[...document.querySelectorAll('[aria-label=Tasks] .chip')].find((it) => it.textContent === 'In time').click()"
 )
+WOVEN = "woven"
+SHOW_WOVEN = f"location.hash = '#/flows/{WOVEN}?view=%s'"
+BOX = "document.querySelector('.box')"
 JOBS = "document.querySelector('.jobs button.open')"
 Row = tuple[str, float, str]
 
@@ -91,7 +94,18 @@ def _fill(database: Database, scale: Scale) -> tuple[int, str]:
     for number in range(scale.fan):
         workflow.add(f"job-{number}", plain, deps=[f"job-{number - BESIDE}"] if number >= BESIDE else ())
     pushed(database, workflow)
+    pushed(database, _woven(scale.large_flow))
     return run.run_id, "layers"
+
+
+def _woven(jobs: int) -> Workflow:
+    """Return a flow in which no two jobs of a layer are alike."""
+    workflow, across = Workflow("woven", id=WOVEN), BESIDE * BESIDE
+    for number in range(jobs):
+        above = number - number % across - across
+        deps = [f"job-{above + place % across}" for place in (number, number + 1)] if above >= 0 else ()
+        workflow.add(f"job-{number}", crawl(f"shop-{number % across}"), deps=deps)
+    return workflow
 
 
 @asynccontextmanager
@@ -124,6 +138,8 @@ async def _views(page: Page, api: Api, scale: Scale, run_id: int, flow: str) -> 
             await _changes(page, f"location.hash = '#/flows/{flow}?view=graph'", boxes),
         ),
         _row("the same as a ledger", await _changes(page, f"location.hash = '#/flows/{flow}?view=ledger'", JOBS)),
+        _row(f"a flow of {scale.large_flow:,} jobs as a graph", await _changes(page, SHOW_WOVEN % "graph", BOX)),
+        _row("the same as a ledger", await _changes(page, SHOW_WOVEN % "ledger", JOBS)),
     ]
 
 

@@ -24,6 +24,7 @@ LINES = "document.querySelector('.graph path').getAttribute('d').split('M').leng
 JOBS = "[...document.querySelectorAll('.jobs button.open')].map((job) => job.textContent).join()"
 WIDE = 1000
 LAYERS, ACROSS_A_LAYER = 13, 80
+DEEP = 40  # layers
 
 
 @pytest.fixture
@@ -110,6 +111,29 @@ async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(p
     await page.until(f"{JOBS} === 'site-77,site-770,site-777'")
     await page.reload()
     await page.until(f"{JOBS} === 'site-77,site-770,site-777'")
+
+
+async def test_jobs_are_found_by_their_label(page: Page, shelf: Shelf) -> None:
+    flow = Workflow(id="labelled").add("north", crawl("toys", label="site:north.example"))
+    pushed(shelf.database, flow.add("south", crawl("toys", label="site:south.example")).add("end", plain))
+    await page.evaluate("location.hash = '#/flows/labelled?view=ledger'")
+    await page.until(f"{JOBS} === 'north,south,end'")
+    await page.until_text("site:north.example")
+    await page.evaluate("document.querySelector('.ledger input[type=search]').focus()")
+    await page.type("SITE:SOUTH")
+    await page.until(f"{JOBS} === 'south'")
+
+
+async def test_a_deep_graph_is_drawn(page: Page, shelf: Shelf) -> None:
+    """What a job has in common with others grew twofold with each layer: forty layers of two jobs were never drawn."""
+    flow = Workflow("ladder", id="ladder")
+    for layer in range(DEEP):
+        before = [f"{side} {layer - 1}" for side in ("left", "right")] if layer else None
+        for side in ("left", "right"):
+            flow.add(f"{side} {layer}", crawl(side), deps=before)
+    pushed(shelf.database, flow)
+    await page.evaluate("location.hash = '#/flows/ladder?view=graph'")
+    await page.until(f"document.querySelectorAll('.box').length === {2 * DEEP}", patience=20)
 
 
 async def test_jobs_of_a_layer_are_a_box_where_no_two_jobs_are_alike(page: Page, shelf: Shelf) -> None:

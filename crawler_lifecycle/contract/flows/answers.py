@@ -72,6 +72,7 @@ class MemberRecord(Message):
     outcome: str | None = Field(default=None, description="word for the end of the last attempt")
     deps: tuple[str, ...] = Field(default=(), description="paths of the direct dependencies")
     args: Any = Field(default=None, description="arguments of the next or last attempt")
+    labels: list[str] = Field(default_factory=list, description="labels for permits, for a crawl")
     queue: str | None = None
     priority: int = 0
     max_attempts: int = 1

@@ -38,6 +38,11 @@ class CrawlWork(Message):
         """Name for pictures."""
         return self.request.crawler
 
+    @property
+    def labels(self) -> list[str]:
+        """All labels for permits."""
+        return list(dict.fromkeys([*self.request.labels, *([self.label] if self.label else [])]))
+
 
 class StepWork(Message):
     """A call to a function in the author's code."""

@@ -66,6 +66,7 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         outcome=row.outcome,
         deps=_deps(definition),
         args=decode(flow.arguments[row.number]) if row.number in flow.arguments else _arguments(work),
+        labels=work.labels if isinstance(work, CrawlWork) else [],
         queue=work.queue if isinstance(work, StepWork) else None,
         priority=row.priority,
         max_attempts=row.retry.max_attempts,

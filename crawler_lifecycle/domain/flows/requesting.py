@@ -37,8 +37,7 @@ def run_request(
         fields["memory_factor"] = memory_factor
     if arguments is not None:
         fields["arguments"] = arguments
-    if work.label is not None:
-        fields["labels"] = list(dict.fromkeys([*fields["labels"], work.label]))
+    fields["labels"] = work.labels
     with refusals_as_bad_input():
         return RunRequest.model_validate({**fields, "flow": link})
 

@@ -105,10 +105,8 @@ export function fill(element, children) {
   wanted.forEach((child, place) => (element.childNodes[place] ? morph(element.childNodes[place], child) : element.append(child)));
 }
 
-// Once the browser has shown what is there now.
 export const afterPaint = (act) => requestAnimationFrame(() => setTimeout(act));
 
-// In the place of what is not there yet.
 export const skeleton = () =>
   h("div.skeleton", { role: "status", "aria-label": "Waits for the API" }, h("i"), h("i"), h("i"), h("i"));
 

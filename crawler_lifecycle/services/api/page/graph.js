@@ -23,8 +23,9 @@ export function makeGraph(choose) {
 
   function draw(latest) {
     jobs = latest;
+    const order = sorted(jobs);
     let units;
-    ALIKE.some((alike) => (units = unite(jobs, opened, alike)).size <= MOST);
+    ALIKE.some((alike) => (units = unite(order, jobs, opened, alike)).size <= MOST);
     picture.hidden = units.size > MOST;
     setText(note, picture.hidden ? `${number(units.size)} boxes are too many to draw: close some.`
       : units.size < jobs.size ? `${number(jobs.size)} jobs in ${number(units.size)} boxes; a box with a number opens.` : "");
@@ -74,28 +75,30 @@ function paint(box, { key, job, title, counts, size }) {
 const URGENCY = ["discarded", "retryable", "executing", "cancelled", "scheduled", "available", "suspended", "completed"];
 
 // The boxes in an order in which each comes after what it needs: {key, job?, title, needs, counts, size}.
-function unite(jobs, opened, alike) {
-  const order = sorted(jobs);
+function unite(order, jobs, opened, alike) {
   const keys = new Map(); // job: box
-  const kinds = new Map(); // what jobs have in common: how many
-  const common = new Map();
+  const kinds = new Map(); // by what jobs have in common: {key, first, size}
+  const common = new Map(); // job: kind
   const layers = new Map();
   for (const job of order) {
     const group = closedGroup(job.path, opened);
     if (group) keys.set(job.path, group);
-    const needs = [...new Set(needsOf(job, jobs).map((need) => keys.get(need) ?? common.get(need)))].sort().join("\n");
-    const parent = job.path.slice(0, job.path.lastIndexOf("/") + 1);
-    const layer = needsOf(job, jobs).reduce((most, need) => Math.max(most, layers.get(need)), 0) + 1;
+    const above = needsOf(job, jobs);
+    const layer = above.reduce((most, need) => Math.max(most, layers.get(need)), 0) + 1;
     layers.set(job.path, layer);
-    const kind = alike ? `${parent}${job.title}\n${job.kind}\n${needs}` : `${parent}jobs in layer ${layer}`;
+    const parent = job.path.slice(0, job.path.lastIndexOf("/") + 1);
+    const key = alike ? [parent + job.title, job.kind, ...new Set(above.map((need) => keys.get(need) ?? common.get(need).first).sort())].join("\n")
+      : `${parent}jobs in layer ${layer}`;
+    const kind = kinds.get(key) ?? { key, first: job.path, size: 0 }; // the first stands for all: their keys would grow from layer to layer
+    kind.size += 1;
+    kinds.set(key, kind);
     common.set(job.path, kind);
-    kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
   const units = new Map();
   for (const job of order) {
     const kind = common.get(job.path);
-    const isAlone = kinds.get(kind) < (alike || 2) || opened.has(kind);
-    const key = keys.get(job.path) ?? (isAlone ? job.path : kind);
+    const isAlone = kind.size < (alike || 2) || opened.has(kind.key);
+    const key = keys.get(job.path) ?? (isAlone ? job.path : kind.key);
     keys.set(job.path, key);
     const unit = units.get(key) ?? { key, job: key === job.path ? job.path : null, title: job.title, needs: new Set(), counts: {}, size: 0 };
     units.set(key, unit);

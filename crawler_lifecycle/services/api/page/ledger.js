@@ -14,7 +14,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
   let opened = place.get("job");
   let below = null;
   const chips = chipGroup("State of jobs");
-  const search = searchField("Job", { value: place.get("q"), oninput: () => filter({ q: search.value.trim() }) }, "Job  ( / )");
+  const search = searchField("Job or label", { value: place.get("q"), oninput: () => filter({ q: search.value.trim() }) }, "Job or label  ( / )");
   const outcome = choice("Outcome", {}, null, (value) => filter({ outcome: value }));
   const buttons = ({ key, state, kind }) => {
     const isOpen = OPEN.includes(state);
@@ -28,7 +28,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
   const grid = makeGrid("tasks.jobs", {
     "Job|id": ({ key }) => h("button.open", { "aria-expanded": String(key === opened), onclick: () => open(key === opened ? null : jobs.get(key)) }, key),
     State: ({ state }) => pill(state),
-    "What|what": ({ title, run_id: run }) => [`${title} `, run && runLink(run)],
+    "What|what": ({ title, run_id: run, labels }) => [`${title} `, run && runLink(run), labels[0] && h("small", ` ${labels.join(" ")}`)],
     "Why|why": (job) => h("span", { title: whyOf(job) }, whyOf(job)),
     "Took|took": (job) => lasting(job.began_at, job.ended_at),
     "|act": buttons,
@@ -51,7 +51,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
     drawChips(chips, JOB_STATES.filter((each) => counts[each] || each === state), (each) => sum(counts, each), (each) => each === state, (each) => filter({ state: each }));
     drawOutcomes(word);
     const found = [...jobs.values()].filter((job) => (!state || job.state === state)
-      && (!text || job.path.toLowerCase().includes(text) || job.title.toLowerCase().includes(text)) && (!word || job.outcome === word))
+      && (!text || [job.path, job.title, ...job.labels].some((each) => each.toLowerCase().includes(text))) && (!word || job.outcome === word))
       .sort((one, other) => one.number - other.number);
     const shown = found.slice(0, most);
     if (opened && !shown.some((job) => job.path === opened) && jobs.has(opened)) shown.unshift(jobs.get(opened));
@@ -86,7 +86,6 @@ function whyOf(job) {
   return why + (job.attempt > 1 ? ` (attempt ${job.attempt})` : "");
 }
 
-// What holds a job up, its attempts, arguments and result.
 function makeDetails(path, signal) {
   const chain = h("ul.events");
   const attempts = h("ul.events");

@@ -21,7 +21,7 @@ const CAUSES = {
 export const isOver = (run) => OVER.has(run.status);
 // Of all counts, or of those of these states.
 export const sum = (counts, ...states) => Object.entries(counts).reduce((all, [state, each]) => all + (!states[0] || states.includes(state) ? each : 0), 0);
-// With commas between thousands. The format of Intl takes longest at the start of the page.
+// Intl takes longest at the start of the page.
 export const number = (value) => String(Math.round(value * 1000) / 1000).replace(/(?<!\.\d*)\B(?=(\d{3})+(?!\d))/g, ",");
 export const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
@@ -137,7 +137,6 @@ export function waitsFor(run) {
   return alive ? counted(alive, "task") : "the last look";
 }
 
-// What a run has crawled by its own account: the best known sums.
 export function crawled(stats) {
   return ["items", "pages", "bytes", "errors"].filter((name) => Number.isFinite(stats?.[name]))
     .map((name) => (name === "bytes" ? size(stats.bytes) : counted(stats[name], name.slice(0, -1))))
