@@ -53,7 +53,7 @@ test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (two m
 test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole stacks and their outages, the page in a browser, the image (8 to 15 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
-test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (4 to 10 minutes a shard)
+test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (6 to 14 minutes a shard)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q $(PART)
 
 test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (thirteen minutes)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-SHARDS = 6
+SHARDS = 4
 A_TEST = 0.2
 # Minutes of the groups for which A_TEST times their tests is far off. They balance the shards and decide nothing else;
 # `make ci-all` prints what the slowest tests take.
