@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.flows import Workflow
@@ -48,8 +50,8 @@ def file(service: Service) -> Path:
     return Path(database)
 
 
-async def begun(name: str, times: int = 1) -> None:
-    await eventually(lambda: steps.CALLS.count(name) >= times, f"{name} has begun")
+async def begun(name: str) -> None:
+    await eventually(lambda: name in steps.CALLS, f"{name} has begun")
 
 
 async def results(service: Service, flow: Flow) -> Mapping[int, Any]:
@@ -107,6 +109,26 @@ async def test_a_flow_does_not_end_beside_a_step_whose_end_is_lost(
     assert list((await results(service, flow)).values()) == [["a"], ["b"]]
     assert sorted(steps.CALLS) == ["a", "a", "b"]
     assert service.stage.store.flow_records.figures().flows == {FlowState.COMPLETED: 1}
+
+
+async def test_a_supervisor_that_the_backup_does_not_know_gives_up_and_another_begins(
+    service: Service, file: Path, tmp_path: Path
+) -> None:
+    flow = service.stage.push(Workflow("old").add("a", steps.held).add("b", steps.held, deps="a"))
+    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    await service.stage.nudge(flow)
+    await begun("a")
+    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    release("a", "b")
+    with pytest.raises(WorkflowFailureError) as failure:
+        await service.stage.supervisor(flow).result()
+    assert isinstance(failure.value.cause, ApplicationError)
+    assert failure.value.cause.type == "Fenced"
+    assert flow.states == {"a": "available", "b": "suspended"}
+    await service.stage.nudge(flow)  # as the next request at a door or the audit does
+    assert await end(service, flow) == "completed"
+    assert list((await results(service, flow)).values()) == [["a"], ["b", "a"]]
+    assert steps.CALLS == ["a", "a", "b"]
 
 
 @pytest.mark.parametrize("comes_again", [True, False])
