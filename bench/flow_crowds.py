@@ -1,4 +1,4 @@
-"""A thousand graphs at once, and a graph of ten thousand crawls under a limit of the installation.
+"""Many graphs at once, and a graph of many crawls under a limit of the installation.
 
 The stack is the embedded one, with jobs that end as soon as they are made. The benchmark fails if a job of a graph is
 started twice or not at all, or if the limit is exceeded.
@@ -11,18 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench import flow_steps
-from bench.embedded import part_of, planned_stack
+from bench.embedded import planned_stack
 from bench.faked_part import faked_jobs
-from bench.flows import diamond
+from bench.flows import diamond, last_events, push, worker_mib
 from bench.permits import tasks_within_limit
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.limits import LimitChange
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.services.embedded.plan import StepModules
 from crawler_lifecycle.services.embedded.stack import Stack
@@ -32,7 +30,6 @@ PATIENCE = 7_200.0
 PAUSE = 0.5
 PUSHES_AT_ONCE = 20
 OPEN = [state for state in FlowState if not (state.is_final or state is FlowState.UNKNOWN)]
-MIB = 1024 * 1024
 COLUMNS = ("", "jobs", "s", "jobs/s", "most tasks in the cluster", "limit", "events", "worker, MiB")
 Row = tuple[object, ...]
 
@@ -55,20 +52,20 @@ def _stack(scale: Scale) -> Iterator[Stack]:
 
 async def _flows_at_once(stack: Stack, flows: int) -> Row:
     async with stack.running() as control, asyncio.timeout(PATIENCE):
-        await _push(control, diamond())  # loads modules and connections
+        await push(control, diamond())  # loads modules and connections
         graphs, turn = [diamond() for _ in range(flows)], asyncio.Semaphore(PUSHES_AT_ONCE)
 
-        async def push(graph: Workflow) -> None:
+        async def push_in_turn(graph: Workflow) -> None:
             async with turn:
-                await _push(control, graph)
+                await push(control, graph)
 
         began = time.monotonic()
-        await asyncio.gather(*(push(graph) for graph in graphs))
+        await asyncio.gather(*(push_in_turn(graph) for graph in graphs))
         await _all_ended(control)
         seconds, jobs = time.monotonic() - began, flows * 4
         for graph in graphs:
             _check_jobs(control, graph, 4)
-        return ("graphs of four steps, at once", jobs, seconds, jobs / seconds, "-", "-", "-", _worker_mib(stack))
+        return ("graphs of four steps, at once", jobs, seconds, jobs / seconds, "-", "-", "-", worker_mib(stack))
 
 
 async def _crawls_under_a_limit(stack: Stack, scale: Scale) -> Row:
@@ -79,7 +76,7 @@ async def _crawls_under_a_limit(stack: Stack, scale: Scale) -> Row:
         for number in range(crawls):
             graph.add(f"crawl_{number}", crawl("nothing"))
         began = time.monotonic()
-        uid = await _push(control, graph)
+        uid = await push(control, graph)
         ending = asyncio.create_task(_all_ended(control))
         while not ending.done():
             most = max(most, tasks_within_limit((await asyncio.to_thread(control.limits.all))[0]))
@@ -89,15 +86,9 @@ async def _crawls_under_a_limit(stack: Stack, scale: Scale) -> Row:
         _check_jobs(control, graph, crawls)
         runs = control.runs.counts(RunFilter(flow=uid))
         assert dict(runs) == {ListedStatus.COMPLETED: crawls}, runs
-        events = await _events(control, uid)
-        figures = crawls, seconds, crawls / seconds, most, scale.limit, events, _worker_mib(stack)
+        events = await last_events(control, uid)
+        figures = crawls, seconds, crawls / seconds, most, scale.limit, events, worker_mib(stack)
         return ("crawls of a graph, under a limit", *figures)
-
-
-async def _push(control: Control, graph: Workflow) -> str:
-    answer = await control.flows.push(PushFlow(definition=graph.definition(), actor="bench"))
-    assert answer.nudged, answer.problem
-    return answer.flow_uid
 
 
 async def _all_ended(control: Control) -> None:
@@ -110,13 +101,3 @@ def _check_jobs(control: Control, graph: Workflow, jobs: int) -> None:
     """Raise AssertionError unless all jobs have completed at their first attempt."""
     ends = Counter((job.state, job.attempt) for job in control.flows.members(graph.id))
     assert ends == {(MemberState.COMPLETED, 1): jobs}, ends
-
-
-async def _events(control: Control, uid: str) -> int:
-    """Return the events of the last execution."""
-    description = await (await control.engine.client()).get_workflow_handle(flow_workflow_id(uid)).describe()
-    return description.history_length or 0
-
-
-def _worker_mib(stack: Stack) -> float:
-    return part_of(stack.plan.state, "lifecycle").memory_info().rss / MIB

@@ -94,38 +94,43 @@ async def _compared(stack: Stack, control: Control, bare: Floor, shape: Shape, d
         ours.append(seconds)
         floors.append((await bare.round(shape.bare, 1)).seconds)
     median, lowest = statistics.median(ours), statistics.median(floors)
-    figures = median, max(ours), lowest, median / lowest, events, _worker_mib(stack)
+    figures = median, max(ours), lowest, median / lowest, events, worker_mib(stack)
     return (database, shape.name, shape.steps, *figures)
 
 
 async def _large(stack: Stack, control: Control, database: str, steps: int) -> Row:
     seconds, events = await _seconds(control, _fan(steps - 2))
-    return (database, "fan-out and fan-in", steps, seconds, seconds, "-", "-", events, _worker_mib(stack))
+    return (database, "fan-out and fan-in", steps, seconds, seconds, "-", "-", events, worker_mib(stack))
 
 
 async def _idle(stack: Stack, control: Control, database: str, flows: int) -> Row:
     """Push graphs that wait for a person, and measure the CPU of all processes meanwhile."""
     for _ in range(flows):
-        await _push(control, Workflow().add_approval("release").add("end", flow_steps.nothing, deps="release"))
+        await push(control, Workflow().add_approval("release").add("end", flow_steps.nothing, deps="release"))
     await asyncio.sleep(IDLE_SECONDS / 4)  # until the last of them wait
     before, began = _cpu(stack), time.monotonic()
     await asyncio.sleep(IDLE_SECONDS)
     cores = (_cpu(stack) - before) / (time.monotonic() - began)
-    return (database, f"waiting for a person: {cores:.3g} cores", flows, "-", "-", "-", "-", "-", _worker_mib(stack))
+    return (database, f"waiting for a person: {cores:.3g} cores", flows, "-", "-", "-", "-", "-", worker_mib(stack))
 
 
 async def _seconds(control: Control, workflow: Workflow) -> tuple[float, int]:
     """Return the seconds from the push until the end is known, and the events of the last execution."""
     began = time.monotonic()
-    uid = await _push(control, workflow)
+    uid = await push(control, workflow)
     row = await control.flows.wait(workflow.id)
     seconds = time.monotonic() - began
     assert row.state is FlowState.COMPLETED, row
+    return seconds, await last_events(control, uid)
+
+
+async def last_events(control: Control, uid: str) -> int:
+    """Return the events of the last execution of the flow's workflow."""
     description = await (await control.engine.client()).get_workflow_handle(flow_workflow_id(uid)).describe()
-    return seconds, description.history_length or 0
+    return description.history_length or 0
 
 
-async def _push(control: Control, workflow: Workflow) -> str:
+async def push(control: Control, workflow: Workflow) -> str:
     answer = await control.flows.push(PushFlow(definition=workflow.definition(), actor="bench"))
     assert answer.nudged, answer.problem
     return answer.flow_uid
@@ -158,7 +163,7 @@ def _fan(items: int) -> Workflow:
     )
 
 
-def _worker_mib(stack: Stack) -> float:
+def worker_mib(stack: Stack) -> float:
     return part_of(stack.plan.state, "lifecycle").memory_info().rss / MIB
 
 
