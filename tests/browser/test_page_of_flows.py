@@ -125,7 +125,7 @@ async def test_jobs_are_found_by_their_label(page: Page, shelf: Shelf) -> None:
 
 
 async def test_a_deep_graph_is_drawn(page: Page, shelf: Shelf) -> None:
-    """What a job has in common with others grew twofold with each layer: forty layers of two jobs were never drawn."""
+    """The key of jobs that are alike grew twofold with each layer: forty layers of two jobs were never drawn."""
     flow = Workflow("ladder", id="ladder")
     for layer in range(DEEP):
         before = [f"{side} {layer - 1}" for side in ("left", "right")] if layer else None
