@@ -24,6 +24,7 @@ from bench import (
     kubernetes_runs,
     kubernetes_server,
     lifecycles,
+    line,
     local_look,
     long_run,
     looks,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "huge-archive": archives.measure_huge,
     "audit": auditing.measure,
     "permits": permits.measure,
+    "line": line.measure,
     "flow-planning": flow_planning.measure,
     "flows": flows.measure,
     "flow-crowds": flow_crowds.measure,
@@ -73,6 +75,7 @@ def main(names: tuple[str, ...], quick: bool, row: str, write: Path | None) -> N
     """Measure the figures of docs/benchmarks.md: all, or the named benchmarks."""
     if unknown := set(names) - set(BENCHMARKS):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: expected any of {', '.join(BENCHMARKS)}")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore SIGINT
     for ending in (signal.SIGTERM, signal.SIGHUP):
         # otherwise SIGTERM would leave the servers running
         signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))

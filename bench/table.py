@@ -27,6 +27,7 @@ class Scale:
     supervised: int = 100  # runs at once; doubled until looks fall behind
     most_supervised: int = 1_600
     audited: tuple[int, ...] = (1_000, 100_000)  # open runs
+    in_line: tuple[int, ...] = (100, 1_000, 10_000)  # runs that wait for their permit
     listed_runs: int = 100_000
     big_run: int = 10_000  # tasks of a run beside a small run
     two_level_runs: int = 300
@@ -67,6 +68,7 @@ QUICK = Scale(
     supervised=3,
     most_supervised=6,
     audited=(20,),
+    in_line=(5, 40),
     listed_runs=100,
     big_run=200,
     two_level_runs=12,

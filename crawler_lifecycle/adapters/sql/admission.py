@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, or_, select, update
 
 from crawler_lifecycle.adapters.sql.schema import (
     OWN_INSTALLATION,
@@ -30,6 +30,7 @@ from crawler_lifecycle.errors import Conflict
 runs, tasks, limits = histories.c, task_histories.c, scope_limits.c
 MOST_TASKS = 1000  # limit for the installation's tasks in the cluster, unless a setting or a row has another one
 LIMIT_COLUMNS = [limits[name] for name in ScopeLimits.model_fields]
+_HAS_VALUE = or_(*(limits[name].is_not(None) for name in (*VALUES, "paused_at")))  # a row may have no value left
 
 
 def lock_admission(connection: Connection) -> None:
@@ -39,8 +40,7 @@ def lock_admission(connection: Connection) -> None:
 
 def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
     """Return the limits by scope. `most_tasks`: the installation's limit for tasks if no row has another one."""
-    has_value = or_(*(limits[name].is_not(None) for name in (*VALUES, "paused_at")))
-    rows = connection.execute(select(*LIMIT_COLUMNS).where(has_value))
+    rows = connection.execute(select(*LIMIT_COLUMNS).where(_HAS_VALUE))
     on_record = {row.scope: ScopeLimits(**row._mapping) for row in rows}
     own = on_record.get(INSTALLATION, ScopeLimits(scope=INSTALLATION))
     if own.tasks is None:
@@ -50,7 +50,7 @@ def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, Scope
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The limits, and the installation's open runs with their rows, oldest first."""
+    """The limits, and open runs of the installation with their rows, oldest first."""
 
     limits: dict[str, ScopeLimits]
     runs: list[OpenRun]
@@ -69,12 +69,20 @@ class Situation:
         return {run_id: hold for run_id, hold in holds if hold}
 
 
-def situation(connection: Connection, most_tasks: int, now: datetime) -> Situation:
-    by_scope = limits_on_record(connection, most_tasks)
-    labels = _limited_labels(connection, by_scope)
-    rows = connection.execute(_open_runs(now)).all()
+def situation(
+    connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, condition: ColumnElement[bool]
+) -> Situation:
+    """Return the open runs that fulfil the condition for rows of runs."""
+    labels = _limited_labels(connection, by_scope, condition)
+    rows = connection.execute(_open_runs(now).where(condition)).all()
     open_runs = [_open_run(row, labels[row.id], by_scope) for row in rows]
     return Situation(by_scope, open_runs, {row.id: row for row in rows})
+
+
+def has_places() -> ColumnElement[bool]:
+    """Return the condition for runs that may use a limit: a run without a permit may have a job from before a pause."""
+    in_cluster = select(tasks.history_id).where(tasks.status.in_(IN_CLUSTER)).correlate(None)
+    return or_(runs.admitted_at.is_not(None), runs.id.in_(in_cluster))
 
 
 def _open_runs(now: datetime) -> Select[Any]:
@@ -133,17 +141,28 @@ def is_watched(now: datetime) -> ColumnElement[bool]:
     return or_(runs.next_look_at > limit, and_(runs.next_look_at.is_(None), is_young))
 
 
-def _limited_labels(connection: Connection, by_scope: dict[str, ScopeLimits]) -> dict[int, list[str]]:
-    """Return the scopes of the open runs' labels, those with limits, by RunID."""
+def _limited_labels(
+    connection: Connection, by_scope: dict[str, ScopeLimits], condition: ColumnElement[bool]
+) -> dict[int, list[str]]:
+    """Return the scopes of the labels with limits, by RunID, of the open runs that fulfil the condition."""
     scopes = defaultdict[int, list[str]](list)
     if any(scope.startswith(LABEL) for scope in by_scope):
         label = history_labels.c
         query = select(label.history_id, label.label).join_from(histories, history_labels, label.history_id == runs.id)
-        is_limited = (LABEL + label.label).in_(select(limits.scope))
-        for run_id, name in connection.execute(query.where(runs.status.in_(OPEN_STATUSES), is_limited)):
-            if LABEL + name in by_scope:  # a row of limits may have no value left
-                scopes[run_id].append(LABEL + name)
+        of_open_runs = query.where(runs.status.in_(OPEN_STATUSES), condition, _is_limited())
+        for run_id, name in connection.execute(of_open_runs):
+            scopes[run_id].append(LABEL + name)
     return scopes
+
+
+def _is_limited() -> ColumnElement[bool]:
+    """Return the condition for labels with a limit."""
+    return (LABEL + history_labels.c.label).in_(select(limits.scope).where(_HAS_VALUE))
+
+
+def has_limited_label() -> ColumnElement[bool]:
+    """Return the condition for runs with such a label."""
+    return exists().where(history_labels.c.history_id == runs.id, _is_limited()).correlate(histories)
 
 
 def _open_run(row: Row[Any], labels: list[str], by_scope: dict[str, ScopeLimits]) -> OpenRun:

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, case, update
+from sqlalchemy import Connection, case, not_, or_, update
 
-from crawler_lifecycle.adapters.sql.admission import Situation, situation
+from crawler_lifecycle.adapters.sql.admission import Situation, has_places, limits_on_record, situation
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import Assignment
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.admission import Hold, Plan, obstacle_in_turn, pause_in
+from crawler_lifecycle.domain.admission import Hold, Plan, Rooms, obstacle_in_turn, pause_in
 from crawler_lifecycle.domain.reasons import PAUSED
 
 runs = histories.c
@@ -36,12 +36,20 @@ def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datet
 
 
 def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: datetime) -> Hold | None:
-    """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line."""
-    present = situation(connection, most_tasks, now)
+    """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
+
+    The line is read only if the limits have room: the line may have thousands of runs, and each of them asks.
+    """
+    is_counted = or_(runs.id == run_id, has_places())
+    limits = limits_on_record(connection, most_tasks)
+    present = situation(connection, limits, now, is_counted)
     run = present.run(run_id)
     if run.is_admitted:
-        return pause_in(run.scopes, present.limits)
-    return obstacle_in_turn(run, present.runs, present.limits)
+        return pause_in(run.scopes, limits)
+    if hold := Rooms(limits, present.runs).obstacle(run):
+        return hold
+    line = situation(connection, limits, now, not_(is_counted))
+    return obstacle_in_turn(run, [*present.runs, *line.runs], limits)
 
 
 def write_hold(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime, **more: Any) -> None:

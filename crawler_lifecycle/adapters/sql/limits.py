@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.admission import lock_admission, situation
+from crawler_lifecycle.adapters.sql.admission import has_places, limits_on_record, lock_admission, situation
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import scope_limits
+from crawler_lifecycle.adapters.sql.line import is_in_line
+from crawler_lifecycle.adapters.sql.schema import histories, scope_limits
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.limits import LimitRecord, in_words
 from crawler_lifecycle.domain.admission import Rooms
 from crawler_lifecycle.errors import NotFound
+
+runs = histories.c
 
 
 class SqlLimits(OnDatabase):
@@ -24,12 +27,14 @@ class SqlLimits(OnDatabase):
 
     @reading
     def all(self, connection: Connection) -> list[LimitRecord]:
-        present = situation(connection, self._most_tasks, self._db.clock())
-        used = Rooms(present.limits, present.runs).used
+        by_scope = limits_on_record(connection, self._most_tasks)
+        present = situation(connection, by_scope, self._db.clock(), has_places())
+        used = Rooms(by_scope, present.runs).used
         changes = {row.scope: row for row in connection.execute(select(scope_limits))}
-        held = [run.held_by for run in present.runs if run.is_in_line]
+        line = select(runs.held_by, func.count().label("length")).where(is_in_line()).group_by(runs.held_by)
+        held: dict[str, int] = {row.held_by: row.length for row in connection.execute(line)}
         records = []
-        for scope, limits in present.limits.items():
+        for scope, limits in by_scope.items():
             use, change = used[scope], changes.get(scope)
             records.append(
                 LimitRecord(
@@ -39,7 +44,7 @@ class SqlLimits(OnDatabase):
                     runs_begun=use.runs,
                     tasks_in_cluster=use.tasks,
                     places_kept=max(0, use.places - use.tasks),
-                    runs_held=held.count(scope),
+                    runs_held=held.get(scope, 0),
                 )
             )
         return records

@@ -7,7 +7,7 @@ from operator import attrgetter, itemgetter
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
-from crawler_lifecycle.adapters.sql.admission import is_deployed_here, situation
+from crawler_lifecycle.adapters.sql.admission import is_deployed_here, limits_on_record, situation
 from crawler_lifecycle.adapters.sql.claiming import (
     cause_assignments,
     claim_is_free,
@@ -17,7 +17,8 @@ from crawler_lifecycle.adapters.sql.claiming import (
     take_claims,
 )
 from crawler_lifecycle.adapters.sql.claims import TaskClaims
-from crawler_lifecycle.adapters.sql.holds import admit, end_wait, write_holds
+from crawler_lifecycle.adapters.sql.front import holds_behind_front, is_read_by_a_pass
+from crawler_lifecycle.adapters.sql.holds import admit, end_wait, write_hold, write_holds
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
@@ -56,7 +57,8 @@ class Passes(TaskClaims):
     ) -> tuple[list[Claim], dict[int, str]]:
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
         now = self._lock_admission(tx)
-        now_open = situation(tx, self._most_tasks, now)
+        limits = limits_on_record(tx, self._most_tasks)
+        now_open = situation(tx, limits, now, is_read_by_a_pass(limits, most, now))
         pauses = now_open.pauses()
         free = _free_claims(tx, now, token, pauses.keys(), most)
         new = plan(now_open.runs, now_open.limits, most - min(len(free), (most + 1) // 2))
@@ -66,7 +68,10 @@ class Passes(TaskClaims):
         for run_id, numbers in _by_run(free[: most - len(claims)]):
             claims += _claim_again(tx, run_id, numbers, token, now, expires_in, pauses.get(run_id))
         claims.sort(key=attrgetter("run_id", "task"))
-        return claims, write_holds(tx, now_open, new, now)
+        causes = write_holds(tx, now_open, new, now)
+        for hold, run_ids in list(holds_behind_front(tx, now_open, new, most, now)):
+            write_hold(tx, run_ids, hold, now)
+        return claims, causes
 
     @reading
     def _with_another_cause(self, connection: Connection, causes: Mapping[int, str]) -> list[tuple[int, str]]:

@@ -1,0 +1,154 @@
+"""Does a pass that reads only the front of the line decide as a pass that reads the whole line?"""
+
+from collections import Counter
+from datetime import timedelta
+from random import Random
+
+import pytest
+from sqlalchemy import func, select, true
+
+from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, limits_on_record, situation
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.front import is_read_by_a_pass
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.deployment import Crawler, Deployment
+from crawler_lifecycle.contract.limits import INSTALLATION
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.domain.admission import Plan, plan
+from crawler_lifecycle.ports import Claim
+from tests.databases import MakeRun, ref_to
+
+MINUTE = timedelta(minutes=1)
+BOOKS, SITE = "crawler:books", "label:site:a"
+RUNS = 18
+
+
+@pytest.fixture
+def store(database: Database) -> SqlStore:
+    return SqlStore(database)
+
+
+def ask_for_permits(store: SqlStore, runs: list[RunRecord]) -> list[RunRef]:
+    """Let all runs ask, oldest first. Return those that have begun."""
+    begun = []
+    for run in map(ref_to, runs):
+        claim = store.claims.claim_main(run, f"supervisor:{run.epoch}", MINUTE)
+        if isinstance(claim, Claim):
+            key = claim.request.key
+            store.claims.deployed(claim, Deployment(key=key, job_name="job", job_uid=key, created=True))
+            begun.append(run)
+    return begun
+
+
+def end(store: SqlStore, run: RunRef) -> None:
+    (row,) = store.tasks.rows(run.run_id, [0])
+    over = TaskStatus.SUCCEEDED
+    store.tasks.sync(run, [TaskChange(task=0, attempt=1, version=row.version, status=over, job_uid=row.job_uid)])
+    store.runs.close(run, RunStatus.COMPLETED, "a test")
+
+
+def plan_for_all(database: Database, most: int) -> Plan:
+    with database.read() as connection:
+        limits = limits_on_record(connection, MOST_TASKS)
+        return plan(situation(connection, limits, database.clock(), true()).runs, limits, most)
+
+
+def read_runs(database: Database, most: int) -> int:
+    with database.read() as connection:
+        limits = limits_on_record(connection, MOST_TASKS)
+        is_read = is_read_by_a_pass(limits, most, database.clock())
+        return connection.scalar(select(func.count()).select_from(histories).where(is_read)) or 0
+
+
+def holds(database: Database) -> dict[int, tuple[str | None, str | None]]:
+    run = histories.c
+    with database.read() as connection:
+        rows = connection.execute(select(run.id, run.held_by, run.waiting_cause).where(run.admitted_at.is_(None)))
+        return {row.id: (row.held_by, row.waiting_cause) for row in rows}
+
+
+def make_line(make_run: MakeRun, random: Random) -> list[RunRecord]:
+    return [
+        make_run(
+            random.choice([1, 1, 3]),
+            entry=Crawler(name=random.choice(["books", "toys", "maps"]), command=["true"]),
+            labels=random.choice([[], [], ["site:a"], ["site:b"]]),
+            priority=random.choice([0, 0, 0, 5]),
+        )
+        for _ in range(RUNS)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_pass_decides_as_if_it_read_the_whole_line(
+    store: SqlStore, database: Database, make_run: MakeRun, seed: int
+) -> None:
+    random = Random(seed)
+    store.limits.change(INSTALLATION, {"tasks": random.randint(3, 6)}, None)
+    store.limits.change(BOOKS, {"runs": random.randint(1, 2)}, None)
+    store.limits.change(SITE, {"runs": 1}, None)
+    line = make_line(make_run, random)
+    of_one_task = {run.run_id for run in line if run.tasks == 1}
+    for run in ask_for_permits(store, line):
+        if run.run_id in of_one_task and random.random() < 0.7:
+            end(store, run)
+    if random.random() < 0.5:
+        store.limits.pause(random.choice([BOOKS, SITE]), "too slow", None)
+    most = random.randint(1, 3)
+    expected, before = plan_for_all(database, most), holds(database)
+    claims = store.claims.claim_tasks("dispatcher", MINUTE, most)
+    assert Counter(claim.run_id for claim in claims) == expected.granted
+    decided = {run_id: (hold.scope, hold.cause) for run_id, hold in expected.holds.items() if run_id in before}
+    assert {run_id: hold for run_id, hold in holds(database).items() if run_id in decided} == decided
+
+
+def test_a_pass_reads_the_runs_with_places_and_the_front_of_each_part(
+    store: SqlStore, database: Database, make_run: MakeRun
+) -> None:
+    store.limits.change(INSTALLATION, {"runs": 2}, None)
+    store.limits.change(SITE, {"tasks": 5}, None)
+    alike, urgent, labelled = (
+        [make_run(**more) for _ in range(9)] for more in ({}, {"priority": 5}, {"labels": ["site:a"]})
+    )
+    begun = ask_for_permits(store, [*alike, *urgent, *labelled])
+    assert read_runs(database, 3) == len(begun) + 4 + 4 + len(labelled)
+    end(store, begun[0])
+    assert [claim.run_id for claim in store.claims.claim_tasks("dispatcher", MINUTE, 3)] == [urgent[0].run_id]
+
+
+def test_the_line_behind_the_front_says_what_holds_it(store: SqlStore, database: Database, make_run: MakeRun) -> None:
+    store.limits.change(INSTALLATION, {"runs": 1}, None)
+    books, toys = (
+        [make_run(entry=Crawler(name=name, command=["true"])) for _ in range(6)] for name in ("books", "toys")
+    )
+    ask_for_permits(store, [*toys, *books])
+    store.limits.pause(BOOKS, "too slow", None)
+    store.claims.claim_tasks("dispatcher", MINUTE, 2)
+    assert holds(database) == {
+        **{run.run_id: (INSTALLATION, "admission") for run in toys[1:]},
+        **{run.run_id: (BOOKS, "paused") for run in books},
+    }
+    last = store.records.overview(books[-1].run_id)
+    assert last.run.waiting_message == "crawler books is paused: too slow"
+    store.limits.resume(BOOKS, None)
+    store.claims.claim_tasks("dispatcher", MINUTE, 2)
+    assert set(holds(database).values()) == {(INSTALLATION, "admission")}
+
+
+def test_a_run_that_nobody_watches_keeps_no_other_run_from_the_front(
+    store: SqlStore, database: Database, make_run: MakeRun
+) -> None:
+    store.limits.change(INSTALLATION, {"runs": 1}, None)
+    runs = [make_run() for _ in range(6)]
+    (begun,) = ask_for_permits(store, runs)
+    unwatched = [run.run_id for run in runs[1:4]]
+    with database.transaction() as connection:
+        silent = database.clock() - timedelta(days=1)
+        times = dict.fromkeys(("started_at", "supervisor_began_at", "next_look_at"), silent)
+        connection.execute(histories.update().where(histories.c.id.in_(unwatched)).values(**times))
+    end(store, begun)
+    assert [claim.run_id for claim in store.claims.claim_tasks("dispatcher", MINUTE, 2)] == [runs[4].run_id]
