@@ -72,7 +72,7 @@ async def _crawls_under_a_limit(stack: Stack, scale: Scale) -> Row:
     crawls, most = scale.crawls_of_a_flow, 0
     async with stack.running() as control, asyncio.timeout(PATIENCE):
         control.limits.change(LimitChange(tasks=scale.limit), "bench")
-        graph = Workflow(max_parallel=2 * scale.limit)
+        graph = Workflow()
         for number in range(crawls):
             graph.add(f"crawl_{number}", crawl("nothing"))
         began = time.monotonic()

@@ -10,6 +10,7 @@ from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.network import FAILURES, OPEN, Node
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.turns import MOST_CRAWLS
 from crawler_lifecycle.domain.flows.wiring import ignored_by
 
 MOST_BLOCKERS = 5  # in an explanation for a member; further blockers are counted
@@ -73,7 +74,7 @@ def _reason_and_settling(row: MemberRow) -> str | None:
 def _cause_of_available(planner: Planner, row: MemberRow) -> str:
     if planner.flow.intent is not FlowIntent.RUN:
         return words.PAUSED if planner.flow.intent is FlowIntent.PAUSE else words.DRAINING
-    full = planner.turns.full_group(row.group)
+    full = planner.turns.full_group(row)
     if full is None:
         return row.cause or _cause_to_start(row)  # a host's cause, such as an unknown function
     path = planner.wiring.groups[full].path
@@ -88,8 +89,14 @@ def cause_alone(ledger: Ledger, row: MemberRow) -> str | None:
         return words.SETTLING
     if ledger.flow.intent is not FlowIntent.RUN:
         return words.PAUSED if ledger.flow.intent is FlowIntent.PAUSE else words.DRAINING
+    return None if _may_be_held_back(ledger, row) else _cause_to_start(row)
+
+
+def _may_be_held_back(ledger: Ledger, row: MemberRow) -> bool:
+    """Return whether a limit of the flow or of a group, or the limit for crawls, may hold the member back."""
     is_limited = any(group.max_parallel is not None for group in ledger.groups.values())
-    return None if is_limited or ledger.flow.max_parallel is not None else _cause_to_start(row)
+    is_among_many_crawls = row.kind is MemberKind.CRAWL and len(ledger.members) > MOST_CRAWLS
+    return is_limited or is_among_many_crawls or ledger.flow.max_parallel is not None
 
 
 def _cause_to_start(row: MemberRow) -> str:

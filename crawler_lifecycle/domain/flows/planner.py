@@ -204,10 +204,10 @@ class Planner:
         was_in_flight = old is not None and old.in_flight
         if row.in_flight and not was_in_flight:
             self._in_flight.add(row.number)
-            self.turns.occupy(row.group)
+            self.turns.occupy(row)
         elif was_in_flight and not row.in_flight:
             self._in_flight.discard(row.number)
-            self.turns.release(row.group)
+            self.turns.release(row)
         if row.in_flight and row.terminate and row.state is not MemberState.EXECUTING:
             self._to_stop.add(row.number)
         else:

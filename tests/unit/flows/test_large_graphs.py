@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.domain.flows.network import Node
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import Ledger
-from crawler_lifecycle.domain.flows.turns import Turns
+from crawler_lifecycle.domain.flows.turns import Line
 from crawler_lifecycle.flows import Workflow
 from tests.unit.flows.plays import NOW
 from tests.unit.flows.work import plain
@@ -40,7 +40,7 @@ class Course:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the changes of nodes, the members that the planner looks at, the choices of turns, and the plans."""
     counter: Counter[str] = Counter()
-    methods = {"nodes": (Node, "count"), "members": (Planner, "_standing"), "turns": (Turns, "_first")}
+    methods = {"nodes": (Node, "count"), "members": (Planner, "_standing"), "turns": (Line, "_first")}
     for key, (owner, name) in {**methods, "plans": (Planner, "advance")}.items():
         monkeypatch.setattr(owner, name, _counting(getattr(owner, name), counter, key))
     return counter

@@ -6,8 +6,10 @@ import pytest
 
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows import turns
 from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState, flow_state, step_state, workflow_state
@@ -92,6 +94,33 @@ def test_034_a_limit_holds_back_what_is_beyond() -> None:
     play.end("capped/1")
     play.advance()
     assert play.order[-1] == "capped/2"
+
+
+def test_034_crawls_beyond_the_limit_of_a_graph_without_limits_wait_in_the_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "MOST_CRAWLS", 2)
+    workflow = Workflow().add_many("sites", [crawl("books")] * 3).add("step", plain)
+    workflow.add_many("capped", [crawl("books")] * 2, max_parallel=1, priority=2).add("last", crawl("books"), priority=1)
+    play = Play(workflow)
+    play.advance()
+    assert play.order == ["capped/0", "last", "step"]
+    assert why(play.planner, play.row("sites/0").number).cause == "parallel_limit"
+    play.end("step")
+    assert not play.advance().starts
+    play.end("last")
+    play.advance()
+    assert play.order[-1] == "sites/0", "the second crawl of the full group blocks no other crawl"
+    play.end("capped/0")
+    play.advance()
+    assert play.order[-1] == "capped/1"
+    assert play.run() is FlowState.COMPLETED
+
+
+def test_034_a_limit_of_the_graph_is_the_limit_for_its_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "MOST_CRAWLS", 2)
+    play = Play(Workflow(max_parallel=3).add_many("sites", [crawl("books")] * 4))
+    assert len(play.advance().starts) == 3
 
 
 def test_035_dependents_of_a_failure_are_cancelled_and_never_start() -> None:

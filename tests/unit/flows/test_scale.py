@@ -7,7 +7,7 @@ import pytest
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.network import Network, Node
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.turns import Turns
+from crawler_lifecycle.domain.flows.turns import Line
 from crawler_lifecycle.flows import Workflow, any_of
 from tests.unit.flows.plays import Play
 from tests.unit.flows.work import plain
@@ -29,7 +29,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     counting(Node, "count", "nodes")
     counting(Planner, "_standing", "members")
-    counting(Turns, "_first", "turns")
+    counting(Line, "_first", "turns")
     return counts
 
 
