@@ -9,8 +9,9 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, GroupDefinition
 from crawler_lifecycle.contract.flows.needs import Need
-from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.requests import GraftMembers, PushFlow
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.building import fragment_of
 from tests.browser.chromium import Page
 from tests.browser.flow_shapes import diamond
 from tests.browser.shelf import MARKS, TEMPORAL_UI, Shelf
@@ -93,6 +94,45 @@ async def test_groups_that_need_each_other_are_drawn_side_by_side(page: Page, sh
     await page.evaluate("location.hash = '#/flows/circle?view=graph'")
     await page.until("document.querySelectorAll('.box').length === 2")
     assert "NaN" not in await page.evaluate("document.querySelector('.graph').outerHTML")
+
+
+async def test_sub_workflows_and_collections_stand_between_what_they_need_and_what_needs_them(
+    page: Page, shelf: Shelf
+) -> None:
+    inner = Workflow().add("one", plain).add("two", plain, deps="one").add_many("more", [plain] * 2, deps="two")
+    flow = Workflow(id="nested").add("first", plain).add_workflow("inner", inner, deps="first")
+    pushed(shelf.database, flow.add("last", plain, deps="inner"))
+    await page.evaluate("location.hash = '#/flows/nested?view=graph'")
+    await page.until("document.querySelectorAll('.box').length === 3")
+    assert await in_columns(page, "first", "inner", "last") == 3
+    assert await page.evaluate(LINES) == 2
+    await page.evaluate(f"({BOX % 'inner'}).click()")
+    await page.until("document.querySelectorAll('.box').length === 5")
+    assert await in_columns(page, "first", "inner/one", "inner/two", "inner/more", "last") == 5
+    assert await page.evaluate(LINES) == 4, "only the last boxes of the sub-workflow lead to its dependent"
+
+
+async def test_a_graft_stands_behind_its_grafter(page: Page, shelf: Shelf) -> None:
+    graph = Workflow(id="grafted").add("seed", plain).add_graft("parts", plain, deps="seed")
+    flow = pushed(shelf.database, graph.add("merge", plain, deps="parts"))
+    flow.go_on()
+    flow.end(flow.last("seed"))
+    flow.go_on()
+    fragment = fragment_of(Workflow().add("a", plain).add("b", plain))
+    flow.store.flow_doors.graft(
+        flow.uid, GraftMembers(grafter="parts", generation=1, attempt=1, fragment=fragment, context={})
+    )
+    await page.evaluate("location.hash = '#/flows/grafted?view=graph'")
+    await page.until("document.querySelectorAll('.box').length === 4")
+    assert await in_columns(page, "seed", "parts plain", "parts:", "merge") == 4
+    assert await page.evaluate(LINES) == 3
+
+
+async def in_columns(page: Page, *boxes: str) -> int:
+    """Return the number of columns with these boxes. Raise AssertionError unless they stand from left to right."""
+    places = [await page.evaluate(ACROSS % (BOX % name)) for name in boxes]
+    assert places == sorted(places), places
+    return len(set(places))
 
 
 async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(page: Page, shelf: Shelf) -> None:

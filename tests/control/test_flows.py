@@ -243,7 +243,7 @@ async def test_members_by_path_and_state(flows: FlowCommands, database: Database
     answer = await flows.push(push(workflow))
     assert [job.path for job in flows.members("w", ["m"])] == ["m/0", "m/1"]
     assert [job.path for job in flows.members("w", states=[MemberState.AVAILABLE])] == ["a"]
-    assert [job.deps for job in flows.members("w", ["m"])] == [(), ()]
+    assert [(job.deps, job.group_deps) for job in flows.members("w", ["m"])] == [((), ("a",)), ((), ("a",))]
     with pytest.raises(NotFound, match="flow 'w' has no job 'x'"):
         flows.members("w", ["x"])
     flow = Flow(SqlStore(database), "w", answer.flow_uid)

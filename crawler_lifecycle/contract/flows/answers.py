@@ -71,6 +71,9 @@ class MemberRecord(Message):
     problem: str | None = Field(default=None, description="sentence about a crawl that was refused")
     outcome: str | None = Field(default=None, description="word for the end of the last attempt")
     deps: tuple[str, ...] = Field(default=(), description="paths of the direct dependencies")
+    group_deps: tuple[str, ...] = Field(
+        default=(), description="paths of the dependencies that the job has as a member of its groups"
+    )
     args: Any = Field(default=None, description="arguments of the next or last attempt")
     labels: list[str] = Field(default_factory=list, description="labels for permits, for a crawl")
     queue: str | None = None

@@ -1,4 +1,4 @@
-// The page speaks to the API with a token that it was opened with, in a header, never in an address.
+// The API is asked with the token that the page was opened with, in a header, never in an address.
 
 const KEPT = "token";
 const SCOPES = "scopes"; // with the token, so that a page that is loaded anew shows its buttons at once
@@ -10,7 +10,7 @@ export class Problem extends Error {
   }
 }
 
-// The link's fragment stays in the browser; it is taken out of the address at once, so that nobody copies it.
+// The link's fragment is taken out of the address at once, so that nobody copies it.
 export function takeToken() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
@@ -36,7 +36,6 @@ export function keepToken(token) {
   sessionStorage.setItem(KEPT, token);
 }
 
-// Whether they are new.
 export function keepScopes(scopes) {
   const known = sessionStorage.getItem(SCOPES);
   sessionStorage.setItem(SCOPES, scopes);
@@ -60,10 +59,9 @@ export async function save(path, name, headers = {}) {
 
 const PATIENCE = 30_000; // also with a browser that waits for a connection to become free
 
-// Whether the same may be asked again. Only an answer of 4xx says that nothing was done, but for these.
+// Whether the same may be asked again. Answers of 4xx say that nothing was done, but for these.
 export const isOpen = ({ status }) => !(status >= 400 && status < 500) || [408, 425, 429].includes(status);
 
-// Milliseconds until the same is asked again.
 export const pauseAfter = ({ pause }) => Math.max(2000, (pause ?? 0) * 1000);
 
 async function call(method, path, body, headers, signal) {
@@ -97,9 +95,9 @@ const SILENCE = 30_000;
 const SHORTEST = 500;
 const LONGEST = 10_000;
 
-// Follows a stream of events for ever, going on where it broke off. `told` hears "live", or why it is not, whether
-// that is final, and when the API was last heard; `begun` that the stream is there (again). After `silent` milliseconds without anything the API is away.
-// A tab that nobody sees follows nothing: a browser opens six connections to one address, for all of its tabs together.
+// Follows a stream of events for ever. `told` hears "live", or why it is not, whether that is final, and when the API was
+// last heard; `begun` that the stream is there (again). After `silent` milliseconds without anything the API is away.
+// A hidden tab follows nothing: a browser opens six connections to one address, for all of its tabs together.
 export async function follow(path, { event, told, begun = () => {}, signal, final = [401, 403], silent = SILENCE }) {
   let last = null;
   let pause = SHORTEST;

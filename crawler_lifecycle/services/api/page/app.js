@@ -1,4 +1,3 @@
-// The page as a whole: which view is shown, and whether the connection is alive.
 
 import { forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, may, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
 import { showInstallation } from "/limits.js";
@@ -124,7 +123,6 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "?") showKeys();
 });
 
-// To the next line of the list, or the one before.
 function step(by) {
   const lines = [...main.querySelectorAll("tbody tr")].map((row) => row.querySelector("a, button.open")).filter(Boolean);
   const here = lines.findIndex((each) => each.closest("tr").contains(document.activeElement));

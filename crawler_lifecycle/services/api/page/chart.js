@@ -1,4 +1,4 @@
-// Bars in time: one row for each task or job, with its parts coloured by state.
+// Bars in time, coloured by state.
 
 import { duration, fill, h, link, moment, setText } from "/kit.js";
 

@@ -41,7 +41,6 @@ export function openDialog({ title, content, submit, danger = false, first, send
   return { end, signal: closed.signal };
 }
 
-// A control with its label.
 export function field(id, label, properties = {}, tag = "input", ...children) {
   const input = h(tag, { id, name: id.slice(id.indexOf("-") + 1), autocomplete: "off", ...properties }, ...children);
   return { input, element: h("div.field", h("label", { for: id }, label), input), value: () => input.value.trim() || null };

@@ -48,7 +48,7 @@ export const press = (button, isPressed) => button.setAttribute("aria-pressed", 
 export const options = (texts, chosen = null) => Object.entries(texts).map(([value, text]) => h("option", { value, selected: value === chosen }, text));
 export const chipGroup = (label, ...children) => h("div.chips", { role: "group", "aria-label": label }, ...children);
 
-// What a button is for: its failure is told, and then it can be pressed again.
+// A button's act: its failure is told, and then it can be pressed again.
 export async function attempt(button, act) {
   button.disabled = true;
   try {
@@ -64,15 +64,14 @@ export function setText(element, text) {
   if (element.textContent !== shown) element.textContent = shown;
 }
 
-// Names, arguments and logs come from elsewhere: a control character in them is shown as a sign, and one that would turn
-// around or hide what stands beside it by its number.
+// Texts come from elsewhere: a control character is shown as a sign, one that would turn around or hide others by its number.
 export const visible = (text) => String(text)
   .replace(/[\u0000-\u0008\u000b-\u001f]/g, (sign) => String.fromCharCode(0x2400 + sign.charCodeAt(0)))
   .replace(/\u007f/g, "\u2421")
   .replace(/[\u0080-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
     (sign) => `[U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 
-// One child of `parent` for each item: made once, moved only if its place is wrong, brought up to date each time.
+// One child of `parent` for each item: made once, moved if its place is wrong, painted each time.
 export function patch(parent, items, key, make, update = () => {}) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   const names = new Map(items.map((item) => [String(key(item)), item]));
@@ -87,7 +86,7 @@ export function patch(parent, items, key, make, update = () => {}) {
   }
 }
 
-// Makes an element look like another and keeps its nodes: with them the focus, and a click that is under way.
+// Makes an element look like another and keeps its nodes, with the focus and a click that is under way.
 export function morph(old, made) {
   if (old.isEqualNode(made)) return;
   if (old.nodeName !== made.nodeName || made.nodeName === "BUTTON" && old.firstChild?.textContent !== made.firstChild?.textContent) return old.replaceWith(made); // it does something else
@@ -98,7 +97,6 @@ export function morph(old, made) {
   fill(old, [...made.childNodes]);
 }
 
-// Gives an element these children, in place of those that it has.
 export function fill(element, children) {
   const wanted = [...h("p", ...children).childNodes];
   while (element.childNodes.length > wanted.length) element.lastChild.remove();

@@ -1,4 +1,4 @@
-// The choice of runs in the list. All of it stands in the address, and a view is an address with a name.
+// The choice of runs in the list, all in the address. A view is an address with a name.
 
 import { addressOf, chipGroup, choice, drawChips, get, h, link, listen, patch, searchField, sum } from "/kit.js";
 

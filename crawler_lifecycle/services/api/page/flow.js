@@ -1,4 +1,4 @@
-// One flow, live: a graph, a ledger or a time line of its jobs, with what a person may do to it.
+// One flow, live.
 
 import { addressOf, alertLine, chipGroup, counted, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";

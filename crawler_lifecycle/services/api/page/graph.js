@@ -1,5 +1,5 @@
-// A flow as a picture: layers from left to right, coloured by state. Sub-workflows and jobs that are alike are one box
-// until somebody opens it; and so are the jobs of a layer where there would be too many boxes.
+// A flow as a picture: layers from left to right, coloured by state. Sub-workflows, jobs that are alike, and where there
+// would be too many boxes the jobs of a layer, are one box until somebody opens it.
 
 import { bar, chipGroup, fill, h, JOB_STATES, number, patch, setText, stateCounts, sum, visible } from "/kit.js";
 
@@ -23,9 +23,10 @@ export function makeGraph(choose) {
 
   function draw(latest) {
     jobs = latest;
-    const order = sorted(jobs);
+    const nodes = nodesOf(jobs);
+    const order = sorted(nodes);
     let units;
-    ALIKE.some((alike) => (units = unite(order, jobs, opened, alike)).size <= MOST);
+    ALIKE.some((alike) => (units = unite(order, nodes, opened, alike)).size <= MOST);
     picture.hidden = units.size > MOST;
     setText(note, picture.hidden ? `${number(units.size)} boxes are too many to draw: close some.`
       : units.size < jobs.size ? `${number(jobs.size)} jobs in ${number(units.size)} boxes; a box with a number opens.` : "");
@@ -58,7 +59,7 @@ export function makeGraph(choose) {
   return { element, draw };
 }
 
-// A box's key is the path of its job or sub-workflow, or for jobs that are alike, what they have in common.
+// A box's key is the path of its job or sub-workflow, or what jobs that are alike have in common.
 const nameOf = (key) => key.split("\n")[0].replace(/\/$/, "");
 
 function paint(box, { key, job, title, counts, size }) {
@@ -71,45 +72,74 @@ function paint(box, { key, job, title, counts, size }) {
   fill(box, job ? [h("b", job.split("/").pop()), h("small", about)] : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
 }
 
-// What a box of many looks like: what needs a person first.
+// A box of many looks like what needs a person first.
 const URGENCY = ["discarded", "retryable", "executing", "cancelled", "scheduled", "available", "suspended", "completed"];
 
 // The boxes in an order in which each comes after what it needs: {key, job?, title, needs, counts, size}.
-function unite(order, jobs, opened, alike) {
+function unite(order, nodes, opened, alike) {
   const keys = new Map(); // job: box
   const kinds = new Map(); // by what jobs have in common: {key, first, size}
   const common = new Map(); // job: kind
   const layers = new Map();
-  for (const job of order) {
-    const group = closedGroup(job.path, opened);
-    if (group) keys.set(job.path, group);
-    const above = needsOf(job, jobs);
-    const layer = above.reduce((most, need) => Math.max(most, layers.get(need)), 0) + 1;
-    layers.set(job.path, layer);
-    const parent = job.path.slice(0, job.path.lastIndexOf("/") + 1);
-    const key = alike ? [parent + job.title, job.kind, ...new Set(above.map((need) => keys.get(need) ?? common.get(need).first).sort())].join("\n")
-      : `${parent}jobs in layer ${layer}`;
-    const kind = kinds.get(key) ?? { key, first: job.path, size: 0 }; // the first stands for all: their keys would grow from layer to layer
+  for (const { path, job, needs } of order) {
+    const layer = needs.reduce((most, need) => Math.max(most, layers.get(need) ?? 0), 0);
+    layers.set(path, job ? layer + 1 : layer);
+    if (!job) continue;
+    const group = closedGroup(path, opened);
+    if (group) keys.set(path, group);
+    const parent = path.slice(0, path.lastIndexOf("/") + 1);
+    const key = alike ? [parent + job.title, job.kind, ...new Set(needs.map((need) => keys.get(need) ?? common.get(need)?.first ?? need).sort())].join("\n")
+      : `${parent}jobs in layer ${layer + 1}`;
+    const kind = kinds.get(key) ?? { key, first: path, size: 0 }; // the first stands for all: their keys would grow from layer to layer
     kind.size += 1;
     kinds.set(key, kind);
-    common.set(job.path, kind);
+    common.set(path, kind);
   }
   const units = new Map();
-  for (const job of order) {
-    const kind = common.get(job.path);
+  const ends = new Map(); // node: boxes; of a group, those of the jobs that no other of its jobs needs
+  for (const { path, job, needs } of order) {
+    if (!job) {
+      const inside = needs.flatMap((member) => nodes.get(member).needs.filter((need) => need.startsWith(path)));
+      const inner = new Set(inside.flatMap((need) => nodes.get(need).job ? need : nodes.get(need).needs));
+      const last = new Set(needs.filter((member) => !inner.has(member)).map((member) => keys.get(member)));
+      ends.set(path, last.size > MOST ? [] : last);
+      continue;
+    }
+    const kind = common.get(path);
     const isAlone = kind.size < (alike || 2) || opened.has(kind.key);
-    const key = keys.get(job.path) ?? (isAlone ? job.path : kind.key);
-    keys.set(job.path, key);
-    const unit = units.get(key) ?? { key, job: key === job.path ? job.path : null, title: job.title, needs: new Set(), counts: {}, size: 0 };
+    const key = keys.get(path) ?? (isAlone ? path : kind.key);
+    keys.set(path, key);
+    ends.set(path, [key]);
+    const unit = units.get(key) ?? { key, job: key === path ? path : null, title: job.title, needs: new Set(), counts: {}, size: 0 };
     units.set(key, unit);
+    if (alike && units.size > MOST) break;
     unit.counts[job.state] = (unit.counts[job.state] ?? 0) + 1;
     unit.size += 1;
-    for (const need of needsOf(job, jobs)) if (keys.get(need) !== key) unit.needs.add(keys.get(need));
+    for (const need of needs) for (const end of ends.get(need) ?? []) if (end !== key) unit.needs.add(end);
   }
   return units;
 }
 
-const needsOf = (job, jobs) => job.deps.filter((path) => jobs.has(path));
+// The jobs, and with a slash behind their paths the groups that jobs need as a whole: {path, job?, needs}.
+function nodesOf(jobs) {
+  const nodes = new Map();
+  const needed = new Set();
+  for (const { deps, group_deps } of jobs.values()) for (const list of [deps, group_deps]) for (const need of list) needed.add(need);
+  for (const path of jobs.keys()) {
+    for (let end = path.indexOf("/"); end > 0; end = path.indexOf("/", end + 1)) {
+      const group = path.slice(0, end + 1);
+      if (!needed.has(path.slice(0, end))) continue;
+      if (!nodes.has(group)) nodes.set(group, { path: group, needs: [] });
+      nodes.get(group).needs.push(path);
+    }
+  }
+  for (const job of jobs.values()) {
+    const { path } = job; // a grafted job needs its grafter, which has the path of the group
+    const needs = [...job.deps, ...job.group_deps].map((need) => nodes.has(`${need}/`) && !path.startsWith(`${need}/`) ? `${need}/` : need);
+    nodes.set(path, { path, job, needs: needs.filter((need) => jobs.has(need) || nodes.has(need)) });
+  }
+  return nodes;
+}
 
 // The outermost sub-workflow above a job that nobody has opened.
 function closedGroup(path, opened) {
@@ -120,21 +150,16 @@ function closedGroup(path, opened) {
   return null;
 }
 
-function sorted(jobs) {
+function sorted(nodes) {
   const order = [];
   const seen = new Set();
-  for (const first of jobs.values()) {
-    const stack = [first];
+  const enter = (node) => seen.has(node.path) ? [] : [seen.add(node.path) && [node, node.needs.values()]];
+  for (const first of nodes.values()) {
+    const stack = first.job ? enter(first) : [];
     while (stack.length) {
-      const job = stack.at(-1);
-      const missing = seen.has(job.path) ? null : needsOf(job, jobs).find((need) => !seen.has(need));
-      if (missing) {
-        stack.push(jobs.get(missing));
-        continue;
-      }
-      if (!seen.has(job.path)) order.push(job);
-      seen.add(job.path);
-      stack.pop();
+      const { done, value } = stack.at(-1)[1].next();
+      if (done) order.push(stack.pop()[0]);
+      else stack.push(...enter(nodes.get(value)));
     }
   }
   return order;
@@ -142,8 +167,7 @@ function sorted(jobs) {
 
 const heightOf = (keys) => keys.length * (HEIGHT + DOWN) - DOWN;
 
-// Where each box begins, and its middle from the picture's middle: as far to the right as what it needs demands, and
-// near to that in height.
+// Where each box begins, and its middle from the picture's middle: to the right of what it needs, and near to it in height.
 function arrange(units) {
   const ranked = [];
   const layer = new Map();
@@ -169,7 +193,6 @@ function arrange(units) {
   return places;
 }
 
-// The lines from each box to those that need it.
 const linesBetween = (units, places) => [...units.values()].flatMap(({ key, needs }) => [...needs].map((need) => {
   const [{ x, y }, to] = [places.get(need), places.get(key)];
   const bend = Math.max(20, (to.x - x - WIDTH) / 2);

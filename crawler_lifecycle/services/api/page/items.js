@@ -1,4 +1,4 @@
-// The items of a flow's crawl managers: which 7 of 1,000 failed, and what can be done about them.
+// The items of a flow's crawl managers.
 
 import { addressOf, alertLine, chipGroup, choice, counted, crawled, drawChips, get, h, inWords, lasting, mayOperate, named, number, options, pairsOf, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";

@@ -1,4 +1,3 @@
-// All that every view needs, by one name.
 
 export * from "/api.js";
 export * from "/dom.js";

@@ -1,4 +1,4 @@
-// The installation: its capacity and what waits for it, limits and pauses, and forms for who may change them.
+// The installation: its capacity, limits and pauses.
 
 import { fill, get, h, lasting, mayOperate, number, options, pairs, post, put, runLink, scopeInWords, setText, time, waitsFor, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";
@@ -44,7 +44,6 @@ const capacity = ({ limits: own, ...whole }) => pairs({
 
 const use = (used, most) => (most === null ? number(used) : `${number(used)} of ${number(most)}`);
 
-// The scope as the API names it: nothing is the installation.
 function named(scope) {
   const [, kind, name] = /^(crawler|label):([^]*)$/.exec(scope) ?? [];
   return kind ? { [kind]: name } : {};
@@ -80,7 +79,6 @@ function askToPause(limits, done) {
   });
 }
 
-// Which scope is meant: that of the row, or a choice.
 function makeScope(limits) {
   if (limits) return { element: null, value: () => named(limits.scope) };
   const kind = field("limit-kind", "Scope", { onchange: choose }, "select", options({ label: "a label", crawler: "a crawler", installation: "the installation" }));

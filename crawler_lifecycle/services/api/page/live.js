@@ -7,8 +7,8 @@ const listeners = new Set();
 let state = "connecting";
 let stopped = new AbortController();
 
-// `listener({kind, run, notice})`: kind is "run" with the run as it is now, "notice" with what was announced of one,
-// "ready" when everything should be read (again), "state" when the connection has come or gone, `since` then and `isFinal` for good.
+// `listener({kind, run, notice})`: kind is "run", "notice", "ready" when everything should be read (again), or "state" when
+// the connection has come or gone, `since` then and `isFinal` for good.
 export function listen(listener, signal) {
   listeners.add(listener);
   signal.addEventListener("abort", () => listeners.delete(listener));

@@ -1,4 +1,4 @@
-// What a task prints: lines with levels and colours, which can be searched, and lines from further back.
+// What a task prints: lines with levels and colours.
 
 import { attempt, choice, follow, h, number, press, save, searchField, setText, visible } from "/kit.js";
 
@@ -6,7 +6,7 @@ const TAIL = 65_536;
 const LONGEST_TAIL = 2 ** 20;
 const MORE = 400_000; // characters that are kept, beside the tail
 const FURTHER = 4; // times the tail, each time that somebody asks for what is before
-// Colours and movements of a terminal, and links and titles for it; the last of them may not have come whole.
+// Codes for a terminal; the last of them may not have come whole.
 const TERMINAL_CODE = /\u001b(?:\[([0-9;?]*)[ -/]*([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|(?:\[[0-9;?]*[ -/]*|\][^\u0007\u001b]{0,500}\u001b?)?$)/g;
 const LEVEL = /\b(?:(DEBUG|TRACE)|(INFO)|(WARN(?:ING)?)|(ERROR|CRITICAL|FATAL))\b/;
 const LEVELS = { 0: "all levels", 2: "info and above", 3: "warnings", 4: "errors" };

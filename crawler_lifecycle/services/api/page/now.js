@@ -1,4 +1,4 @@
-// What is wrong now, in one line: what failed since yesterday, what the audits found, what is paused.
+// What is wrong now, in one line.
 
 import { counted, fill, get, h, link, listen, number, sum } from "/kit.js";
 

@@ -1,4 +1,4 @@
-// One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
+// One run.
 
 import { addressOf, attempt, counts, crawled, crawlerLink, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, time, took, utc, waitsFor, when } from "/kit.js";
 import { phasesOf } from "/phases.js";

@@ -1,4 +1,4 @@
-// The list of runs: filters with counts, pages, several runs chosen at once, and every line as it is now.
+// The list of runs, every line as it is now.
 
 import { afterPaint, bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, mayOperate, pauseAfter, pill, runLink, setText, shownStatus, skeleton, taskCount, waitsFor, when } from "/kit.js";
 import { makeFilters, queryOf } from "/filters.js";

@@ -1,4 +1,4 @@
-// The question before a stop. The effect is told by each run's own phases.
+// The question before a stop.
 
 import { counts, h, inWords, isOver, listen, number, post, setText } from "/kit.js";
 import { openDialog, reasonField } from "/dialog.js";

@@ -27,8 +27,8 @@ export function makeGrid(kind, columns, { below = () => null, orders = {}, sort 
   return { element: h(`table.list.${kind}`, h("thead", h("tr", heads)), body), show };
 }
 
-// A grid of what no stream tells of, by the page. `read(cursor)` returns the items, and the cursor of the next page.
-// `none`: what is said where there are no items. Only the latest answer is shown.
+// A grid of what no stream tells of. `read(cursor)` returns the items, and the cursor of the next page. Only the latest
+// answer is shown, or `none`.
 export function makeTable({ columns, read, none, signal, kind = "boxed", again = 5000 }) {
   const pages = [null]; // the cursors of the pages up to this one
   let next = null;

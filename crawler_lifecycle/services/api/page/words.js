@@ -33,7 +33,7 @@ export function duration(milliseconds) {
   return minutes ? `${minutes}m ${String(seconds % 60).padStart(2, "0")}s` : `${seconds}s`;
 }
 
-// One clock for the whole page, that of evidence and logs. The reader's own is shown on hover.
+// One clock for the whole page, as in logs. The reader's own is shown on hover.
 // Day, year, time to the second, and to the minute.
 const partsOf = (at) => /(\d+ \w+) (\d+) ((\d+:\d+):\d+)/.exec(at.toUTCString()).slice(1);
 
@@ -85,7 +85,6 @@ export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 
 export const pill = (status) => h("span.pill", { dataset: { status } }, status.toLowerCase());
 
-// Chips for all states and for each.
 export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
   (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
     h("span", state?.toLowerCase() ?? "all"), h("b.num")),
@@ -120,7 +119,7 @@ export const cause = (name) => CAUSES[name] ?? name.replaceAll("_", " ");
 
 export const scopeInWords = (scope) => (scope === "installation" ? "the installation" : scope.replace(":", " "));
 
-// Whether it waits for its permit. A run that is being stopped does so no more, whatever its row still says.
+// Whether it waits for its permit: never while it is being stopped.
 const wasHeld = (run) => Boolean(run.held_by) && !run.admitted_at;
 const mayWait = ["INITIALIZING", "PROCESSING"]; // a reopened run whose main job succeeded before is PROCESSING
 export const isInLine = (run) => wasHeld(run) && mayWait.includes(run.status) && run.intent === "RUN";
