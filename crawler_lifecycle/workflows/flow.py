@@ -17,6 +17,9 @@ from crawler_lifecycle.workflows.flow_acts import Bell
 from crawler_lifecycle.workflows.flow_supervision import Supervision, begin
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 
+# Events. A busy worker has to replay the history in the ten seconds of a workflow task, beside the tasks of many runs.
+LONGEST_HISTORY = 1_500
+
 
 # An execution that changed code cannot replay fails, and does not hang: the next execution goes on from the rows.
 @workflow.defn(name=FLOW_WORKFLOW, failure_exception_types=[workflow.NondeterminismError])
@@ -50,7 +53,7 @@ class FlowWorkflow:
         while True:
             self._pass_on(supervision)
             supervision.take_in()
-            if workflow.info().is_continue_as_new_suggested():
+            if _has_long_history():
                 if not supervision.is_acting:
                     workflow.continue_as_new(step)  # the attempts under way go on without their activities
             else:
@@ -73,3 +76,8 @@ class FlowWorkflow:
         """Read the news soon: a door changed the flow, or a run ended."""
         self._is_nudged = True
         self._bell.ring()
+
+
+def _has_long_history() -> bool:
+    info = workflow.info()
+    return info.is_continue_as_new_suggested() or info.get_current_history_length() > LONGEST_HISTORY

@@ -1,0 +1,25 @@
+"""A busy worker could not replay the history of a large flow, 4,700 events, in the ten seconds of a workflow task. The
+flow started no crawl until its open crawls had ended, and went on as new only then: the server suggests it at 4,096."""
+
+import pytest
+
+from crawler_lifecycle.workflows import flow as workflow_module
+from tests.flow_stage import FlowStage
+from tests.workflows.graphs import chain
+
+
+async def test_a_flow_continues_as_new_long_before_the_server_suggests_so(
+    flows: FlowStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflow_module, "LONGEST_HISTORY", 60)
+    flows.host.hold("j39")
+    flow, supervisor = await flows.start(chain(40))
+    for _ in range(5):
+        await flows.nudge(flow)
+    await flows.host.begun["j39"].wait()
+    flows.host.release("j39")
+    assert (await supervisor.result())["state"] == "completed"
+    described = (await supervisor.describe()).raw_description.workflow_execution_info
+    assert described.first_run_id != described.execution.run_id
+    assert described.history_length < 60 + 60
+    assert sorted(flows.host.played) == sorted(f"j{number}" for number in range(40))
