@@ -101,7 +101,9 @@ def test_034_crawls_beyond_the_limit_of_a_graph_without_limits_wait_in_the_graph
 ) -> None:
     monkeypatch.setattr(turns, "MOST_CRAWLS", 2)
     workflow = Workflow().add_many("sites", [crawl("books")] * 3).add("step", plain)
-    workflow.add_many("capped", [crawl("books")] * 2, max_parallel=1, priority=2).add("last", crawl("books"), priority=1)
+    workflow.add_many("capped", [crawl("books")] * 2, max_parallel=1, priority=2).add(
+        "last", crawl("books"), priority=1
+    )
     play = Play(workflow)
     play.advance()
     assert play.order == ["capped/0", "last", "step"]
