@@ -1,6 +1,6 @@
-"""Costs of a long line: a run that asks for its permit, a pass of the dispatcher, and a reading of the limits.
+"""Costs of a long line: a question for a permit, a pass of the dispatcher, and a reading of the limits.
 
-The installation has as many runs as its limit allows, and the line grows. Nothing changes between the measurements.
+The installation is full, and the line grows. No run changes between two measurements.
 """
 
 from collections.abc import Callable, Iterator
@@ -90,7 +90,7 @@ def _ids() -> dict[str, object]:
 
 
 def _median_ms(scale: Scale, act: Callable[[], bool]) -> float:
-    """Return the median of the milliseconds. Raise AssertionError if an act does not end as it should."""
+    """Return the median of the milliseconds. Raise AssertionError if an act returns False."""
     spent = []
     for _ in range(scale.repeats):
         began = perf_counter()

@@ -31,7 +31,7 @@ class Scale:
     listed_runs: int = 100_000
     big_run: int = 10_000  # tasks of a run beside a small run
     two_level_runs: int = 300
-    chain: int = 50  # steps of a flow, one after the other
+    chain: int = 50  # steps in a row
     fan: int = 1_000  # steps of a flow, side by side
     large_flow: int = 10_000
     idle_flows: int = 1_000  # flows that wait for a person
@@ -41,7 +41,7 @@ class Scale:
     manager_sets: int = 1_000_000  # parameter sets of a manager, half of them repeated, with faked runs
     manager_seconds: float = 7_200.0  # at most, for each manager with faked runs
     kill_seconds: float = 180.0  # between the kills of a manager with a cursor
-    managed_jobs: int = 30  # real crawls of a manager, one after the other
+    managed_jobs: int = 30  # real crawls of a manager, in a row
     idle_managers: int = 50
     ends_at_once: int = 100_000  # ends without a reaction at a host's start
     managers_at_once: int = 200  # managers at work on a host

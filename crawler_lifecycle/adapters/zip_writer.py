@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """Form and size of the content of an entry."""
+    """Form and size of an entry's content."""
 
     method: int
     flags: int

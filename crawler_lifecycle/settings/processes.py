@@ -79,8 +79,7 @@ class WorkerSettings(BaseModel):
     task_queue: str = Field(default="crawler-lifecycle", description="Temporal task queue of runs and their activities")
     # Temporal gives a worker an activity at once only if a slot is free; a task queue costs three more requests.
     activity_slots: int = Field(default=100, ge=1, description="number of activities at once, each in its own thread")
-    # A workflow task has a limit of ten seconds, with the short steps of the database inside. Too many at once take so
-    # long that Temporal gives them out again, and a busy worker then does the same work twice.
+    # Temporal repeats a workflow task after ten seconds; many tasks at once take a busy worker longer.
     workflow_slots: int = Field(default=24, ge=2, description="number of workflow tasks at once")
     archive_slots: int = Field(
         default=4, ge=1, description="number of archives at once, in threads and on a task queue of their own"

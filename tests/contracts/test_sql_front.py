@@ -1,4 +1,4 @@
-"""Does a pass that reads only the front of the line decide as a pass that reads the whole line?"""
+"""A pass reads the front of the line only, and decides as a pass over the whole line."""
 
 from collections import Counter
 from datetime import timedelta
@@ -33,7 +33,7 @@ def store(database: Database) -> SqlStore:
 
 
 def ask_for_permits(store: SqlStore, runs: list[RunRecord]) -> list[RunRef]:
-    """Let all runs ask, oldest first. Return those that have begun."""
+    """Let all runs ask, oldest first. Return the runs with a permit."""
     begun = []
     for run in map(ref_to, runs):
         claim = store.claims.claim_main(run, f"supervisor:{run.epoch}", MINUTE)
@@ -92,7 +92,7 @@ def test_a_pass_decides_as_if_it_read_the_whole_line(
     store.limits.change(BOOKS, {"runs": random.randint(1, 2)}, None)
     store.limits.change(SITE, {"runs": 1}, None)
     line = make_line(make_run, random)
-    of_one_task = {run.run_id for run in line if run.tasks == 1}
+    of_one_task = {run.run_id for run in line if sum(run.tasks.values()) == 1}
     for run in ask_for_permits(store, line):
         if run.run_id in of_one_task and random.random() < 0.7:
             end(store, run)

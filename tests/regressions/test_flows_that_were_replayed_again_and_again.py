@@ -19,7 +19,7 @@ async def test_a_flow_continues_as_new_long_before_the_server_suggests_so(
     await flows.host.begun["j39"].wait()
     flows.host.release("j39")
     assert (await supervisor.result())["state"] == "completed"
-    described = (await supervisor.describe()).raw_description.workflow_execution_info
-    assert described.first_run_id != described.execution.run_id
-    assert described.history_length < 60 + 60
+    last = (await supervisor.describe()).raw_description.workflow_execution_info
+    assert last.first_run_id != last.execution.run_id
+    assert last.history_length < 60 + 60
     assert sorted(flows.host.played) == sorted(f"j{number}" for number in range(40))

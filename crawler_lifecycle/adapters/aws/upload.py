@@ -134,7 +134,7 @@ class Upload:
 
     @property
     def _number(self) -> int:
-        """The number of the part that is being filled."""
+        """The number of the part under way."""
         return len(self._parts) + (self._sending is not None) + 1
 
     def _send_part(self) -> None:

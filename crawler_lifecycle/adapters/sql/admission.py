@@ -72,7 +72,7 @@ class Situation:
 def situation(
     connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, condition: ColumnElement[bool]
 ) -> Situation:
-    """Return the open runs that fulfil the condition for rows of runs."""
+    """Return the open runs which fulfil the condition for rows of runs."""
     labels = _limited_labels(connection, by_scope, condition)
     rows = connection.execute(_open_runs(now).where(condition)).all()
     open_runs = [_open_run(row, labels[row.id], by_scope) for row in rows]
@@ -80,7 +80,7 @@ def situation(
 
 
 def has_places() -> ColumnElement[bool]:
-    """Return the condition for runs that may use a limit: a run without a permit may have a job from before a pause."""
+    """Return the condition for runs with a permit or a job. A job from before a pause needs no permit."""
     in_cluster = select(tasks.history_id).where(tasks.status.in_(IN_CLUSTER)).correlate(None)
     return or_(runs.admitted_at.is_not(None), runs.id.in_(in_cluster))
 
@@ -144,7 +144,7 @@ def is_watched(now: datetime) -> ColumnElement[bool]:
 def _limited_labels(
     connection: Connection, by_scope: dict[str, ScopeLimits], condition: ColumnElement[bool]
 ) -> dict[int, list[str]]:
-    """Return the scopes of the labels with limits, by RunID, of the open runs that fulfil the condition."""
+    """Return the scopes of the labels with limits, by RunID, of the chosen open runs."""
     scopes = defaultdict[int, list[str]](list)
     if any(scope.startswith(LABEL) for scope in by_scope):
         label = history_labels.c

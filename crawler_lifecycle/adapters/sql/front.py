@@ -1,8 +1,8 @@
-"""The front of the line: those of the runs without a permit that a pass of the dispatcher reads.
+"""The front of the line: a pass of the dispatcher reads the first runs of a line with thousands of runs.
 
-The line may have thousands of runs. Runs with the same priority and the same limits are a part of the line. A pass
-serves a part by RunID, and once a run is held, all later runs of its part are held. So a pass that deploys `most` tasks
-needs the first `most` + 1 runs of each part. Runs with limited labels are in no part: the pass reads them all.
+Runs with the same priority and the same limits are a part of the line. A pass serves a part by RunID, and once a run is
+held, all later runs of its part are held. So a pass for `most` tasks needs the first `most` + 1 runs of each part. A
+pass reads all runs with limited labels, because no part has runs with limited labels.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ runs, tasks = histories.c, task_histories.c
 
 
 def is_read_by_a_pass(scopes: Collection[str], most: int, now: datetime) -> ColumnElement[bool]:
-    """Return the condition for runs that use the limits of `scopes`, or may be among the next `most` to begin."""
+    """Return the condition for the runs of a pass for `most` tasks. `scopes`: all scopes with limits."""
     place = func.row_number().over(partition_by=(runs.priority, _limited_crawler(scopes)), order_by=runs.id)
     line = select(runs.id, place.label("place")).where(_is_in_a_part(now)).subquery()
     is_in_front = runs.id.in_(select(line.c.id).where(line.c.place <= most + 1))
@@ -40,7 +40,7 @@ def is_read_by_a_pass(scopes: Collection[str], most: int, now: datetime) -> Colu
 def holds_behind_front(
     connection: Connection, present: Situation, new: Plan, most: int, now: datetime
 ) -> Iterator[tuple[Hold, list[int]]]:
-    """Yield what holds the runs that the pass has not read, with the RunIDs of those whose rows say something else."""
+    """Yield each hold behind the front, with the RunIDs of the rows with another hold."""
     parts = defaultdict[tuple[int, tuple[str, ...]], list[OpenRun]](list)
     for run in present.runs:
         if run.is_in_line and not any(scope.startswith(LABEL) for scope in run.scopes):
@@ -56,7 +56,7 @@ def holds_behind_front(
 
 
 def _is_in_a_part(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for runs that begin as soon as they get their permit, and have no limited label."""
+    """Return the condition for runs in line with a task to deploy and without a limited label."""
     main = and_(tasks.history_id == runs.id, tasks.task == MAIN_TASK, tasks.status == TaskStatus.QUEUED)
     has_main = exists().where(main, has_no_pause(now)).correlate(histories)
     has_no_permit = and_(runs.status == RunStatus.INITIALIZING, runs.admitted_at.is_(None))
@@ -70,9 +70,9 @@ def _limited_crawler(scopes: Collection[str]) -> ColumnElement[str]:
 
 
 def _is_on_record(hold: Hold) -> ColumnElement[bool]:
-    """Return the condition for runs in line whose rows name the hold.
+    """Return the condition for rows with the hold.
 
-    The words about a limit change as places come and go. They are not written anew for the whole line.
+    The words about a limit change as places come and go. The whole line keeps its words.
     """
     is_named = and_(runs.held_by == hold.scope, func.coalesce(runs.waiting_cause, "") == hold.cause)
     return is_named if hold.cause == ADMISSION else and_(is_named, runs.waiting_message == hold.message)

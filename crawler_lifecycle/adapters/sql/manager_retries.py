@@ -133,7 +133,7 @@ def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:
 
 
 def _states_for(request: RetryItems) -> Collection[ItemState]:
-    """Return the states of items that the request renews."""
+    """Return the states of renewed items."""
     return [ItemState.FAILED] if request.numbers is None else [ItemState.WAITING, *SETTLED]
 
 

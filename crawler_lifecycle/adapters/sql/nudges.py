@@ -47,7 +47,7 @@ class NudgeClaims(OnDatabase):
 
     @reading
     def unanswered_nudges(self, connection: Connection) -> list[Nudge]:
-        """Return the last nudge of every open run that has not acknowledged this nudge."""
+        """Return the last nudges of open runs, without the acknowledged nudges."""
         is_unanswered = runs.nudge_sent > runs.nudge_acknowledged
         # a restored database also has runs from another installation, with another watcher
         is_own_open_run = (runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
@@ -56,7 +56,7 @@ class NudgeClaims(OnDatabase):
 
     @reading
     def open_among(self, connection: Connection, run_uids: Iterable[str]) -> set[str]:
-        """Return those run_uids whose run is not over."""
+        """Return the run_uids of open runs."""
         open_uids: set[str] = set()
         for uids in pages(sorted(set(run_uids))):
             query = select(runs.run_uid).where(runs.run_uid.in_(uids), runs.status.in_(OPEN_STATUSES))

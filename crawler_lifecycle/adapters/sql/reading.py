@@ -148,7 +148,7 @@ def _former_attempt(row: Row[Any]) -> FormerAttempt:
 
 
 def task_records(connection: Connection, query: Select[Any]) -> list[TaskRecord]:
-    """Return the tasks of one run, with their former attempts."""
+    """Return a run's tasks, with all former attempts."""
     rows = connection.execute(query).all()
     former = defaultdict[int, list[FormerAttempt]](list)
     for numbers in pages([row.task for row in rows if row.attempt > 1]):
