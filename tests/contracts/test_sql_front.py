@@ -89,8 +89,8 @@ def test_a_pass_decides_as_if_it_read_the_whole_line(
 ) -> None:
     random = Random(seed)
     store.limits.change(INSTALLATION, {"tasks": random.randint(3, 6)}, None)
-    store.limits.change(BOOKS, {"runs": random.randint(1, 2)}, None)
-    store.limits.change(SITE, {"runs": 1}, None)
+    store.limits.change(BOOKS, random.choice([{"runs": 1}, {"runs": 2}, {"tasks": 2}, {"tasks": 3}]), None)
+    store.limits.change(SITE, random.choice([{"runs": 1}, {"tasks": 2}]), None)
     line = make_line(make_run, random)
     of_one_task = {run.run_id for run in line if sum(run.tasks.values()) == 1}
     for run in ask_for_permits(store, line):
@@ -137,6 +137,37 @@ def test_the_line_behind_the_front_says_what_holds_it(store: SqlStore, database:
     store.limits.resume(BOOKS, None)
     store.claims.claim_tasks("dispatcher", MINUTE, 2)
     assert set(holds(database).values()) == {(INSTALLATION, "admission")}
+
+
+def test_runs_that_need_two_places_keep_no_run_that_needs_one_from_the_front(
+    store: SqlStore, database: Database, make_run: MakeRun
+) -> None:
+    """The first run waits for its label, and keeps one of the crawler's two places."""
+    store.limits.change(BOOKS, {"tasks": 6}, None)
+    store.limits.change(SITE, {"runs": 1}, None)
+    toys = Crawler(name="toys", command=["true"])
+    store.limits.pause(BOOKS, "not yet", None)
+    labelled = make_run(entry=toys, labels=["site:a"])
+    kept = make_run(labels=["site:a"])
+    large = [make_run(3) for _ in range(4)]
+    small = make_run()
+    assert ask_for_permits(store, [labelled, kept, *large, small]) == [ref_to(labelled)]
+    store.limits.change(BOOKS, {"tasks": 2}, None)
+    store.limits.resume(BOOKS, None)
+    assert plan_for_all(database, 2).granted == {small.run_id: 1}
+    assert [claim.run_id for claim in store.claims.claim_tasks("dispatcher", MINUTE, 2)] == [small.run_id]
+
+
+def test_a_reopened_run_is_no_part_of_the_front(store: SqlStore, database: Database, make_run: MakeRun) -> None:
+    store.limits.change(INSTALLATION, {"runs": 1}, None)
+    runs = [make_run() for _ in range(6)]
+    ask_for_permits(store, runs)
+    with database.transaction() as connection:
+        later = histories.update().where(histories.c.id == runs[-1].run_id)
+        connection.execute(later.values(status=RunStatus.PROCESSING))
+    store.limits.pause(INSTALLATION, "maintenance", None)
+    store.claims.claim_tasks("dispatcher", MINUTE, 1)
+    assert set(holds(database).values()) == {(INSTALLATION, "paused")}
 
 
 def test_a_run_that_nobody_watches_keeps_no_other_run_from_the_front(

@@ -151,7 +151,8 @@ def _limited_labels(
         query = select(label.history_id, label.label).join_from(histories, history_labels, label.history_id == runs.id)
         of_open_runs = query.where(runs.status.in_(OPEN_STATUSES), condition, _is_limited())
         for run_id, name in connection.execute(of_open_runs):
-            scopes[run_id].append(LABEL + name)
+            if LABEL + name in by_scope:  # a limit may be set after a reader has read the limits
+                scopes[run_id].append(LABEL + name)
     return scopes
 
 

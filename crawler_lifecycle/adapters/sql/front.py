@@ -1,8 +1,8 @@
 """The front of the line: a pass of the dispatcher reads the first runs of a line with thousands of runs.
 
-Runs with the same priority and the same limits are a part of the line. A pass serves a part by RunID, and once a run is
-held, all later runs of its part are held. So a pass for `most` tasks needs the first `most` + 1 runs of each part. A
-pass reads all runs with limited labels, because no part has runs with limited labels.
+Runs with the same priority and limits, which all need one place or all need two, are a part of the line. A pass serves
+a part by RunID, and once a run is held, all later runs of its part are held. So a pass for `most` tasks needs the first
+`most` + 1 runs of each part. A pass reads all runs with limited labels, because no part has runs with limited labels.
 """
 
 from collections import defaultdict
@@ -30,7 +30,8 @@ runs, tasks = histories.c, task_histories.c
 
 def is_read_by_a_pass(scopes: Collection[str], most: int, now: datetime) -> ColumnElement[bool]:
     """Return the condition for the runs of a pass for `most` tasks. `scopes`: all scopes with limits."""
-    place = func.row_number().over(partition_by=(runs.priority, _limited_crawler(scopes)), order_by=runs.id)
+    part = (runs.priority, _limited_crawler(scopes), _needs_two_places())
+    place = func.row_number().over(partition_by=part, order_by=runs.id)
     line = select(runs.id, place.label("place")).where(_is_in_a_part(now)).subquery()
     is_in_front = runs.id.in_(select(line.c.id).where(line.c.place <= most + 1))
     is_labelled = and_(runs.held_by.is_not(None), has_limited_label())
@@ -41,18 +42,24 @@ def holds_behind_front(
     connection: Connection, present: Situation, new: Plan, most: int, now: datetime
 ) -> Iterator[tuple[Hold, list[int]]]:
     """Yield each hold behind the front, with the RunIDs of the rows with another hold."""
-    parts = defaultdict[tuple[int, tuple[str, ...]], list[OpenRun]](list)
+    parts = defaultdict[tuple[int, tuple[str, ...], bool], list[int]](list)
     for run in present.runs:
-        if run.is_in_line and not any(scope.startswith(LABEL) for scope in run.scopes):
-            parts[run.priority, run.scopes].append(run)
-    for (priority, scopes), front in parts.items():
-        last = front[-1].run_id
-        hold = new.holds.get(last)
+        if _is_of_a_part(run, present.rows[run.run_id].status):
+            parts[run.priority, run.scopes, run.needs_two_places].append(run.run_id)
+    for (priority, scopes, needs_two), front in parts.items():
+        hold = new.holds.get(front[-1])
         if hold and len(front) > most:
             crawler = "".join(scope.removeprefix(CRAWLER) for scope in scopes if scope.startswith(CRAWLER))
-            is_behind = and_(runs.priority == priority, _limited_crawler(present.limits) == crawler, runs.id > last)
+            is_of_part = and_(runs.priority == priority, _limited_crawler(present.limits) == crawler)
+            is_behind = and_(is_of_part, _needs_two_places() == int(needs_two), runs.id > front[-1])
             query = select(runs.id).where(_is_in_a_part(now), is_behind, not_(_is_on_record(hold)))
             yield hold, list(connection.scalars(query))
+
+
+def _is_of_a_part(run: OpenRun, status: RunStatus) -> bool:
+    """Return what `_is_in_a_part` says of the run's row."""
+    waits = run.is_in_line and run.is_deployable and run.main_is_ready and status is RunStatus.INITIALIZING
+    return waits and not any(scope.startswith(LABEL) for scope in run.scopes)
 
 
 def _is_in_a_part(now: datetime) -> ColumnElement[bool]:
@@ -67,6 +74,13 @@ def _limited_crawler(scopes: Collection[str]) -> ColumnElement[str]:
     """Return the run's crawler if the crawler has limits, and an empty text otherwise."""
     names = [scope.removeprefix(CRAWLER) for scope in scopes if scope.startswith(CRAWLER)]
     return case((runs.crawler.in_(names), runs.crawler), else_="")
+
+
+def _needs_two_places() -> ColumnElement[int]:
+    """Return 1 for runs with a queued child task, unless the run's own limit is a single task; 0 for other runs."""
+    child = and_(tasks.history_id == runs.id, tasks.task != MAIN_TASK, tasks.status == TaskStatus.QUEUED)
+    has_child_to_come = and_(func.coalesce(runs.max_parallel, 0) != 1, exists().where(child).correlate(histories))
+    return case((has_child_to_come, 1), else_=0)
 
 
 def _is_on_record(hold: Hold) -> ColumnElement[bool]:

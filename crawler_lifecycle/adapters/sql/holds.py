@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, case, not_, or_, update
+from sqlalchemy import Connection, and_, case, not_, or_, update
 
 from crawler_lifecycle.adapters.sql.admission import Situation, has_places, limits_on_record, situation
+from crawler_lifecycle.adapters.sql.front import is_read_by_a_pass
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import Assignment
+from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.admission import Hold, Plan, Rooms, obstacle_in_turn, pause_in
 from crawler_lifecycle.domain.reasons import PAUSED
@@ -38,7 +40,8 @@ def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datet
 def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: datetime) -> Hold | None:
     """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
 
-    The line may have thousands of runs, and each run asks: only with room under the limits the line is read.
+    The line may have thousands of runs, and each run asks: only with room under the limits the line's front is read.
+    The front is that of a pass with a task for each free place.
     """
     is_counted = or_(runs.id == run_id, has_places())
     limits = limits_on_record(connection, most_tasks)
@@ -46,9 +49,11 @@ def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: date
     run = present.run(run_id)
     if run.is_admitted:
         return pause_in(run.scopes, limits)
-    if hold := Rooms(limits, present.runs).obstacle(run):
+    rooms = Rooms(limits, present.runs)
+    if hold := rooms.obstacle(run):
         return hold
-    line = situation(connection, limits, now, not_(is_counted))
+    free = max(0, (limits[INSTALLATION].tasks or 0) - rooms.used[INSTALLATION].tasks)
+    line = situation(connection, limits, now, and_(not_(is_counted), is_read_by_a_pass(limits, free, now)))
     return obstacle_in_turn(run, [*present.runs, *line.runs], limits)
 
 

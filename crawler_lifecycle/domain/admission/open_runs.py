@@ -57,17 +57,21 @@ class OpenRun:
         return self.main_is_ready or self.children_ready > 0
 
     @property
+    def needs_two_places(self) -> bool:
+        """Whether the run, once admitted, keeps a place for a child task beside its main task."""
+        return self.is_wanted and self.children_queued > 0 and self.max_parallel != 1
+
+    @property
     def use(self) -> Use:
         """The run's use of its scopes' limits."""
         if not self.is_admitted:
             return Use(tasks=self.in_cluster, children=self.children_in_cluster, places=self.in_cluster)
-        has_child_to_come = self.is_wanted and self.children_queued > 0 and self.max_parallel != 1
         return Use(
             runs=1,
             tasks=self.in_cluster,
             mains=int(self.main_is_alive),
             children=self.children_in_cluster,
-            places=self.main_is_alive + max(self.children_in_cluster, int(has_child_to_come)),
+            places=self.main_is_alive + max(self.children_in_cluster, int(self.needs_two_places)),
         )
 
     @property
