@@ -12,6 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.flows.answers import GroupRecord
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
     ApproveMember,
@@ -243,7 +244,7 @@ async def test_members_by_path_and_state(flows: FlowCommands, database: Database
     answer = await flows.push(push(workflow))
     assert [job.path for job in flows.members("w", ["m"])] == ["m/0", "m/1"]
     assert [job.path for job in flows.members("w", states=[MemberState.AVAILABLE])] == ["a"]
-    assert [(job.deps, job.group_deps) for job in flows.members("w", ["m"])] == [((), ("a",)), ((), ("a",))]
+    assert [job.deps for job in flows.members("w", ["m"])] == [(), ()]
     with pytest.raises(NotFound, match="flow 'w' has no job 'x'"):
         flows.members("w", ["x"])
     flow = Flow(SqlStore(database), "w", answer.flow_uid)
@@ -323,6 +324,27 @@ async def test_a_follower_reads_only_the_changed_members(
     paused = view.next_change()
     assert paused is not None
     assert (paused.status.state, paused.jobs) == ("paused", ())
+
+
+async def test_a_follower_gets_the_dependencies_of_groups_when_they_change(flows: FlowCommands) -> None:
+    def graph(*deps: str) -> Workflow:
+        sub = Workflow().add("x", plain).add_many("m", [plain] * 2, deps="x")
+        return Workflow(id="w").add("a", plain).add("b", plain, deps="a").add_workflow("sub", sub, deps=[*deps])
+
+    await flows.push(push(graph("b")))
+    view = FlowView(flows, "w")
+    first = view.next_change()
+    assert first is not None
+    assert first.groups == (GroupRecord(path="sub", deps=("b",)), GroupRecord(path="sub/m", deps=("sub/x",)))
+    await flows.hold("w", HoldFlow(hold="pause"))
+    paused = view.next_change()
+    assert paused is not None
+    assert paused.groups is None
+    await flows.push(push(graph("a", "b")))
+    changed = view.next_change()
+    assert changed is not None
+    assert changed.groups == (GroupRecord(path="sub", deps=("a", "b")), GroupRecord(path="sub/m", deps=("sub/x",)))
+    assert view.next_change() is None
 
 
 async def test_a_failed_pass_loses_no_change(

@@ -71,9 +71,6 @@ class MemberRecord(Message):
     problem: str | None = Field(default=None, description="sentence about a crawl that was refused")
     outcome: str | None = Field(default=None, description="word for the end of the last attempt")
     deps: tuple[str, ...] = Field(default=(), description="paths of the direct dependencies")
-    group_deps: tuple[str, ...] = Field(
-        default=(), description="paths of the dependencies that the job has as a member of its groups"
-    )
     args: Any = Field(default=None, description="arguments of the next or last attempt")
     labels: list[str] = Field(default_factory=list, description="labels for permits, for a crawl")
     queue: str | None = None
@@ -98,6 +95,13 @@ class MemberRecord(Message):
         return {"name": self.name, "workflow_id": self.flow_id, "path": self.path}
 
 
+class GroupRecord(Message):
+    """A sub-workflow, collection or graft with dependencies."""
+
+    path: str
+    deps: tuple[str, ...] = Field(description="paths that all members wait for; of a graft, its grafter")
+
+
 class FlowChange(Message):
     """A flow's present state, for followers."""
 
@@ -105,4 +109,7 @@ class FlowChange(Message):
     is_over: bool = Field(description="whether the flow has ended: nothing of the flow runs any more")
     jobs: tuple[MemberRecord, ...] = Field(description="members that are new or changed; in the first message, all")
     removed: tuple[str, ...] = Field(default=(), description="paths of members that a repeated grafter has replaced")
+    groups: tuple[GroupRecord, ...] | None = Field(
+        default=None, description="all groups with dependencies, if a dependency is new or changed"
+    )
     managers: tuple[ManagerStatus, ...] = Field(default=(), description="the flow's crawl managers, with their numbers")

@@ -8,12 +8,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
-from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
+from crawler_lifecycle.contract.flows.answers import FlowChange, GroupRecord, MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.managers.records import ManagerStatus
 from crawler_lifecycle.control.context import Context
-from crawler_lifecycle.control.flows.members import MANAGER, member_records
+from crawler_lifecycle.control.flows.members import MANAGER, group_records, member_records
 from crawler_lifecycle.control.flows.reading import FlowReader
 from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.ports import FlowNews, Part
@@ -33,6 +34,7 @@ class FlowView:
         self._news: FlowNews | None = None  # the last pass's news: the view knows these changes
         self._since: datetime | None = None
         self._jobs: dict[str, MemberRecord] = {}
+        self._groups: tuple[GroupRecord, ...] = ()
         self._awaits_run: set[int] = set()  # members whose attempt has no run yet
         self._status: FlowStatus | None = None
         self._has_managers = False
@@ -51,11 +53,13 @@ class FlowView:
         is_new = before is None or (before.uid, before.removal) != (news.uid, news.removal)
         if is_new and self._since is not None:
             news = self._reader.news(self._flow, None)
-        jobs = self._read(None if is_new else self._numbers(news))
+        jobs, groups = self._read(None if is_new else self._numbers(news))
         changed = tuple(job for path, job in jobs.items() if self._jobs.get(path) != job)
         removed = tuple(path for path in self._jobs if path not in jobs) if is_new else ()
         managers = self._read_managers(jobs)
-        has_jobs, head = bool(changed or removed) or managers != self._managers, (news.uid, news.row, news.door)
+        has_groups = groups != self._groups
+        has_jobs = bool(changed or removed or has_groups) or managers != self._managers
+        head = (news.uid, news.row, news.door)
         if before is not None and not has_jobs and (before.uid, before.row, before.door) == head:
             self._note(news, changed, removed, self._status)
             return None
@@ -63,25 +67,35 @@ class FlowView:
         is_known = self._status is not None and _timeless(self._status) == _timeless(present)
         is_known = is_known and before is not None and before.row.state is news.row.state and not has_jobs
         self._note(news, changed, removed, present)
-        self._managers = managers
+        self._managers, self._groups = managers, groups
         if is_known:
             return None
         return FlowChange(
-            status=present, is_over=news.row.state.is_final, jobs=changed, removed=removed, managers=managers
+            status=present,
+            is_over=news.row.state.is_final,
+            jobs=changed,
+            removed=removed,
+            groups=groups if has_groups or is_new else None,
+            managers=managers,
         )
 
     def _numbers(self, news: FlowNews) -> set[int]:
-        """Return the members to read: an earlier end of a run may have been taken back by a reopening."""
+        """Return the members to read: an earlier end of a run may have been taken back by a reopening.
+
+        A door may change the dependencies of a group and no member. Then a member is read, and all groups with it.
+        """
         known, by_runs = ({}, ()) if self._news is None else (self._news.changed, self._news.by_runs)
         changed = {number for number, at in news.changed.items() if known.get(number) != at}
-        return changed | {*news.by_runs, *by_runs, *self._awaits_run}
+        changed |= {*news.by_runs, *by_runs, *self._awaits_run}
+        has_door = self._news is not None and self._news.door != news.door
+        return changed or ({job.number for job in islice(self._jobs.values(), 1)} if has_door else set())
 
-    def _read(self, numbers: set[int] | None) -> dict[str, MemberRecord]:
-        """Return the members with the numbers by path; all members without numbers."""
+    def _read(self, numbers: set[int] | None) -> tuple[dict[str, MemberRecord], tuple[GroupRecord, ...]]:
+        """Return the members with the numbers by path, all members without numbers; and the groups."""
         if numbers is not None and not numbers:
-            return {}
+            return {}, self._groups
         kept = self._reader.kept(self._flow, None if numbers is None else Part(numbers=numbers))
-        return {job.path: job for job in member_records(kept)}
+        return {job.path: job for job in member_records(kept)}, group_records(kept)
 
     def _read_managers(self, jobs: Mapping[str, MemberRecord]) -> tuple[ManagerStatus, ...]:
         """Return the flow's crawl managers. Their numbers change without a change of a member."""

@@ -1,11 +1,11 @@
 """Members of flows as records for people."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
+from operator import attrgetter
 
-from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.answers import FlowSummary, GroupRecord, MemberRecord
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.names import SEPARATOR, parent_path
-from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
+from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork, Work
 from crawler_lifecycle.contract.managers.records import ItemSums
@@ -22,8 +22,15 @@ def member_records(
     flow: KeptFlow, paths: Iterable[str] | None = None, states: Collection[MemberState] | None = None
 ) -> list[MemberRecord]:
     """Return the members in the order of their insertion. A group's path stands for all its members."""
-    rows, groups = selected(flow.ledger, paths), {group.path: group for group in flow.groups.values()}
-    return [_record(flow, groups, row) for row in rows if states is None or row.state in states]
+    rows = selected(flow.ledger, paths)
+    return [_record(flow, row) for row in rows if states is None or row.state in states]
+
+
+def group_records(flow: KeptFlow) -> tuple[GroupRecord, ...]:
+    """Return the groups with dependencies. Grafted members wait for their grafter, which has waited for the rest."""
+    groups = sorted(flow.groups.values(), key=attrgetter("path"))
+    deps = ((group.path, _deps(group) if group.grower is None else (group.grower,)) for group in groups)
+    return tuple(GroupRecord(path=path, deps=paths) for path, paths in deps if paths)
 
 
 def known_paths(ledger: Ledger, paths: Iterable[str]) -> list[str]:
@@ -51,9 +58,8 @@ def summary_of(record: FlowRecord, items: ItemSums | None = None) -> FlowSummary
     )
 
 
-def _record(flow: KeptFlow, groups: Mapping[str, GroupDefinition], row: MemberRow) -> MemberRecord:
+def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
     definition = flow.definitions[row.number]
-    deps = _deps(definition)
     work = definition.work
     return MemberRecord(
         flow_id=flow.ledger.flow.id,
@@ -66,8 +72,7 @@ def _record(flow: KeptFlow, groups: Mapping[str, GroupDefinition], row: MemberRo
         reason=row.reason,
         problem=flow.problems.get(row.number),
         outcome=row.outcome,
-        deps=deps,
-        group_deps=tuple(dict.fromkeys(_group_deps(row.path, deps, groups))),
+        deps=_deps(definition),
         args=decode(flow.arguments[row.number]) if row.number in flow.arguments else _arguments(work),
         labels=work.labels if isinstance(work, CrawlWork) else [],
         queue=work.queue if isinstance(work, StepWork) else None,
@@ -92,21 +97,6 @@ def _cause(flow: KeptFlow, row: MemberRow) -> str | None:
 
 def _deps(definition: MemberDefinition | GroupDefinition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for need in definition.needs for path in need.on))
-
-
-def _group_deps(path: str, deps: Collection[str], groups: Mapping[str, GroupDefinition]) -> Iterator[str]:
-    """Yield what the groups around the member wait for, up to the first group with a dependency inside.
-
-    Grafted members wait for their grafter alone: the grafter has waited for the rest.
-    """
-    while (path := parent_path(path)) and not any(dep.startswith(path + SEPARATOR) for dep in deps):
-        group = groups[path]
-        if group.growth is GroupGrowth.GRAFT and group.grower is not None:
-            yield group.grower
-            return
-        if group.needs:
-            deps = _deps(group)
-            yield from deps
 
 
 def _arguments(work: Work) -> object:

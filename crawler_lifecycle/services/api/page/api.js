@@ -46,7 +46,7 @@ export const get = (path, signal) => call("GET", path, undefined, {}, signal);
 export const post = (path, body = {}, headers = {}) => call("POST", path, body, headers);
 export const put = (path, body) => call("PUT", path, body);
 
-// A file of the API, into the folder of downloads: a link could not carry the token.
+// A file of the API: a link could not carry the token.
 export async function save(path, name, headers = {}) {
   const link = document.createElement("a");
   const answer = await ask(path, { headers });

@@ -1,4 +1,3 @@
-
 import { forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, may, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
 import { showInstallation } from "/limits.js";
 import { showRun } from "/run.js";
@@ -139,7 +138,7 @@ function showKeys() {
   dialog.showModal();
 }
 
-// A line that moves between press and release gets no click: what lies under both places does.
+// A line that moves between press and release gets no click.
 let pressed = null;
 document.addEventListener("pointerdown", ({ target, clientX, clientY }) => { pressed = { link: target.closest("a, button"), clientX, clientY }; });
 document.addEventListener("click", ({ target, clientX, clientY }) => {

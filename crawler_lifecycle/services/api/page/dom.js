@@ -1,4 +1,4 @@
-// Elements, and lists that keep focus while they change. Text is only ever set as text.
+// Elements. Text is only ever set as text.
 
 // `name`: tag.class.class. The first child may be an object with properties, or what a click does.
 export function h(name, ...children) {

@@ -1,5 +1,3 @@
-// One flow, live.
-
 import { addressOf, alertLine, chipGroup, counted, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { openDialog, reasonField } from "/dialog.js";
@@ -16,6 +14,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const name = encodeURIComponent(id);
   const path = `/v1/flows/${name}`;
   const jobs = new Map();
+  let groups = new Map(); // what they wait for
   let status = null;
   let isFresh = true; // the next event has all jobs
   let view = VIEWS[place.get("view")] ? place.get("view") : null;
@@ -72,6 +71,7 @@ export function showFlow({ main, name: id, place, signal }) {
         isFresh = false;
         for (const gone of data.removed) jobs.delete(gone);
         for (const job of data.jobs) jobs.set(job.path, job);
+        if (data.groups) groups = new Map(data.groups.map((group) => [group.path, group.deps]));
         status = data.status;
         timer ??= setTimeout(draw, DRAW_PAUSE);
         return data.is_over ? "end" : kind;
@@ -102,7 +102,7 @@ export function showFlow({ main, name: id, place, signal }) {
       if (view === "items") items.load();
     }
     buttons.update();
-    if (view === "graph") graph.draw(jobs);
+    if (view === "graph") graph.draw(jobs, groups);
     if (view === "ledger") ledger.draw(jobs, status.counts);
     if (view === "time") drawTimes();
     if (view === "log") drawLines();

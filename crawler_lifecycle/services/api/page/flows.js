@@ -1,5 +1,3 @@
-// The flows: their progress, newest first, as it is now.
-
 import { addressOf, bar, chipGroup, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, pill, searchField, stateCounts, sum, when } from "/kit.js";
 import { showTable } from "/table.js";
 

@@ -11,6 +11,7 @@ const [WIDTH, HEIGHT, ACROSS, DOWN] = [178, 42, 54, 12]; // of a box, as in styl
 export function makeGraph(choose) {
   const opened = new Set();
   let jobs = new Map();
+  let groups = null;
   let known = "";
   let columns = [];
   const open = chipGroup("Opened boxes");
@@ -21,9 +22,10 @@ export function makeGraph(choose) {
   const picture = h("div.graph", drawing, layers);
   const element = h("div", h("div.tools", note, open), h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Graph" }, picture));
 
-  function draw(latest) {
+  function draw(latest, needs = groups) {
     jobs = latest;
-    const nodes = nodesOf(jobs);
+    groups = needs;
+    const nodes = nodesOf(jobs, groups);
     const order = sorted(nodes);
     let units;
     ALIKE.some((alike) => (units = unite(order, nodes, opened, alike)).size <= MOST);
@@ -96,12 +98,17 @@ function unite(order, nodes, opened, alike) {
     common.set(path, kind);
   }
   const units = new Map();
-  const ends = new Map(); // node: boxes; of a group, those of the jobs that no other of its jobs needs
+  const ends = new Map(); // node: its boxes that no other of them needs
   for (const { path, job, needs } of order) {
     if (!job) {
-      const inside = needs.flatMap((member) => nodes.get(member).needs.filter((need) => need.startsWith(path)));
-      const inner = new Set(inside.flatMap((need) => nodes.get(need).job ? need : nodes.get(need).needs));
-      const last = new Set(needs.filter((member) => !inner.has(member)).map((member) => keys.get(member)));
+      const inner = new Set();
+      const enter = (need) => {
+        if (inner.has(need)) return;
+        inner.add(need);
+        if (!nodes.get(need).job) nodes.get(need).needs.forEach(enter);
+      };
+      for (const need of needs) nodes.get(need).needs.forEach(enter);
+      const last = new Set(needs.filter((need) => !inner.has(need)).flatMap((need) => [...ends.get(need) ?? []]));
       ends.set(path, last.size > MOST ? [] : last);
       continue;
     }
@@ -120,25 +127,36 @@ function unite(order, nodes, opened, alike) {
   return units;
 }
 
-// The jobs, and with a slash behind their paths the groups that jobs need as a whole: {path, job?, needs}.
-function nodesOf(jobs) {
+// {path, job?, needs}: the jobs; with a slash behind the path a group that is needed as a whole, and before it what all its
+// jobs need.
+function nodesOf(jobs, groups) {
   const nodes = new Map();
-  const needed = new Set();
-  for (const { deps, group_deps } of jobs.values()) for (const list of [deps, group_deps]) for (const need of list) needed.add(need);
+  const add = (path) => nodes.set(path, { path, needs: [] }).get(path);
+  for (const path of groups.keys()) add(`/${path}`);
+  const needed = new Set([...groups.values()].flat());
+  for (const { deps } of jobs.values()) for (const need of deps) needed.add(need);
   for (const path of jobs.keys()) {
     for (let end = path.indexOf("/"); end > 0; end = path.indexOf("/", end + 1)) {
       const group = path.slice(0, end + 1);
-      if (!needed.has(path.slice(0, end))) continue;
-      if (!nodes.has(group)) nodes.set(group, { path: group, needs: [] });
-      nodes.get(group).needs.push(path);
+      if (needed.has(path.slice(0, end))) (nodes.get(group) ?? add(group)).needs.push(path);
     }
   }
-  for (const job of jobs.values()) {
-    const { path } = job; // a grafted job needs its grafter, which has the path of the group
-    const needs = [...job.deps, ...job.group_deps].map((need) => nodes.has(`${need}/`) && !path.startsWith(`${need}/`) ? `${need}/` : need);
-    nodes.set(path, { path, job, needs: needs.filter((need) => jobs.has(need) || nodes.has(need)) });
-  }
+  // A graft needs its grafter, which has its path.
+  const whole = (need, path) => nodes.has(`${need}/`) && !`${path}/`.startsWith(`${need}/`) ? `${need}/` : need;
+  const needsOf = (path, deps) => [...deps.map((need) => whole(need, path)), gateOf(path, deps, groups)].filter((need) => jobs.has(need) || nodes.has(need));
+  for (const [path, deps] of groups) nodes.get(`/${path}`).needs = needsOf(path, deps);
+  for (const job of jobs.values()) nodes.set(job.path, { path: job.path, job, needs: needsOf(job.path, job.deps) });
   return nodes;
+}
+
+// Of the nearest group around it with needs, unless it needs something inside of a nearer one.
+function gateOf(path, deps, groups) {
+  for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) {
+    const group = path.slice(0, end);
+    if (deps.some((need) => need.startsWith(`${group}/`))) return null;
+    if (groups.has(group)) return `/${group}`;
+  }
+  return null;
 }
 
 // The outermost sub-workflow above a job that nobody has opened.

@@ -1,5 +1,3 @@
-// The items of a flow's crawl managers.
-
 import { addressOf, alertLine, chipGroup, choice, counted, crawled, drawChips, get, h, inWords, lasting, mayOperate, named, number, options, pairsOf, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";
 import { makeTable } from "/table.js";

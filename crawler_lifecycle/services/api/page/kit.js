@@ -1,4 +1,3 @@
-
 export * from "/api.js";
 export * from "/dom.js";
 export * from "/live.js";

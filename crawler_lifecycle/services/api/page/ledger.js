@@ -1,5 +1,3 @@
-// A flow's jobs as a list: which 7 of 1,000 failed, and why.
-
 import { cause, chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, may, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
 import { makeGrid } from "/table.js";
 

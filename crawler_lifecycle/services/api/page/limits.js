@@ -1,5 +1,3 @@
-// The installation: its capacity, limits and pauses.
-
 import { fill, get, h, lasting, mayOperate, number, options, pairs, post, put, runLink, scopeInWords, setText, time, waitsFor, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";
 import { commandButton, showTable } from "/table.js";

@@ -1,5 +1,3 @@
-// What is wrong now, in one line.
-
 import { counted, fill, get, h, link, listen, number, sum } from "/kit.js";
 
 const DAY = 86_400_000;

@@ -1,5 +1,3 @@
-// The list of runs, every line as it is now.
-
 import { afterPaint, bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, mayOperate, pauseAfter, pill, runLink, setText, shownStatus, skeleton, taskCount, waitsFor, when } from "/kit.js";
 import { makeFilters, queryOf } from "/filters.js";
 import { makeNow } from "/now.js";

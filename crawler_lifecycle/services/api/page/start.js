@@ -1,4 +1,4 @@
-// Starting a run: asked for once, and watched until it has started or never will.
+// Starting a run: asked for once.
 
 import { alertLine, get, h, inWords, isOpen, isOver, lasting, listen, named, pairsOf, pauseAfter, post, say, setText, toast, waitsFor } from "/kit.js";
 import { field } from "/dialog.js";

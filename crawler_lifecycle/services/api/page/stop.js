@@ -1,5 +1,3 @@
-// The question before a stop.
-
 import { counts, h, inWords, isOver, listen, number, post, setText } from "/kit.js";
 import { openDialog, reasonField } from "/dialog.js";
 

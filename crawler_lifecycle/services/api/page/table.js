@@ -73,7 +73,6 @@ export function makeTable({ columns, read, none, signal, kind = "boxed", again =
   return { element, load, restart: () => { pages.length = 1; return load(); } };
 }
 
-// A page that is a table.
 export function showTable({ main, title, tools = [], about = [], ...rest }) {
   const table = makeTable(rest);
   main.append(h("div.tools", h("h1", title), tools), ...about, table.element);

@@ -1,5 +1,3 @@
-// Crawlers, one crawler's history, schedules, findings of audits.
-
 import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, mayOperate, number, pill, post, runLink, setText, shownStatus, took, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
 import { openStart } from "/start.js";

@@ -1,5 +1,3 @@
-// The tasks of a run, by the page. An opened task shows its evidence and its log.
-
 import { addressOf, cause, chipGroup, crawled, drawChips, emptyLine, fill, get, h, inWords, lasting, number, pill, press, say, setBar, setText, sum, TASK_STATES } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { makeLog } from "/log.js";

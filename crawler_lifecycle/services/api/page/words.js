@@ -1,5 +1,3 @@
-// Times, numbers and states, as people read them.
-
 import { may, Problem } from "/api.js";
 import { fill, h, patch, press, setText } from "/dom.js";
 
