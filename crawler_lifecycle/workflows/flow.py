@@ -18,7 +18,8 @@ from crawler_lifecycle.workflows.flow_supervision import Supervision, begin
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 
 # Events. A busy worker has to replay the history in the ten seconds of a workflow task, beside the tasks of many runs.
-LONGEST_HISTORY = 1_500
+LONGEST_HISTORY = 1_500  # beside the adopted attempts: otherwise an execution would do little else than adopt
+EVENTS_OF_AN_ACTIVITY = 3
 
 
 # An execution that changed code cannot replay fails, and does not hang: the next execution goes on from the rows.
@@ -53,7 +54,7 @@ class FlowWorkflow:
         while True:
             self._pass_on(supervision)
             supervision.take_in()
-            if _has_long_history():
+            if _has_long_history(supervision):
                 if not supervision.is_acting:
                     workflow.continue_as_new(step)  # the attempts under way go on without their activities
             else:
@@ -78,6 +79,6 @@ class FlowWorkflow:
         self._bell.ring()
 
 
-def _has_long_history() -> bool:
-    info = workflow.info()
-    return info.is_continue_as_new_suggested() or info.get_current_history_length() > LONGEST_HISTORY
+def _has_long_history(supervision: Supervision) -> bool:
+    info, longest = workflow.info(), LONGEST_HISTORY + EVENTS_OF_AN_ACTIVITY * supervision.adopted
+    return info.is_continue_as_new_suggested() or info.get_current_history_length() > longest

@@ -38,9 +38,14 @@ class Steps:
         self._unseen: deque[tuple[datetime, int, int]] = deque()  # starts to show as available, if no host claims them
 
     @property
+    def pending(self) -> int:
+        """Number of attempts with an activity."""
+        return len(self._asked)
+
+    @property
     def room(self) -> int:
         """Number of further attempts that may start."""
-        return max(0, MOST_PENDING - len(self._asked))
+        return max(0, MOST_PENDING - self.pending)
 
     def start(self, course: Course, starts: Sequence[Start]) -> None:
         """Start attempts. An attempt that still has an activity waits for the activity's answer."""

@@ -45,7 +45,7 @@ class Slices:
 
 
 def _size(starts: int, waiting: int) -> int:
-    """Return the slices' size, by the number of starts and waiting members."""
+    """Return the slices' size, by the number of starts and waiting steps."""
     if starts < FEWEST_IN_A_SLICE:
         return 1
     return min(MOST_IN_A_SLICE, max(FEWEST_IN_A_SLICE, -(-(starts + waiting) // SLICES)))

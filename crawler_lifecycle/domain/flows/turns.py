@@ -138,13 +138,15 @@ class Turns:
         self._announce(group.number)
 
     def wait(self, row: MemberRow) -> None:
-        """Let the member wait for its turn."""
-        (self._crawls if row.kind is MemberKind.CRAWL else self._others).wait(row)
+        """Let the member wait for its turn. A push may have made another kind of it."""
+        line, other = (self._crawls, self._others) if row.kind is MemberKind.CRAWL else (self._others, self._crawls)
+        other.waiting.pop(row.number, None)
+        line.wait(row)
 
     @property
     def waiting(self) -> int:
-        """Number of members that wait."""
-        return len(self._crawls.waiting) + len(self._others.waiting)
+        """Number of members that wait, without crawls."""
+        return len(self._others.waiting)
 
     def leave(self, number: int) -> None:
         self._crawls.waiting.pop(number, None)
