@@ -18,7 +18,7 @@ from crawler_lifecycle.workflows.flow_supervision import Supervision, begin
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 
 # Events. A busy worker has to replay the history in the ten seconds of a workflow task, beside the tasks of many runs.
-LONGEST_HISTORY = 1_500  # beside the adopted attempts: otherwise an execution would do little else than adopt
+LONGEST_HISTORY = 1_500  # beside the events of adopted attempts
 EVENTS_OF_AN_ACTIVITY = 3
 
 

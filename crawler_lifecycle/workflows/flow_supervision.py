@@ -57,7 +57,7 @@ class Supervision:
         self._has_cancelled = False
         self.news.want_first_look(course)
         self._adopt()
-        self.adopted = self._steps.pending  # attempts that an earlier supervisor started, each with an activity
+        self.adopted = self._steps.pending  # attempts of an earlier supervisor
 
     @property
     def state(self) -> FlowState:

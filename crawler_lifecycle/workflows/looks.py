@@ -41,7 +41,7 @@ class LookResult:
 
     @property
     def is_proof(self) -> bool:
-        """Whether the look proves that none of the run's jobs runs any more."""
+        """Whether the look proves the end of all the run's jobs."""
         return self.differences.known and not self.alive and not self.differences.unwanted
 
 

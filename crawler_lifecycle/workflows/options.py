@@ -60,7 +60,7 @@ LONG = ActivityConfig(
     heartbeat_timeout=timedelta(seconds=30),  # the archiving activity sends its own heartbeats
     retry_policy=_up_to(5760),  # a day
 )
-# inside of a workflow task, which holds up the task's other commands: where it fails, the activity follows as usual
+# inside of a workflow task, before the task's other commands; after a failure the activity follows as usual
 IN_THE_TASK = LocalActivityConfig(start_to_close_timeout=timedelta(seconds=4), retry_policy=_up_to(1))
 # A step waits for its host, which keeps the step's own time limit. A step goes on when its execution ends, and the next
 # execution takes the step's end.

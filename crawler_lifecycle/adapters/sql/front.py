@@ -57,7 +57,7 @@ def holds_behind_front(
 
 
 def _is_of_a_part(run: OpenRun, status: RunStatus) -> bool:
-    """Return what `_is_in_a_part` says of the run's row."""
+    """Return the same for a run as `_is_in_a_part` for its row."""
     waits = run.is_in_line and run.is_deployable and run.main_is_ready and status is RunStatus.INITIALIZING
     return waits and not any(scope.startswith(LABEL) for scope in run.scopes)
 
@@ -77,7 +77,7 @@ def _limited_crawler(scopes: Collection[str]) -> ColumnElement[str]:
 
 
 def _needs_two_places() -> ColumnElement[int]:
-    """Return 1 for runs with a queued child task, unless the run's own limit is a single task; 0 for other runs."""
+    """Return 1 for runs with a queued child task and without a limit of a single task, 0 for other runs."""
     child = and_(tasks.history_id == runs.id, tasks.task != MAIN_TASK, tasks.status == TaskStatus.QUEUED)
     has_child_to_come = and_(func.coalesce(runs.max_parallel, 0) != 1, exists().where(child).correlate(histories))
     return case((has_child_to_come, 1), else_=0)

@@ -40,8 +40,8 @@ def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datet
 def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: datetime) -> Hold | None:
     """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
 
-    The line may have thousands of runs, and each run asks: only with room under the limits the line's front is read.
-    The front is that of a pass with a task for each free place.
+    The line may have thousands of runs, and each run asks. Only with room under the limits the front of the line is
+    read, as in a pass with a task for each free place.
     """
     is_counted = or_(runs.id == run_id, has_places())
     limits = limits_on_record(connection, most_tasks)

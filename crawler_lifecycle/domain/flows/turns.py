@@ -1,8 +1,7 @@
 """Turns: the order in which available members start, within the limits of the flow and its groups.
 
 Higher priorities start first, then lower numbers. A full group blocks its own members and no others. A flow without a
-limit of its own has at most MOST_CRAWLS crawls under way: each is a run that the installation looks after, also while
-the run waits for its permit.
+limit of its own has at most MOST_CRAWLS crawls under way: also a run that waits for its permit has costs.
 """
 
 from heapq import heappop, heappush
@@ -75,7 +74,7 @@ class Line:
         return None if self._groups.is_full(TOP) else self._first(TOP)
 
     def take(self) -> int:
-        """Return the member of the key that `first` has just returned. The member then waits no more."""
+        """Return the first member, which then waits no more. `first` was asked just before."""
         group, is_group = TOP, True
         while is_group:
             _, number, is_group = heappop(self._heap(group))
@@ -126,7 +125,7 @@ class Line:
 
 
 class Turns:
-    """The members that wait, crawls and others each in a line of their own, and the limits that both share."""
+    """The waiting members in two lines, crawls and others, with common limits."""
 
     def __init__(self) -> None:
         self._groups = Groups()
@@ -138,7 +137,7 @@ class Turns:
         self._announce(group.number)
 
     def wait(self, row: MemberRow) -> None:
-        """Let the member wait for its turn. A push may have made another kind of it."""
+        """Let the member wait for its turn. A push may have changed the member's kind."""
         line, other = (self._crawls, self._others) if row.kind is MemberKind.CRAWL else (self._others, self._crawls)
         other.waiting.pop(row.number, None)
         line.wait(row)
@@ -165,7 +164,7 @@ class Turns:
         return any(self._groups.limits[around] is not None for around in self._groups.around(group))
 
     def full_group(self, row: MemberRow) -> int | None:
-        """Return the first full group from the member's group outwards; the flow if it has all the crawls it may."""
+        """Return the first full group from the member's group outwards; the flow for a crawl beyond MOST_CRAWLS."""
         full = next((around for around in self._groups.around(row.group) if self._groups.is_full(around)), None)
         is_held_back = row.kind is MemberKind.CRAWL and self._groups.have_all_crawls
         return TOP if full is None and is_held_back else full
