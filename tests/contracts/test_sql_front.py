@@ -10,6 +10,7 @@ from sqlalchemy import func, select, true
 from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, limits_on_record, situation
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.front import is_read_by_a_pass
+from crawler_lifecycle.adapters.sql.holds import obstacle_for
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment
@@ -18,7 +19,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.admission import Plan, plan
+from crawler_lifecycle.domain.admission import Plan, obstacle_in_turn, plan
 from crawler_lifecycle.ports import Claim
 from tests.databases import MakeRun, ref_to
 
@@ -83,11 +84,8 @@ def make_line(make_run: MakeRun, random: Random) -> list[RunRecord]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_pass_decides_as_if_it_read_the_whole_line(
-    store: SqlStore, database: Database, make_run: MakeRun, seed: int
-) -> None:
-    random = Random(seed)
+def make_room(store: SqlStore, make_run: MakeRun, random: Random) -> None:
+    """Make a line under random limits, and let some runs at its head end."""
     store.limits.change(INSTALLATION, {"tasks": random.randint(3, 6)}, None)
     store.limits.change(BOOKS, random.choice([{"runs": 1}, {"runs": 2}, {"tasks": 2}, {"tasks": 3}]), None)
     store.limits.change(SITE, random.choice([{"runs": 1}, {"tasks": 2}]), None)
@@ -98,12 +96,46 @@ def test_a_pass_decides_as_if_it_read_the_whole_line(
             end(store, run)
     if random.random() < 0.5:
         store.limits.pause(random.choice([BOOKS, SITE]), "too slow", None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_pass_decides_as_if_it_read_the_whole_line(
+    store: SqlStore, database: Database, make_run: MakeRun, seed: int
+) -> None:
+    random = Random(seed)
+    make_room(store, make_run, random)
     most = random.randint(1, 3)
     expected, before = plan_for_all(database, most), holds(database)
     claims = store.claims.claim_tasks("dispatcher", MINUTE, most)
     assert Counter(claim.run_id for claim in claims) == expected.granted
     decided = {run_id: (hold.scope, hold.cause) for run_id, hold in expected.holds.items() if run_id in before}
     assert {run_id: hold for run_id, hold in holds(database).items() if run_id in decided} == decided
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_question_is_answered_as_if_the_whole_line_was_read(
+    store: SqlStore, database: Database, make_run: MakeRun, seed: int
+) -> None:
+    make_room(store, make_run, Random(seed))
+    with database.read() as connection:
+        limits, now = limits_on_record(connection, MOST_TASKS), database.clock()
+        present = situation(connection, limits, now, true())
+        for run in (run for run in present.runs if not run.is_admitted):
+            answer = obstacle_for(connection, run.run_id, MOST_TASKS, now)
+            assert answer == obstacle_in_turn(run, present.runs, limits)
+
+
+def test_a_label_with_a_new_limit_is_left_out_by_a_reader_of_the_earlier_limits(
+    store: SqlStore, database: Database, make_run: MakeRun
+) -> None:
+    store.limits.change("label:site:b", {"runs": 1}, None)
+    make_run(labels=["site:a"])
+    with database.read() as connection:
+        earlier = limits_on_record(connection, MOST_TASKS)
+    store.limits.change(SITE, {"runs": 1}, None)
+    with database.read() as connection:
+        (run,) = situation(connection, earlier, database.clock(), true()).runs
+    assert run.scopes == (INSTALLATION,)
 
 
 def test_a_pass_reads_the_runs_with_places_and_the_front_of_each_part(

@@ -12,6 +12,7 @@ from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
+from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState, flow_state, step_state, workflow_state
 from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl
@@ -117,6 +118,27 @@ def test_034_crawls_beyond_the_limit_of_a_graph_without_limits_wait_in_the_graph
     play.advance()
     assert play.order[-1] == "capped/1"
     assert play.run() is FlowState.COMPLETED
+
+
+def test_034_crawls_that_are_held_back_are_no_waiting_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of waiting steps is a part of the size of slices."""
+    monkeypatch.setattr(turns, "MOST_CRAWLS", 1)
+    play = Play(Workflow().add_many("sites", [crawl("books")] * 3).add_many("m", [plain] * 2, max_parallel=1))
+    play.advance()
+    assert play.order == ["sites/0", "m/0"]
+    assert play.planner.turns.waiting == 1
+
+
+def test_034_a_member_that_becomes_a_crawl_waits_with_the_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "MOST_CRAWLS", 0)
+    line = turns.Turns()
+    line.put_group(GroupRow(TOP), None)
+    line.wait(MemberRow(1, "a"))
+    line.wait(MemberRow(1, "a", kind=MemberKind.CRAWL))
+    assert (line.take(), line.waiting) == (None, 0)
+    line.wait(MemberRow(1, "a"))
+    assert line.take() == 1
+    assert line.take() is None
 
 
 def test_034_a_limit_of_the_graph_is_the_limit_for_its_crawls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ export function keepToken(token) {
   sessionStorage.setItem(KEPT, token);
 }
 
+// Whether they are new.
 export function keepScopes(scopes) {
   const known = sessionStorage.getItem(SCOPES);
   sessionStorage.setItem(SCOPES, scopes);

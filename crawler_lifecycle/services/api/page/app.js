@@ -138,7 +138,7 @@ function showKeys() {
   dialog.showModal();
 }
 
-// A line that moves between press and release gets no click.
+// A line that moves between press and release gets no click: what lies under both places does.
 let pressed = null;
 document.addEventListener("pointerdown", ({ target, clientX, clientY }) => { pressed = { link: target.closest("a, button"), clientX, clientY }; });
 document.addEventListener("click", ({ target, clientX, clientY }) => {

@@ -64,7 +64,7 @@ export function setText(element, text) {
   if (element.textContent !== shown) element.textContent = shown;
 }
 
-// Texts come from elsewhere: a control character is shown as a sign, one that would turn around or hide others by its number.
+// Texts come from elsewhere: control characters are shown as signs, those that would turn around or hide others by number.
 export const visible = (text) => String(text)
   .replace(/[\u0000-\u0008\u000b-\u001f]/g, (sign) => String.fromCharCode(0x2400 + sign.charCodeAt(0)))
   .replace(/\u007f/g, "\u2421")

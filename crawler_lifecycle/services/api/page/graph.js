@@ -127,8 +127,8 @@ function unite(order, nodes, opened, alike) {
   return units;
 }
 
-// {path, job?, needs}: the jobs; with a slash behind the path a group that is needed as a whole, and before it what all its
-// jobs need.
+// {path, job?, needs}: the jobs, groups that are needed as a whole (a slash behind the path), and what all jobs of a group
+// need (a slash before it).
 function nodesOf(jobs, groups) {
   const nodes = new Map();
   const add = (path) => nodes.set(path, { path, needs: [] }).get(path);
@@ -141,7 +141,7 @@ function nodesOf(jobs, groups) {
       if (needed.has(path.slice(0, end))) (nodes.get(group) ?? add(group)).needs.push(path);
     }
   }
-  // A graft needs its grafter, which has its path.
+  // A graft needs its grafter, which has the same path.
   const whole = (need, path) => nodes.has(`${need}/`) && !`${path}/`.startsWith(`${need}/`) ? `${need}/` : need;
   const needsOf = (path, deps) => [...deps.map((need) => whole(need, path)), gateOf(path, deps, groups)].filter((need) => jobs.has(need) || nodes.has(need));
   for (const [path, deps] of groups) nodes.get(`/${path}`).needs = needsOf(path, deps);
@@ -149,7 +149,7 @@ function nodesOf(jobs, groups) {
   return nodes;
 }
 
-// Of the nearest group around it with needs, unless it needs something inside of a nearer one.
+// The nearest group around with needs; none behind a need inside of a nearer group.
 function gateOf(path, deps, groups) {
   for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) {
     const group = path.slice(0, end);
