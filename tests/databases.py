@@ -3,11 +3,12 @@
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -130,6 +131,12 @@ def in_substance(record: RunRecord | RunDetails) -> dict[str, Any]:
     """All but when it was last written: also a write that changes nothing is one."""
     exclude: Any = {"changed_at"} if isinstance(record, RunRecord) else {"run": {"changed_at"}}
     return record.model_dump(exclude=exclude)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a database as a backup or a restore does: the locks of a database in use are respected."""
+    with closing(sqlite3.connect(source, timeout=30)) as origin, closing(sqlite3.connect(target, timeout=30)) as other:
+        origin.backup(other)
 
 
 def give_away(url: str) -> str:

@@ -108,6 +108,7 @@ class News:
             since=course.door,
             members=to_ranges({*self._refused, *course.unconfirmed.numbers, *course.handed}),
             look_at=to_ranges(crawls),
+            started=_by_attempt(course),
             tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls | planner.crawls_to_ask),
         )
 
@@ -132,7 +133,7 @@ class News:
 
     def _update(self, course: Course, reading: Reading) -> None:
         planner, page = course.planner, reading.pages[0]
-        is_older = page.door < course.door  # the database has lost a door
+        is_older = page.door < course.door or reading.pages[-1].lost != ""  # the database has lost a door, or a start
         if is_older or page.removal > course.door or not planner.fits(reading.members, reading.groups):
             self.want(first=True, all_rows=True)
             return
@@ -144,6 +145,14 @@ class News:
         _observe(course, reading.pages)
         if course.unconfirmed.has_outdated(page.door):
             self.want(first=True)  # to learn about the starts
+
+
+def _by_attempt(course: Course) -> dict[int, str]:
+    """Return the crawls with an attempt under way and on record, in ranges by attempt."""
+    by_attempt: dict[int, list[int]] = {}
+    for number in course.planner.crawls_in_flight.difference(course.unconfirmed.numbers):
+        by_attempt.setdefault(course.planner.rows[number].attempt, []).append(number)
+    return {attempt: to_ranges(numbers) for attempt, numbers in sorted(by_attempt.items())}
 
 
 def _observe(course: Course, pages: Iterable[FlowPage]) -> None:

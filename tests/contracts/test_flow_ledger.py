@@ -128,6 +128,13 @@ def test_readings_are_as_on_record_and_sights_come_beside(database: Database) ->
     assert end.at.tzinfo is UTC
 
 
+def test_a_reading_tells_which_starts_of_crawls_are_not_on_record(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add_many("shops", [crawl("books")] * 3))
+    flow.start_crawls(*(flow.start(f"shops/{number}") for number in (0, 1)))
+    assert flow.read(started={1: "0-1"}).lost == ""
+    assert flow.read(started={1: "0,2", 2: "1,7"}).lost == "1-2,7"
+
+
 def test_a_reopened_run_is_news_although_its_member_has_ended(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("shop", crawl("books")))
     flow.go_on()

@@ -1,9 +1,7 @@
 """The database comes back from a backup, or without its last second, while a flow goes on: the rows decide."""
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,10 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
 from tests.contracts.flows import Flow
+from tests.databases import copy_file
 from tests.flows import steps
 from tests.flows.conftest import Service
 from tests.waiting import eventually
@@ -35,12 +35,6 @@ def _calm() -> Iterator[None]:
 def release(*names: str) -> None:
     for name in names:
         steps.HELD[name].set()
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copy a database as a backup does: the locks of a database in use are respected."""
-    with closing(sqlite3.connect(source, timeout=30)) as origin, closing(sqlite3.connect(target, timeout=30)) as other:
-        origin.backup(other)
 
 
 @pytest.fixture
@@ -80,10 +74,10 @@ async def test_a_dependent_does_not_go_on_without_a_lost_result(
     release("a")
     await service.stage.nudge(flow)
     await begun("b")
-    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
     release("b")
     await begun("c")
-    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
     assert (flow.states["b"], flow.states["c"]) == ("executing", "suspended")
     release("c", "d")
     assert await end(service, flow) == "completed"
@@ -99,10 +93,10 @@ async def test_a_flow_does_not_end_beside_a_step_whose_end_is_lost(
     await service.stage.nudge(flow)
     await begun("a")
     await begun("b")
-    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
     release("a")
     await shown_as(flow, "a", "completed")
-    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
     assert flow.states == {"a": "executing", "b": "executing"}
     release("b")
     assert await end(service, flow) == "completed"
@@ -115,10 +109,10 @@ async def test_a_supervisor_that_the_backup_does_not_know_gives_up_and_another_b
     service: Service, file: Path, tmp_path: Path
 ) -> None:
     flow = service.stage.push(Workflow("old").add("a", steps.held).add("b", steps.held, deps="a"))
-    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
     await service.stage.nudge(flow)
     await begun("a")
-    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
     release("a", "b")
     with pytest.raises(WorkflowFailureError) as failure:
         await service.stage.supervisor(flow).result()
@@ -138,11 +132,11 @@ async def test_lost_members_are_no_members(service: Service, file: Path, tmp_pat
     flow = stage.push(Workflow("grows").add("a", steps.held))
     await stage.nudge(flow)
     await begun("a")
-    await asyncio.to_thread(copy, file, tmp_path / "backup.db")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
     await asyncio.to_thread(flow.append, "lost", Workflow().add("lost", steps.held))
     await stage.nudge(flow)
     await begun("lost")
-    await asyncio.to_thread(copy, tmp_path / "backup.db", file)
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
     if comes_again:
         await asyncio.to_thread(flow.append, "late", late)
         await stage.nudge(flow)
@@ -150,3 +144,28 @@ async def test_lost_members_are_no_members(service: Service, file: Path, tmp_pat
     assert await end(service, flow) == "completed"
     assert flow.states == dict.fromkeys(("a", "late") if comes_again else ("a",), "completed")
     assert (steps.CALLS.count("a"), steps.CALLS.count("late")) == (1, int(comes_again))
+
+
+@pytest.mark.parametrize("is_retry", [False, True], ids=["of the next crawl", "of the next attempt"])
+async def test_a_lost_start_of_a_crawl_is_made_again(
+    service: Service, file: Path, tmp_path: Path, *, is_retry: bool
+) -> None:
+    """The supervisor knows the end of a run and the start behind it, and waits for the end of a run that is lost."""
+    stage, crawls = service.stage, service.stage.crawls
+    workflow = Workflow("crawls").add("a", crawl("books"), retry=RetryPolicy(max_attempts=2, pause_seconds=0.1))
+    if not is_retry:
+        workflow.add("b", crawl("books"), deps="a")
+    status = RunStatus.FAILED if is_retry else RunStatus.COMPLETED
+    flow = stage.push(workflow)
+    await stage.nudge(flow)
+    await crawls.run_of("a")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
+    await crawls.end("a", status)
+    path, before = ("a", 1) if is_retry else ("b", 0)
+    await crawls.run_of(path, before + 1)
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
+    await crawls.end("a", status)  # as the next supervisor of the run does, which the audit has started
+    await crawls.end(path, number=before + 2)
+    assert await end(service, flow) == "completed"
+    lost, found = crawls.runs[path][before:]
+    assert lost.workflow_id == found.workflow_id, "Temporal does not start the workflow a second time"

@@ -4,9 +4,8 @@ What the cluster still tells is found again; what it does not is told, and crawl
 """
 
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
+from tests.databases import copy_file
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.process.stops import terminate, until_closed, workflow_status
 from tests.waiting import eventually, eventually_async
@@ -39,7 +39,7 @@ async def test_the_database_is_an_old_copy(folder: Path) -> None:
         told, again, gone, watched = [await first.start() for _ in range(4)]
         for run in (told, again, gone, watched):
             await first.until_running(run, 1)
-        _copy(first.state / "crawler.db", copy)
+        copy_file(first.state / "crawler.db", copy)
         for run in (told, gone, watched):
             await terminate(first, run)
             assert (await first.control.runs.resume(run.run_id)).run.epoch == 2
@@ -53,7 +53,7 @@ async def test_the_database_is_an_old_copy(folder: Path) -> None:
         truth[again.run_id] = await _until_completed(first, again)
     shutil.rmtree(first.job_folder(gone, 0))  # as a cluster that removes what is over
     events = _events(first)
-    _copy(copy, first.state / "crawler.db")
+    copy_file(copy, first.state / "crawler.db")
 
     async with site(folder, settings=AT_ONCE) as second:
         second.asked += first.asked
@@ -78,12 +78,6 @@ async def test_the_database_is_an_old_copy(folder: Path) -> None:
         lost = [line for line in _events(second) if line not in events]
         assert all(watched.run_uid in line for line in lost), "of the others nothing was announced a second time"
         assert second.details(gone).run.status is RunStatus.PROCESSING
-
-
-def _copy(of: Path, to: Path) -> None:
-    """As a backup makes it, and a restore."""
-    with closing(sqlite3.connect(of)) as source, closing(sqlite3.connect(to)) as target:
-        source.backup(target)
 
 
 def _events(site: Site) -> list[str]:

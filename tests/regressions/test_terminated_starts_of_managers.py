@@ -31,7 +31,7 @@ def flow(house: House) -> Managed:
         ("terminated", "terminated", "its workflow was terminated"),
         ("canceled", "cancelled", "its workflow was cancelled"),
         ("timed_out", "timed_out", "its workflow was ended by a time limit"),
-        ("completed", "unknown", "its workflow was completed"),
+        ("completed", "unknown", "its workflow has completed, and the database has lost its run"),
         ("failed", "refused", "its workflow was ended by a failure"),
     ],
 )

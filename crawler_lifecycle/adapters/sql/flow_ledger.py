@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, 
 from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
 from crawler_lifecycle.adapters.sql.flow_rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, lost_starts, news_of_runs, run_sights, task_sights
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import FINAL, FlowState
@@ -21,7 +21,7 @@ from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRow
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
-from crawler_lifecycle.domain.ranges import from_ranges
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.ports.runs import Execution
 
@@ -157,6 +157,7 @@ def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str,
         "ends": tuple(attempt_ends(connection, head.id, from_ranges(step.look_at))),
         "runs": tuple({seen.number: seen for seen in runs}.values()),
         "tasks": tuple(task_sights(connection, head.id, head.uid, growers)),
+        "lost": to_ranges(lost_starts(connection, head.id, step.started)),
     }
 
 

@@ -5,7 +5,7 @@ Rows cross Temporal packed: ten thousand members are some 100 KB.
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -131,6 +131,10 @@ class ReadFlow(FlowInput):
     after_member: int = Field(default=-1, description="number of the last member on the previous page")
     members: str = Field(default="", description="ranges: members whose rows are read whatever door changed them last")
     look_at: str = Field(default="", description="ranges: members with an attempt under way")
+    started: Mapping[int, str] = Field(
+        default={},
+        description="ranges by attempt: crawls under way that the supervisor has seen on record",
+    )
     tasks_of: str = Field(default="", description="ranges: crawls whose single tasks others depend on")
 
 
@@ -153,6 +157,9 @@ class FlowPage(Message):
         description="runs with news for their member's row, also after the member's end, and runs of `tasks_of`",
     )
     tasks: Tasks = ()
+    lost: str = Field(
+        default="", description="ranges: crawls of `started` without this attempt on record: the database has lost it"
+    )
 
 
 class FlowBegun(Message):

@@ -10,7 +10,12 @@ REFUSED = "refused"  # outcome word for an attempt whose request can never becom
 WORDS = {"failed": REFUSED, "canceled": "cancelled", "terminated": "terminated", "timed_out": "timed_out"}
 UNKNOWN = "unknown"
 WITHOUT_RUN = frozenset({*WORDS.values(), UNKNOWN})  # outcome words for attempts that never made a run
-IN_WORDS = {"failed": "ended by a failure", "timed_out": "ended by a time limit", "canceled": "cancelled"}
+IN_WORDS = {
+    "failed": "its workflow was ended by a failure",
+    "timed_out": "its workflow was ended by a time limit",
+    "canceled": "its workflow was cancelled",
+    "completed": "its workflow has completed, and the database has lost its run",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +39,4 @@ def refusal(workflow: WorkflowInfo, failure: str | None) -> Refusal | None:
     if workflow.is_open or workflow.problem or workflow.end in ("", NO_WORKFLOW):
         return None
     outcome = WORDS.get(workflow.end, UNKNOWN)
-    return Refusal(failure or f"its workflow was {IN_WORDS.get(workflow.end, workflow.end)}", outcome)
+    return Refusal(failure or IN_WORDS.get(workflow.end, f"its workflow was {workflow.end}"), outcome)

@@ -1,0 +1,106 @@
+"""The database is an old copy, and a graph of crawls had gone on: its crawls are told, and none is started twice.
+
+The run of `ends` ended in what was lost. So did `over`, whose run the copy does not know, while `alive` still crawls.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.contract.audits import AuditRequest
+from crawler_lifecycle.contract.flows.requests import PushFlow, RetryMembers
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.flows import Workflow, crawl
+from tests.databases import copy_file
+from tests.process.crawls import PATIENCE, Job, Site, end_all_of, site
+from tests.waiting import eventually, eventually_async
+
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
+AT_ONCE = {"CRAWLER_AUDIT__WORKFLOW_SECONDS": "0", "CRAWLER_AUDIT__HANDOVER_SECONDS": "0"}
+ONCE = {(0, 1): Job(1, (0,))}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    end_all_of(tmp_path)
+
+
+async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Path) -> None:
+    copy = folder / "copy.db"
+    graph = Workflow("shops").add("ends", crawl("gated")).add("kept", crawl("gated"))
+    graph.add("over", crawl("gated"), deps="ends").add("alive", crawl("gated"), deps="ends")
+    graph.add("last", crawl("gated"), deps=["over", "alive", "kept"])
+    async with site(folder, settings=AT_ONCE) as first:
+        flow = (await first.control.flows.push(PushFlow(definition=graph.definition()))).flow_id
+        runs = {path: await _running(first, flow, path) for path in ("ends", "kept")}
+        copy_file(first.state / "crawler.db", copy)
+        first.release(runs["ends"], 0)
+        runs |= {path: await _running(first, flow, path) for path in ("over", "alive")}
+        first.release(runs["over"], 0)
+        await first.until_over(runs["ends"])
+        await first.until_over(runs["over"])
+        await eventually(lambda: _states(first, flow)["over"] == "completed", patience=PATIENCE)
+    copy_file(copy, first.state / "crawler.db")
+
+    async with site(folder, settings=AT_ONCE) as second:
+        await _until_audited(second, runs["ends"])
+        second.release(runs["kept"], 0)
+        await eventually(lambda: _states(second, flow)["alive"] == "executing", patience=PATIENCE)
+        await second.nudge(runs["alive"])
+        await eventually(lambda: second.control.flows.row(flow)[1].state == "discarded", patience=2 * PATIENCE)
+        assert _states(second, flow) == {
+            "ends": "completed",
+            "kept": "completed",
+            "over": "discarded",
+            "alive": "discarded",
+            "last": "cancelled",
+        }
+        assert _error(second, flow, "over") == "its workflow has completed, and the database has lost its run"
+        assert _error(second, flow, "alive") == f"there is no run {runs['alive'].run_id}"
+        assert [second.jobs(runs[path]) for path in ("ends", "kept", "over")] == [ONCE] * 3
+        assert second.jobs(runs["alive"]) == {(0, 1): Job(1)}, "the crawl goes on, and nobody ends it unasked"
+        assert len(second.control.runs.list(flow=flow)) == 2
+
+        await second.control.flows.retry(flow, RetryMembers())
+        for path in ("over", "alive", "last"):
+            second.release(await _running(second, flow, path), 0)
+        await eventually(lambda: second.control.flows.row(flow)[1].state == "completed", patience=2 * PATIENCE)
+        found = second.control.runs.list(flow=flow)
+        assert [run.status for run in found] == [RunStatus.COMPLETED] * 5
+        second.release(runs["alive"], 0)
+        await eventually(lambda: second.jobs(runs["alive"]) == ONCE, patience=PATIENCE)
+
+
+async def _running(site: Site, flow: str, path: str) -> RunRecord:
+    """Return the run of the crawl's last attempt, when the run's only task is running."""
+
+    def run_of_last_attempt() -> RunRecord | None:
+        attempts = site.control.flows.attempts(flow, path)
+        run_id = attempts[-1].run_id if attempts else None
+        return None if run_id is None else site.control.runs.show(run_id).run
+
+    run = await eventually(run_of_last_attempt, patience=PATIENCE)
+    await site.until_running(run, 1)
+    return run
+
+
+def _states(site: Site, flow: str) -> dict[str, str]:
+    return {member.path: member.state for member in site.control.flows.members(flow)}
+
+
+def _error(site: Site, flow: str, path: str) -> str | None:
+    (attempt,) = site.control.flows.attempts(flow, path)
+    return attempt.error
+
+
+async def _until_audited(site: Site, run: RunRecord) -> None:
+    """Audit until the run is over: Temporal's list of what is open may lag."""
+
+    async def is_over() -> bool:
+        assert (await site.control.audits.run(AuditRequest(repair=True))).is_complete
+        return site.control.runs.show(run.run_id).run.status.is_over
+
+    await eventually_async(is_over, patience=PATIENCE)
