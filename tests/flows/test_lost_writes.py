@@ -167,5 +167,5 @@ async def test_a_lost_start_of_a_crawl_is_made_again(
     await crawls.end("a", status)  # as the next supervisor of the run does, which the audit has started
     await crawls.end(path, number=before + 2)
     assert await end(service, flow) == "completed"
-    lost, found = crawls.runs[path][before:]
-    assert lost.workflow_id == found.workflow_id, "Temporal does not start the workflow a second time"
+    lost, last = crawls.runs[path][before:]
+    assert lost.workflow_id == last.workflow_id, "Temporal does not start the workflow a second time"

@@ -10,8 +10,8 @@ import pytest
 
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.flows.requests import PushFlow, RetryMembers
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.databases import copy_file
 from tests.process.crawls import PATIENCE, Job, Site, end_all_of, site
@@ -68,21 +68,24 @@ async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Pa
         for path in ("over", "alive", "last"):
             second.release(await _running(second, flow, path), 0)
         await eventually(lambda: second.control.flows.row(flow)[1].state == "completed", patience=2 * PATIENCE)
-        found = second.control.runs.list(flow=flow)
-        assert [run.status for run in found] == [RunStatus.COMPLETED] * 5
+        on_record = second.control.runs.list(flow=flow)
+        assert [run.status for run in on_record] == [RunStatus.COMPLETED] * 5
         second.release(runs["alive"], 0)
         await eventually(lambda: second.jobs(runs["alive"]) == ONCE, patience=PATIENCE)
 
 
-async def _running(site: Site, flow: str, path: str) -> RunRecord:
+async def _running(site: Site, flow: str, path: str) -> Started:
     """Return the run of the crawl's last attempt, when the run's only task is running."""
 
-    def run_of_last_attempt() -> RunRecord | None:
+    def run_of_last_attempt() -> Started | None:
         attempts = site.control.flows.attempts(flow, path)
         run_id = attempts[-1].run_id if attempts else None
-        return None if run_id is None else site.control.runs.show(run_id).run
+        if run_id is None:
+            return None
+        run = site.control.runs.show(run_id).run
+        return Started(workflow_id=run.workflow_id, first_execution_run_id="", run_id=run_id, run_uid=run.run_uid)
 
-    run = await eventually(run_of_last_attempt, patience=PATIENCE)
+    run: Started = await eventually(run_of_last_attempt, patience=PATIENCE)
     await site.until_running(run, 1)
     return run
 
@@ -96,7 +99,7 @@ def _error(site: Site, flow: str, path: str) -> str | None:
     return attempt.error
 
 
-async def _until_audited(site: Site, run: RunRecord) -> None:
+async def _until_audited(site: Site, run: Started) -> None:
     """Audit until the run is over: Temporal's list of what is open may lag."""
 
     async def is_over() -> bool:
