@@ -131,6 +131,26 @@ class Site:
         await eventually(lambda: self.statuses(run) == [TaskStatus.RUNNING] * tasks, patience=PATIENCE)
         await eventually(lambda: len(self.jobs(run)) == tasks, patience=PATIENCE)
 
+    async def until_crawls(self, flow: str, path: str) -> Started:
+        """Return the run of the last attempt of a flow's crawl, when the run's only task is running."""
+
+        def run_of_attempt() -> Started | None:
+            attempts = self.control.flows.attempts(flow, path)
+            run_id = attempts[-1].run_id if attempts else None
+            if run_id is None:
+                return None
+            record = self.control.runs.show(run_id).run
+            return Started(
+                workflow_id=record.workflow_id,
+                first_execution_run_id=record.first_execution_run_id,
+                run_id=record.run_id,
+                run_uid=record.run_uid,
+            )
+
+        run: Started = await eventually(run_of_attempt, patience=PATIENCE)
+        await self.until_running(run, 1)
+        return run
+
     async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
         def over() -> RunDetails | None:
             details = self.details(run)

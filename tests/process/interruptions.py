@@ -94,19 +94,4 @@ async def _flow_under_way(site: Site) -> tuple[str, Started]:
     flows = site.control.flows
     answer = await flows.push(PushFlow(definition=workflow.definition()))
     assert answer.nudged, answer.problem
-
-    def run() -> Started | None:
-        run_ids = [attempt.run_id for attempt in flows.attempts(answer.flow_id, "shop") if attempt.run_id]
-        if not run_ids:
-            return None
-        record = site.control.runs.show(run_ids[0]).run
-        return Started(
-            workflow_id=record.workflow_id,
-            first_execution_run_id=record.first_execution_run_id,
-            run_id=record.run_id,
-            run_uid=record.run_uid,
-        )
-
-    of_flow: Started = await eventually(run, patience=PATIENCE)
-    await site.until_running(of_flow, 1)
-    return answer.flow_id, of_flow
+    return answer.flow_id, await site.until_crawls(answer.flow_id, "shop")

@@ -35,10 +35,10 @@ async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Pa
     graph.add("last", crawl("gated"), deps=["over", "alive", "kept"])
     async with site(folder, settings=AT_ONCE) as first:
         flow = (await first.control.flows.push(PushFlow(definition=graph.definition()))).flow_id
-        runs = {path: await _running(first, flow, path) for path in ("ends", "kept")}
+        runs = {path: await first.until_crawls(flow, path) for path in ("ends", "kept")}
         copy_file(first.state / "crawler.db", copy)
         first.release(runs["ends"], 0)
-        runs |= {path: await _running(first, flow, path) for path in ("over", "alive")}
+        runs |= {path: await first.until_crawls(flow, path) for path in ("over", "alive")}
         first.release(runs["over"], 0)
         await first.until_over(runs["ends"])
         await first.until_over(runs["over"])
@@ -66,28 +66,12 @@ async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Pa
 
         await second.control.flows.retry(flow, RetryMembers())
         for path in ("over", "alive", "last"):
-            second.release(await _running(second, flow, path), 0)
+            second.release(await second.until_crawls(flow, path), 0)
         await eventually(lambda: second.control.flows.row(flow)[1].state == "completed", patience=2 * PATIENCE)
         on_record = second.control.runs.list(flow=flow)
         assert [run.status for run in on_record] == [RunStatus.COMPLETED] * 5
         second.release(runs["alive"], 0)
         await eventually(lambda: second.jobs(runs["alive"]) == ONCE, patience=PATIENCE)
-
-
-async def _running(site: Site, flow: str, path: str) -> Started:
-    """Return the run of the crawl's last attempt, when the run's only task is running."""
-
-    def run_of_last_attempt() -> Started | None:
-        attempts = site.control.flows.attempts(flow, path)
-        run_id = attempts[-1].run_id if attempts else None
-        if run_id is None:
-            return None
-        run = site.control.runs.show(run_id).run
-        return Started(workflow_id=run.workflow_id, first_execution_run_id="", run_id=run_id, run_uid=run.run_uid)
-
-    run: Started = await eventually(run_of_last_attempt, patience=PATIENCE)
-    await site.until_running(run, 1)
-    return run
 
 
 def _states(site: Site, flow: str) -> dict[str, str]:
