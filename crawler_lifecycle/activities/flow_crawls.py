@@ -48,7 +48,8 @@ class FlowCrawlActivities:
         refusals = await asyncio.to_thread(self._refusals, starts.crawls)
         refused = await self._refuse(step.flow, starts.crawls, refusals)
         await gather_limited(self._start, [crawl for crawl in starts.crawls if crawl.start.number not in refusals])
-        return CrawlsStarted(stale=to_ranges(starts.stale), ends=(*starts.ended, *refused))
+        ends = (*starts.ended, *refused)
+        return CrawlsStarted(stale=to_ranges(starts.stale), ends=ends, revision=starts.revision)
 
     @activity.defn
     async def check_starts(self, step: CheckStarts) -> StartsChecked:

@@ -46,7 +46,8 @@ class FlowActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def write_flow(self, step: WriteFlow) -> Written:
-        return Written(stale=not self.ledger.write(step))
+        revision = self.ledger.write(step)
+        return Written(stale=True) if revision is None else Written(revision=revision)
 
     @activity.defn(no_thread_cancel_exception=True)
     def grow_flow(self, step: GrowGroup) -> Counted:

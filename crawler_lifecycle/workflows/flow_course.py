@@ -36,11 +36,18 @@ class Course:
     _handed: Counter[int] = field(default_factory=Counter)  # followers with hosts, by number
     _followed: dict[int, int] = field(default_factory=dict)  # last attempt by a host's own start, by number
 
-    def renew(self, planner: Planner, door: int) -> None:
-        """Go on from newly read rows. Starts on record may be lost."""
+    def renew(self, planner: Planner, door: int, revision: int) -> None:
+        """Go on from newly read rows. Writes and starts on record may be lost."""
         self.planner, self.door = planner, door
+        self.flow = self.flow.model_copy(update={"revision": revision})
+        self.writes.clear()
         self.unconfirmed.clear()
         self._followed.clear()
+
+    def note_write(self, revision: int) -> None:
+        """Note a write on record. From now on, acts are refused on a database without this write."""
+        if revision > self.flow.revision:
+            self.flow = self.flow.model_copy(update={"revision": revision})
 
     @property
     def handed(self) -> Iterable[int]:

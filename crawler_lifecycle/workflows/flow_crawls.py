@@ -70,6 +70,7 @@ class CrawlStarts:
         if started is None or sent is None:
             return
         self._sent = None
+        course.note_write(started.revision)
         course.observe_ends(started.ends)
         stale = set(from_ranges(started.stale))
         for ref in sent.starts:

@@ -30,6 +30,10 @@ class Reading:
     def door(self) -> int:
         return self.pages[0].door
 
+    def is_older(self, door: int) -> bool:
+        """Return whether the database has lost this door, or writes that were known when the reading began."""
+        return self.door < door or self.pages[0].revision < self.step.flow.revision
+
     @property
     def is_whole(self) -> bool:
         return self.step.since == ALL_ROWS
@@ -108,7 +112,6 @@ class News:
             since=course.door,
             members=to_ranges({*self._refused, *course.unconfirmed.numbers, *course.handed}),
             look_at=to_ranges(crawls),
-            started=_by_attempt(course),
             tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls | planner.crawls_to_ask),
         )
 
@@ -126,15 +129,19 @@ class News:
         return True
 
     def _renew(self, course: Course, reading: Reading) -> None:
-        """Build a new planner. All starts before a later door are on record by now, or never happen."""
-        course.renew(planner_of(reading.pages[0], reading.members, reading.groups), reading.door)
+        """Build a new planner, which plans anew what waits to be written or started."""
+        page = reading.pages[0]
+        course.renew(planner_of(page, reading.members, reading.groups), reading.door, page.revision)
         self._refused.clear()
         self.want_first_look(course)
 
     def _update(self, course: Course, reading: Reading) -> None:
         planner, page = course.planner, reading.pages[0]
-        is_older = page.door < course.door or reading.pages[-1].lost != ""  # the database has lost a door, or a start
-        if is_older or page.removal > course.door or not planner.fits(reading.members, reading.groups):
+        if (
+            reading.is_older(course.door)
+            or page.removal > course.door
+            or not planner.fits(reading.members, reading.groups)
+        ):
             self.want(first=True, all_rows=True)
             return
         course.door = page.door
@@ -145,14 +152,6 @@ class News:
         _observe(course, reading.pages)
         if course.unconfirmed.has_outdated(page.door):
             self.want(first=True)  # to learn about the starts
-
-
-def _by_attempt(course: Course) -> dict[int, str]:
-    """Return the crawls with an attempt under way and on record, in ranges by attempt."""
-    by_attempt: dict[int, list[int]] = {}
-    for number in course.planner.crawls_in_flight.difference(course.unconfirmed.numbers):
-        by_attempt.setdefault(course.planner.rows[number].attempt, []).append(number)
-    return {attempt: to_ranges(numbers) for attempt, numbers in sorted(by_attempt.items())}
 
 
 def _observe(course: Course, pages: Iterable[FlowPage]) -> None:

@@ -93,7 +93,7 @@ class Supervision:
         self._crawls.take(course, self.news)
         if self._doors.take():
             self.news.want(first=True)
-        refused = course.writes.take()
+        refused = course.writes.take(course.note_write)
         if refused is not None:
             self.news.want(first=True, refused=refused.numbers, all_rows=refused.was_end)
         self._stops.take()

@@ -3,7 +3,7 @@
 Changes that gather during a write go with the next write. No start waits for a write.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from temporalio import workflow
@@ -70,6 +70,11 @@ class Writes:
         for number in numbers:
             self._waiting.pop(number, None)
 
+    def clear(self) -> None:
+        """Drop the waiting changes. Another plan follows, from rows on record."""
+        self._waiting.clear()
+        self._state = None
+
     def begin(self, flow: FlowRef, door: int) -> None:
         """Begin to write the waiting changes, if there are any and no write is under way.
 
@@ -108,16 +113,16 @@ class Writes:
         """Return whether the write ends the flow, so that no start waits for the write."""
         return step.state is not None and step.state.is_final
 
-    def take(self) -> Refused | None:
-        """Return the refused write since the last call. None: no refusal."""
+    def take(self, note_write: Callable[[int], None]) -> Refused | None:
+        """Return the refused write since the last call. None: no refusal. `note_write` gets a write's number."""
         written = self._act.take()
         if written is None:
             return None
+        note_write(written.revision)
         refused = Refused(self.numbers, self._ends_the_flow) if written.stale else None
         self._sent = frozenset()
         if written.stale:
-            self._waiting.clear()
-            self._state = None
+            self.clear()
         return refused
 
 

@@ -110,7 +110,7 @@ class Flow:
     def door(self) -> int:
         return self.read(since=10**6).door
 
-    def write(self, *changes: Change, door: int | None = None, **fields: Any) -> bool:
+    def write(self, *changes: Change, door: int | None = None, **fields: Any) -> int | None:
         was, rows = (
             PackedRows.from_rows([change.was for change in changes]),
             PackedRows.from_rows([change.row for change in changes]),

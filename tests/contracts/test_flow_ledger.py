@@ -128,13 +128,6 @@ def test_readings_are_as_on_record_and_sights_come_beside(database: Database) ->
     assert end.at.tzinfo is UTC
 
 
-def test_a_reading_tells_which_starts_of_crawls_are_not_on_record(database: Database) -> None:
-    flow = pushed(database, Workflow(id="w").add_many("shops", [crawl("books")] * 3))
-    flow.start_crawls(*(flow.start(f"shops/{number}") for number in (0, 1)))
-    assert flow.read(started={1: "0-1"}).lost == ""
-    assert flow.read(started={1: "0,2", 2: "1,7"}).lost == "1-2,7"
-
-
 def test_a_reopened_run_is_news_although_its_member_has_ended(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("shop", crawl("books")))
     flow.go_on()
@@ -217,6 +210,36 @@ def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
     assert flow.write(Change(before, before._replace(cause="settling")))
     row = flow.row("a")
     assert (row.in_flight, row.cause, row.state) == (False, "settling", "available")
+
+
+def test_writes_of_supervisors_are_counted(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
+    assert (flow.flow.revision, flow.read().revision) == (0, 0)
+    available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
+    assert (flow.write(available), flow.write(available)) == (1, 2)  # as wanted already, from an earlier try
+    assert flow.start_crawls(flow.start("shop")).revision == 3
+    assert flow.start_crawls(flow.last("shop")).revision == 3  # on record already
+    flow.end(*(step.start for step in flow.claim(flow.start("step")).mine))
+    assert flow.read().revision == 3  # a host is no supervisor
+    flow.ref = None
+    assert flow.begin("second").revision == 3
+
+
+def test_nothing_starts_and_nothing_is_written_after_a_loss_of_writes(database: Database) -> None:
+    """The supervisor knows a write that the database does not have, as after a restore from a backup."""
+    flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
+    known = flow.flow
+    flow.ref = known.model_copy(update={"revision": 1})
+    available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
+    assert flow.write(available) is None
+    assert flow.start_crawls(flow.start("shop")).stale == [1]
+    claimed = flow.claim(flow.start("step"))
+    assert (claimed.mine, claimed.stale, claimed.has_lost) == ([], [0], True)
+    assert flow.read().revision == 0
+    flow.ref = known
+    assert flow.write(available) == 1
+    assert flow.start_crawls(flow.start("shop")).stale == []
+    assert not flow.claim(flow.start("step")).has_lost
 
 
 def test_a_flow_ends_once(database: Database) -> None:

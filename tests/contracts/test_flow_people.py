@@ -100,7 +100,7 @@ def test_a_retry_and_the_end_of_a_flow_at_once_leave_an_open_flow(flow: Flow) ->
 
         def close(own: Flow, door: int = door) -> int:
             own.ref = flow.ref
-            return int(own.write(door=door, state=FlowState.CANCELLED))
+            return own.write(door=door, state=FlowState.CANCELLED) or 0
 
         retried, _ = at_once(flow, lambda own: own.retry("b").count, close)
         assert (retried, flow.store.flow_records.row(flow.id)[1].state) == (1, FlowState.EXECUTING), number

@@ -147,7 +147,7 @@ async def test_lost_members_are_no_members(service: Service, file: Path, tmp_pat
 
 
 @pytest.mark.parametrize("is_retry", [False, True], ids=["of the next crawl", "of the next attempt"])
-async def test_a_lost_start_of_a_crawl_is_made_again(
+async def test_a_lost_crawl_begins_anew_if_temporal_has_forgotten_its_workflow(
     service: Service, file: Path, tmp_path: Path, *, is_retry: bool
 ) -> None:
     """The supervisor knows the end of a run and the start behind it, and waits for the end of a run that is lost."""
@@ -168,4 +168,40 @@ async def test_a_lost_start_of_a_crawl_is_made_again(
     await crawls.end(path, number=before + 2)
     assert await end(service, flow) == "completed"
     lost, last = crawls.runs[path][before:]
-    assert lost.workflow_id == last.workflow_id, "Temporal does not start the workflow a second time"
+    assert lost.workflow_id == last.workflow_id, "a workflow that Temporal still knows would not start again"
+
+
+@pytest.mark.parametrize("is_approved_at_once", [False, True])
+@pytest.mark.parametrize("was_executing", [False, True], ids=["its start is lost, too", "its start is not lost"])
+async def test_a_lost_end_of_a_crawl_is_noticed_while_no_crawl_is_under_way(
+    service: Service, file: Path, tmp_path: Path, *, was_executing: bool, is_approved_at_once: bool
+) -> None:
+    """The supervisor knows that `a` has completed, and waits for a person. On record the approval waits for `a`."""
+    stage, crawls = service.stage, service.stage.crawls
+    workflow = Workflow("approved").add("first", crawl("books")).add("a", crawl("books"), deps="first")
+    flow = stage.push(workflow.add_approval("ok", deps="a").add("b", crawl("books"), deps="ok"))
+    await stage.nudge(flow)
+    path = "a" if was_executing else "first"
+    if was_executing:
+        await crawls.end("first")
+    await crawls.run_of(path)
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
+    for ended in ("a",) if was_executing else ("first", "a"):
+        await crawls.end(ended)
+    await shown_as(flow, "ok", "available")
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
+    if is_approved_at_once:
+        await asyncio.to_thread(flow.approve, "ok")
+        await stage.nudge(flow)
+    await crawls.end(path)  # as the next supervisor of the run does, which the audit has started
+    if not was_executing:
+        await crawls.end("a", number=2)
+    if not is_approved_at_once:
+        await shown_as(flow, "ok", "available")
+        await asyncio.to_thread(flow.approve, "ok")
+        await stage.nudge(flow)
+    await crawls.run_of("b")
+    assert flow.states["a"] == "completed", "nothing starts before what it depends on"
+    await crawls.end("b")
+    assert await end(service, flow) == "completed"
+    assert len(crawls.runs["b"]) == 1

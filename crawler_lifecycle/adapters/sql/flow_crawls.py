@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from crawler_lifecycle.adapters.sql.crawl_stops import CrawlStops
+from crawler_lifecycle.adapters.sql.flow_locks import count_write, has_lost_writes
 from crawler_lifecycle.adapters.sql.flow_reading import effective_rows
 from crawler_lifecycle.adapters.sql.flow_rows import NEEDS, groups, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
@@ -52,7 +53,7 @@ class FlowCrawls(CrawlStops):
         known = read_attempts(tx, head.id, step.starts)
         ended = [attempt_end(row) for row in known.values() if row.ended_at is not None]
         new = [start for start in step.starts if (start.number, start.attempt) not in known]
-        allowed = may_start(head, step.door)
+        allowed = may_start(head, step.door) and not has_lost_writes(head, step.flow)
         fitting = [
             (start, works[start.number])
             for start in new
@@ -68,7 +69,7 @@ class FlowCrawls(CrawlStops):
             if (start.number, start.attempt) in changes and start.number in works
         ]
         stale = [start.number for start in new if (start.number, start.attempt) not in changes]
-        return CrawlStarts(crawls, stale, ended)
+        return CrawlStarts(crawls, stale, ended, count_write(tx, head) if begun else head.revision)
 
     @transaction
     def end_attempts(

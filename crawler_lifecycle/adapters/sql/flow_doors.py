@@ -68,6 +68,7 @@ class FlowAdditions(OnDoors):
             "door": 0,
             "removal": 0,
             "epoch": 0,
+            "revision": 0,
             "created_by": request.actor,
             "created_at": now,
             "updated_at": now,

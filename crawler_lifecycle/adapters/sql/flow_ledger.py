@@ -9,11 +9,11 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
 from crawler_lifecycle.adapters.sql.flow_ends import insert_end
 from crawler_lifecycle.adapters.sql.flow_growth import FlowGrowth
-from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, snapshot
+from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, count_write, fence, has_lost_writes, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
 from crawler_lifecycle.adapters.sql.flow_rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, lost_starts, news_of_runs, run_sights, task_sights
+from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import FINAL, FlowState
@@ -21,7 +21,7 @@ from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRow
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
-from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.ranges import from_ranges
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.ports.runs import Execution
 
@@ -53,7 +53,7 @@ class FlowSupervision(OnFlows):
     def begin(self, tx: Connection, flow_uid: str, execution: Execution) -> FlowRef:
         head = self.lock(tx, flow_uid)
         if head.supervisor_run_id == execution.run_id:
-            return FlowRef(uid=flow_uid, epoch=head.epoch)
+            return FlowRef(uid=flow_uid, epoch=head.epoch, revision=head.revision)
         _refuse_earlier_execution(head, execution)
         values = {
             "epoch": head.epoch + 1,
@@ -65,7 +65,7 @@ class FlowSupervision(OnFlows):
         if head.supervisor_run_id is not None:
             message = f"its workflow goes on in execution {execution.run_id}"
             add_line(tx, head.id, self._db.clock(), "taken over", message)
-        return FlowRef(uid=flow_uid, epoch=head.epoch + 1)
+        return FlowRef(uid=flow_uid, epoch=head.epoch + 1, revision=head.revision)
 
     @snapshot
     def read(self, connection: Connection, step: ReadFlow) -> FlowPage:
@@ -74,32 +74,37 @@ class FlowSupervision(OnFlows):
         rows, has_more = _rows(connection, head.id, step)
         packed, is_cut = _packed(rows, _groups(connection, head.id, step))
         has_more = has_more or is_cut
-        page = FlowPage(door=head.door, removal=head.removal, row=flow_row(head), rows=packed, has_more=has_more)
+        page = FlowPage(
+            door=head.door,
+            removal=head.removal,
+            revision=head.revision,
+            row=flow_row(head),
+            rows=packed,
+            has_more=has_more,
+        )
         return page if has_more else page.model_copy(update=_sights(connection, head, step))
 
-    def write(self, step: WriteFlow) -> bool:
+    def write(self, step: WriteFlow) -> int | None:
         changes = [Change(was, row) for was, row in zip(step.was.unpacked()[0], step.rows.unpacked()[0], strict=True)]
         try:
             return self._write(step, changes)
         except _Stale:
-            return False
+            return None
 
     @transaction
-    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[Change]) -> bool:
+    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[Change]) -> int | None:
         head = self.lock_for_supervisor(tx, step.flow)
-        if head.door != step.door:
-            return False
+        if head.door != step.door or has_lost_writes(head, step.flow):
+            return None
         if write_changes(tx, head.id, changes) < len(changes):
             _refuse_unless_done(tx, head.id, changes)
-        self._write_flow(tx, head, step.state)
-        return True
+        self._write_state(tx, head, step.state)
+        return count_write(tx, head)
 
-    def _write_flow(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
-        """Write the flow's new state. Each write renews the row's time of change, by which the audit sees a life."""
-        this_flow = update(flows).where(flows.c.id == head.id)
+    def _write_state(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
         if state is None or state is head.state:
-            tx.execute(this_flow.values(epoch=head.epoch))
             return
+        this_flow = update(flows).where(flows.c.id == head.id)
         if state.is_final and tx.scalar(OPEN_MEMBER, {"of_flow": head.id}) is not None:
             raise _Stale  # the database has lost what the supervisor knows
         now = self._db.clock()
@@ -157,7 +162,6 @@ def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str,
         "ends": tuple(attempt_ends(connection, head.id, from_ranges(step.look_at))),
         "runs": tuple({seen.number: seen for seen in runs}.values()),
         "tasks": tuple(task_sights(connection, head.id, head.uid, growers)),
-        "lost": to_ranges(lost_starts(connection, head.id, step.started)),
     }
 
 

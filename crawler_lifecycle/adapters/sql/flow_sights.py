@@ -1,6 +1,6 @@
 """Sights: ends of attempts, runs and tasks, as a flow reads them. A run writes nothing for its flow."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, not_, or_, select
@@ -11,7 +11,6 @@ from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
 from crawler_lifecycle.contract.states import OVER, ExportState, TaskStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.ranges import from_ranges
 
 members, attempts, runs, tasks = flow_members.c, flow_attempts.c, histories.c, task_histories.c
 MOST_IN_STATEMENT = 500  # numbers; for more members, the rows of the whole flow are read and filtered here
@@ -63,7 +62,6 @@ TASK_ENDS = (
 GENERATIONS = select(members.number, members.generation).where(
     members.flow == bindparam("of_flow"), members.number.in_(bindparam("numbers", expanding=True))
 )
-UNDER_WAY = select(members.number, members.attempt).where(members.flow == bindparam("of_flow"), members.in_flight)
 OF_ATTEMPTS = attempts.member.in_(bindparam("numbers", expanding=True))
 OF_RUNS = runs.flow_member.in_(bindparam("numbers", expanding=True))
 FEW_ENDS, FEW_RUNS = ENDS.where(OF_ATTEMPTS), RUNS.where(OF_RUNS)
@@ -77,19 +75,6 @@ def attempt_ends(connection: Connection, flow: int, numbers: Collection[int]) ->
 
 def attempt_end(row: Row[Any]) -> AttemptEnd:
     return AttemptEnd(row.member, row.attempt, row.end_kind, row.ended_at, row.outcome, row.reason)
-
-
-def lost_starts(connection: Connection, flow: int, started: Mapping[int, str]) -> list[int]:
-    """Return the members without these attempts under way. `started`: ranges of members by attempt."""
-    if not started:
-        return []
-    on_record: dict[int, int] = dict(iter(connection.execute(UNDER_WAY, {"of_flow": flow})))
-    return [
-        number
-        for attempt, numbers in started.items()
-        for number in from_ranges(numbers)
-        if on_record.get(number, 0) < attempt
-    ]
 
 
 def run_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[RunSeen]:

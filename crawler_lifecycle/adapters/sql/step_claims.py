@@ -8,7 +8,15 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, MOST_KNOWN, SHARED, OnFlows, fence, without_index
+from crawler_lifecycle.adapters.sql.flow_locks import (
+    LOCKED,
+    MOST_KNOWN,
+    SHARED,
+    OnFlows,
+    fence,
+    has_lost_writes,
+    without_index,
+)
 from crawler_lifecycle.adapters.sql.flow_rows import groups, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
@@ -83,7 +91,7 @@ class StepRights(OnFlows):
         if new:
             fence(head, flow)
         is_due = bool(new) and may_start(head, door)
-        has_lost = is_due and not _have_completed(tx, head, after)
+        has_lost = is_due and (has_lost_writes(head, flow) or not _have_completed(tx, head, after))
         fitting = [
             (start, works[start.number])
             for start in new

@@ -5,7 +5,7 @@ Rows cross Temporal packed: ten thousand members are some 100 KB.
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -58,6 +58,9 @@ class FlowRef(Message):
 
     uid: str
     epoch: int
+    revision: int = Field(
+        default=0, description="number of the last write by a supervisor that is known to be on record"
+    )
 
 
 class FlowInput(Message):
@@ -131,10 +134,6 @@ class ReadFlow(FlowInput):
     after_member: int = Field(default=-1, description="number of the last member on the previous page")
     members: str = Field(default="", description="ranges: members whose rows are read whatever door changed them last")
     look_at: str = Field(default="", description="ranges: members with an attempt under way")
-    started: Mapping[int, str] = Field(
-        default={},
-        description="ranges by attempt: crawls under way that the supervisor has seen on record",
-    )
     tasks_of: str = Field(default="", description="ranges: crawls whose single tasks others depend on")
 
 
@@ -148,6 +147,7 @@ class FlowPage(Message):
     removal: int = Field(
         default=0, description="number of the last door that removed rows; a planner from before is built anew"
     )
+    revision: int = Field(default=0, description="number of the last write by a supervisor before the reading")
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members behind the last one")
@@ -157,9 +157,6 @@ class FlowPage(Message):
         description="runs with news for their member's row, also after the member's end, and runs of `tasks_of`",
     )
     tasks: Tasks = ()
-    lost: str = Field(
-        default="", description="ranges: crawls of `started` without this attempt on record: the database has lost it"
-    )
 
 
 class FlowBegun(Message):
@@ -192,9 +189,13 @@ class WriteFlow(FlowInput):
 
 
 class Written(Message):
-    """Result for a writing. `stale`: a door was first, nothing is written, and the supervisor has to read."""
+    """Result for a writing. `stale`: nothing is written, and the supervisor has to read.
+
+    A door was first, or the database has lost writes that the supervisor knows.
+    """
 
     stale: bool = False
+    revision: int = Field(default=0, description="number of the write; 0: nothing is written")
 
 
 class StartCrawls(FlowInput):
@@ -207,8 +208,9 @@ class StartCrawls(FlowInput):
 class CrawlsStarted(Message):
     """Result for starts of crawls."""
 
-    stale: str = Field(default="", description="ranges: members that did not start, because a door was first")
+    stale: str = Field(default="", description="ranges: members that did not start, as for `Written.stale`")
     ends: tuple[AttemptEnd, ...] = Field(default=(), description="attempts that the catalogue refused for good")
+    revision: int = Field(default=0, description="number of the last write by a supervisor, with these starts")
 
 
 class CheckStarts(FlowInput):

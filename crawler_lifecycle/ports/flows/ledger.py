@@ -31,8 +31,9 @@ class CrawlStart:
 @dataclass(frozen=True, slots=True)
 class CrawlStarts:
     crawls: Sequence[CrawlStart] = ()
-    stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first
+    stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first or writes are lost
     ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
+    revision: int = 0  # number of the last write by a supervisor, with these starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ class FlowLedger(Protocol):
 
     def read(self, step: ReadFlow) -> FlowPage: ...
 
-    def write(self, step: WriteFlow) -> bool:
-        """Write the changes in one transaction. Return False, without a write, if the writing is stale.
+    def write(self, step: WriteFlow) -> int | None:
+        """Write the changes in one transaction. Return the write's number, or None if the writing is stale.
 
         A row that is as the change wants it already, from an earlier try, is no reason to refuse. A row with a later
         attempt than `was` is left out: the supervisor's own start has overtaken the write.
