@@ -31,7 +31,7 @@ class Reading:
         return self.pages[0].door
 
     def is_older(self, door: int) -> bool:
-        """Return whether the database has lost this door, or writes that were known when the reading began."""
+        """Return whether the database has lost the door, or writes from before the reading."""
         return self.door < door or self.pages[0].revision < self.step.flow.revision
 
     @property
@@ -129,7 +129,7 @@ class News:
         return True
 
     def _renew(self, course: Course, reading: Reading) -> None:
-        """Build a new planner, which plans anew what waits to be written or started."""
+        """Build a new planner. The planner plans all waiting writes and starts anew."""
         page = reading.pages[0]
         course.renew(planner_of(page, reading.members, reading.groups), reading.door, page.revision)
         self._refused.clear()
