@@ -51,7 +51,7 @@ test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (two m
 	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole stacks and their outages, the page in a browser, the image (8 to 15 minutes)
-	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
+	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM) $(PART) $(if $(SHARD),--shards 2)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (6 to 14 minutes a shard)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q $(PART)

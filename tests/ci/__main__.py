@@ -56,7 +56,7 @@ def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None
         Step("lint"),
         Step("known-holes"),
         Step("test", repeat=Repeat.TESTS),
-        Step("test-system", repeat=Repeat.TESTS),
+        Step("test-system", part, Repeat.TESTS, minutes),
         Step("test-crashes", part, Repeat.TESTS, minutes),
     ):
         done(step)

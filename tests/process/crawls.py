@@ -40,6 +40,7 @@ from tests.waiting import eventually, eventually_async
 
 BIG_FILE = 2_000_000_000  # of holes; its archive takes seconds
 PATIENCE = 75.0
+AT_ONCE = {"CRAWLER_AUDIT__WORKFLOW_SECONDS": "0", "CRAWLER_AUDIT__HANDOVER_SECONDS": "0"}  # the audit acts at once
 # The next attempt notes that it began beside a former attempt whose program lives.
 SCRIPT = r"""
 gate="$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK"

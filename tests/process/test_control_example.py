@@ -4,13 +4,11 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.embedded import environment, processes_of
-from tests.process.crawls import end_all_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "control.sh"
 RECORDED = EXAMPLE.parents[1] / "docs" / "howto" / "control-example.md"
@@ -37,12 +35,6 @@ EXPECTED = [  # in this order
 ]
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    end_all_of(tmp_path)
 
 
 def assert_told(told: str) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -10,16 +9,10 @@ import pytest
 
 from crawler_lifecycle.contract.states import RunStatus
 from tests.embedded import processes_of, stack_processes
-from tests.process.crawls import PATIENCE, end_all_of, site
+from tests.process.crawls import PATIENCE, site
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    end_all_of(tmp_path)
 
 
 async def test_everything_dies_and_the_next_stack_goes_on(folder: Path) -> None:

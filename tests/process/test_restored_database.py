@@ -4,7 +4,6 @@ What the cluster still tells is found again; what it does not is told, and crawl
 """
 
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,19 +17,12 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
 from tests.databases import copy_file
-from tests.process.crawls import PATIENCE, Site, end_all_of, site
+from tests.process.crawls import AT_ONCE, PATIENCE, Site, site
 from tests.process.stops import terminate, until_closed, workflow_status
 from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
-AT_ONCE = {"CRAWLER_AUDIT__WORKFLOW_SECONDS": "0", "CRAWLER_AUDIT__HANDOVER_SECONDS": "0"}
 MENDED = {0: 0}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    end_all_of(tmp_path)
 
 
 async def test_the_database_is_an_old_copy(folder: Path) -> None:

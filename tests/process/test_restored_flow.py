@@ -3,10 +3,11 @@
 The run of `ends` ended in what was lost. So did `over`, whose run the copy does not know, while `alive` still crawls.
 """
 
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from temporalio.service import RPCError
 
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.flows.requests import PushFlow, RetryMembers
@@ -14,18 +15,12 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.databases import copy_file
-from tests.process.crawls import PATIENCE, Job, Site, end_all_of, site
+from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
 from tests.waiting import eventually, eventually_async
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
-AT_ONCE = {"CRAWLER_AUDIT__WORKFLOW_SECONDS": "0", "CRAWLER_AUDIT__HANDOVER_SECONDS": "0"}
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
 ONCE = {(0, 1): Job(1, (0,))}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    end_all_of(tmp_path)
+A_LOOK = 300.0  # the flow looks at crawls without a run 1, 3 and 6 minutes after its start
 
 
 async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Path) -> None:
@@ -48,9 +43,10 @@ async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Pa
     async with site(folder, settings=AT_ONCE) as second:
         await _until_audited(second, runs["ends"])
         second.release(runs["kept"], 0)
-        await eventually(lambda: _states(second, flow)["alive"] == "executing", patience=PATIENCE)
-        await second.nudge(runs["alive"])
-        await eventually(lambda: second.control.flows.row(flow)[1].state == "discarded", patience=2 * PATIENCE)
+        await eventually(lambda: _states(second, flow)["alive"] in ("executing", "discarded"), patience=PATIENCE)
+        with suppress(RPCError):  # its workflow has looked by itself, and failed
+            await second.nudge(runs["alive"])
+        await eventually(lambda: second.control.flows.row(flow)[1].state == "discarded", patience=A_LOOK)
         assert _states(second, flow) == {
             "ends": "completed",
             "kept": "completed",

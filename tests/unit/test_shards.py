@@ -21,11 +21,13 @@ class Collected:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
         seen = {}
-        for suite in ("crash", "outage", "cluster"):
+        for suite, shards in {"crash": SHARDS, "outage": SHARDS, "cluster": SHARDS, "system": 2}.items():
             tests = [item for item in items if item.get_closest_marker(suite)]
+            if suite == "system":
+                tests = [item for item in tests if not item.get_closest_marker("cluster")]
             seen[suite] = {
                 "whole": [item.nodeid for item in tests],
-                "parts": [[item.nodeid for item in shard_of(tests, number)] for number in range(1, SHARDS + 1)],
+                "parts": [[item.nodeid for item in shard_of(tests, n, shards)] for n in range(1, shards + 1)],
                 "closing": [item.nodeid for item in tests if item.get_closest_marker("closing")],
                 "groups": sorted({group(item) for item in tests}),
             }
@@ -33,22 +35,21 @@ class Collected:
 
 sys.exit(pytest.main(["--collect-only", "-qq", "-m", *sys.argv[2:]], plugins=[Collected()]))
 """
-SHARDED = "crash or outage or cluster and not large"
-FILES = ("tests/crash", "tests/chaos", "tests/kubernetes", "tests/contracts/test_cluster.py")
+SHARDED = "crash or outage or cluster and not large or system and not cluster"
 Collected = dict[str, dict[str, list[str]]]
 
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Collected:
     seen = tmp_path_factory.mktemp("collected") / "seen.json"
-    command = [sys.executable, "-c", COLLECT, str(seen), SHARDED, *FILES]
+    command = [sys.executable, "-c", COLLECT, str(seen), SHARDED, "tests"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     return Collected(json.loads(seen.read_text()))
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("suite", ["crash", "outage", "cluster"])
+@pytest.mark.parametrize("suite", ["crash", "outage", "cluster", "system"])
 def test_the_shards_of_a_suite_are_the_whole_suite(collected: Collected, suite: str) -> None:
     seen = collected[suite]
     counted = Counter(name for part in seen["parts"] for name in part)
