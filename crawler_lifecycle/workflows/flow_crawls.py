@@ -70,7 +70,8 @@ class CrawlStarts:
         if started is None or sent is None:
             return
         self._sent = None
-        course.note_write(started.revision)
+        if course.note_write(started.revision):
+            news.want(first=True, all_rows=True)
         course.observe_ends(started.ends)
         stale = set(from_ranges(started.stale))
         for ref in sent.starts:

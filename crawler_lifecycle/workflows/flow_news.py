@@ -89,9 +89,12 @@ class News:
         if any(row.kind is MemberKind.CRAWL and row.attempt for row in rows):
             self.want(first=True)
 
-    def begin(self, course: Course) -> None:
-        """Begin a reading if one is wanted and none is under way."""
-        if not self.is_wanted or self._act.is_under_way:
+    def begin(self, course: Course, *, is_writing: bool) -> None:
+        """Begin a reading if one is wanted and none is under way.
+
+        A whole reading waits until no write is under way: the new planner would not know the write.
+        """
+        if not self.is_wanted or self._act.is_under_way or (self._since_ever and is_writing):
             return
         self.is_wanted = False
         if self._since_ever:

@@ -71,7 +71,8 @@ class Steps:
             heads = {ref.number for ref in step.starts}
             self._slices.note(step.route, sum(end.number in heads for end in answer.ends), answer.seconds)
             if answer.has_news or answer.has_lost:
-                news.want(first=True, all_rows=answer.has_lost)
+                is_known = step.flow.revision > course.flow.revision  # the loss: all rows were read since
+                news.want(first=True, all_rows=answer.has_lost and not is_known)
             stale = set(from_ranges(answer.stale))
             rest: dict[int, list[int]] = {}  # members without an end, by the door of their starts
             for ref in step.starts:

@@ -93,9 +93,7 @@ class Supervision:
         self._crawls.take(course, self.news)
         if self._doors.take():
             self.news.want(first=True)
-        refused = course.writes.take(course.note_write)
-        if refused is not None:
-            self.news.want(first=True, refused=refused.numbers, all_rows=refused.was_end)
+        self._take_write()
         self._stops.take()
         self._announcement.take()
         self._checks.take(course, self._crawls)
@@ -127,7 +125,7 @@ class Supervision:
         """Begin all due acts, except for kinds with an act under way."""
         course = self._course
         self._view.show(course.planner)
-        self.news.begin(course)
+        self.news.begin(course, is_writing=course.writes.is_under_way or self._crawls.is_under_way)
         self._doors.begin(course)
         self._checks.begin(course)
         self._announcement.begin(course, is_settled=self._is_settled)
@@ -136,6 +134,15 @@ class Supervision:
             self._crawls.begin(course)
             self._stops.begin(course, self._crawls.numbers)
         self._bell.ring_at(self._wake_at, self._steps.wake_at, self._next_look)
+
+    def _take_write(self) -> None:
+        answer = self._course.writes.take()
+        if answer is None:
+            return
+        if answer.is_refused:
+            self.news.want(first=True, refused=answer.members, all_rows=answer.was_end)
+        elif self._course.note_write(answer.revision):
+            self.news.want(first=True, all_rows=True)
 
     def _begins(self, change: Change, starts: dict[int, Start]) -> bool:
         """Return whether the change is a start, and if so, keep the start in mind until the attempt is on record."""

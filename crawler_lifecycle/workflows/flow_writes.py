@@ -3,7 +3,7 @@
 Changes that gather during a write go with the next write. No start waits for a write.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from temporalio import workflow
@@ -22,11 +22,13 @@ BYTES_OF_A_CHANGE = 100  # without its reason, which may be a long path
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A refused write. `numbers`: members to read."""
+class Answer:
+    """The answer to a write. After a refusal, the members have to be read."""
 
-    numbers: frozenset[int]
+    members: frozenset[int]
+    is_refused: bool
     was_end: bool  # of the flow
+    revision: int  # the write's number
 
 
 class Writes:
@@ -113,17 +115,16 @@ class Writes:
         """Return whether the write ends the flow, so that no start waits for the write."""
         return step.state is not None and step.state.is_final
 
-    def take(self, note_write: Callable[[int], None]) -> Refused | None:
-        """Return the refused write since the last call. None: no refusal. `note_write` gets a write's number."""
+    def take(self) -> Answer | None:
+        """Return the answer since the last call; None without an answer."""
         written = self._act.take()
         if written is None:
             return None
-        note_write(written.revision)
-        refused = Refused(self.numbers, self._ends_the_flow) if written.stale else None
+        answer = Answer(self.numbers, written.stale, self._ends_the_flow, written.revision)
         self._sent = frozenset()
         if written.stale:
             self.clear()
-        return refused
+        return answer
 
 
 def _standing(row: MemberRow) -> MemberRow:

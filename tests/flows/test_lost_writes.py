@@ -1,6 +1,7 @@
 """The database comes back from a backup, or without its last second, while a flow goes on: the rows decide."""
 
 import asyncio
+import threading
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -205,3 +206,23 @@ async def test_a_lost_end_of_a_crawl_is_noticed_while_no_crawl_is_under_way(
     await crawls.end("b")
     assert await end(service, flow) == "completed"
     assert len(crawls.runs["b"]) == 1
+
+
+async def test_a_lost_start_is_noticed_although_the_write_beside_it_has_its_number(
+    service: Service, file: Path, tmp_path: Path
+) -> None:
+    """The end of `a` is written beside the start of `b`, which the database loses before the write is made."""
+    stage, crawls, is_restored = service.stage, service.stage.crawls, threading.Event()
+    workflow = Workflow("pair").add("a", crawl("books")).add("b", crawl("books"), deps="a")
+    flow = stage.push(workflow)
+    await stage.nudge(flow)
+    await crawls.run_of("a")
+    stage.ledger.before["start_crawls"] = lambda _: copy_file(file, tmp_path / "backup.db")
+    stage.ledger.before["write"] = lambda _: is_restored.wait(30)
+    await crawls.end("a")
+    await crawls.run_of("b")
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
+    is_restored.set()
+    await crawls.end("b", number=2)
+    assert await end(service, flow) == "completed"
+    assert flow.states == {"a": "completed", "b": "completed"}

@@ -1,4 +1,7 @@
-"""A new planner left the former planner's waiting writes: a member was cancelled beside a dependency that ran again."""
+"""A new planner left the former planner's waiting writes: a member was cancelled beside a dependency that ran again.
+
+And all rows were read while a write was under way: the new planner waited for an end that the write had put on record.
+"""
 
 import pytest
 
@@ -10,6 +13,7 @@ from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberKind, Mem
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.workflows.flow_acts import Bell
 from crawler_lifecycle.workflows.flow_course import Course
+from crawler_lifecycle.workflows.flow_news import News
 from crawler_lifecycle.workflows.flow_writes import Writes
 
 
@@ -28,3 +32,11 @@ def test_a_new_planner_drops_what_waits_to_be_written(state: FlowState | None) -
     assert not course.writes.is_idle
     course.renew(planner(), door=2, revision=0)
     assert course.writes.is_idle
+
+
+def test_a_reading_of_all_rows_waits_for_the_end_of_a_write() -> None:
+    course = Course(FlowRef(uid="uid", epoch=1), "w", planner(), 1, Writes(Bell()), Unconfirmed())
+    news = News(Bell())
+    news.want(first=True, all_rows=True)
+    news.begin(course, is_writing=True)
+    assert (news.is_wanted, news.is_under_way, news.comes_first) == (True, False, True)

@@ -69,7 +69,7 @@ class FlowCrawls(CrawlStops):
             if (start.number, start.attempt) in changes and start.number in works
         ]
         stale = [start.number for start in new if (start.number, start.attempt) not in changes]
-        return CrawlStarts(crawls, stale, ended, count_write(tx, head) if begun else head.revision)
+        return CrawlStarts(crawls, stale, ended, count_write(tx, head) if begun else 0)
 
     @transaction
     def end_attempts(

@@ -210,7 +210,7 @@ class CrawlsStarted(Message):
 
     stale: str = Field(default="", description="ranges: members that did not start, as for `Written.stale`")
     ends: tuple[AttemptEnd, ...] = Field(default=(), description="attempts that the catalogue refused for good")
-    revision: int = Field(default=0, description="number of the last write by a supervisor, with these starts")
+    revision: int = Field(default=0, description="number of the write; 0: no start is new")
 
 
 class CheckStarts(FlowInput):

@@ -33,7 +33,7 @@ class CrawlStarts:
     crawls: Sequence[CrawlStart] = ()
     stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first or writes are lost
     ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
-    revision: int = 0  # number of the last write by a supervisor, with these starts
+    revision: int = 0  # number of the write; 0: no start is new
 
 
 @dataclass(frozen=True, slots=True)
