@@ -8,6 +8,7 @@ left behind; they run in every shard that has a group of this prefix.
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from math import fsum
 
 import pytest
 
@@ -66,10 +67,13 @@ def shard_of(items: Iterable[pytest.Item], number: int, shards: int = SHARDS) ->
 
 
 def divided(minutes: Mapping[str, float], shards: int = SHARDS) -> list[set[str]]:
-    """Distribute the groups: the longest first, each to the shard with the least to do."""
+    """Distribute the groups: the longest first, each to the shard with the least to do.
+
+    The sums are exact: processes differ in the order of their sets, and all have to take the same tests.
+    """
     parts: list[set[str]] = [set() for _ in range(shards)]
     for name in sorted(minutes, key=lambda name: (-minutes[name], name)):
-        min(parts, key=lambda part: sum(minutes[each] for each in part)).add(name)
+        min(parts, key=lambda part: fsum(minutes[each] for each in part)).add(name)
     return parts
 
 

@@ -1,6 +1,7 @@
 """The shards of CI together are the whole suite, and no test is in two of them."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -74,6 +75,18 @@ def test_each_group_is_in_one_shard(minutes: dict[str, float], number: int) -> N
 def test_no_shard_takes_longer_than_a_fair_part_and_one_group(minutes: dict[str, float], number: int) -> None:
     longest = max(sum(minutes[name] for name in part) for part in shards.divided(minutes, number))
     assert longest <= sum(minutes.values()) / number + max(minutes.values()) + 1e-9
+
+
+def test_each_process_takes_the_same_tests() -> None:
+    """Processes differ in the order of their sets, and sums of floats by that order."""
+    divide = "from tests.ci.shards import divided; print(*map(sorted, divided({str(n): n % 7 / 5 for n in range(99)})))"
+
+    def answer(seed: int) -> str:
+        environment = os.environ | {"PYTHONHASHSEED": str(seed)}
+        command = [sys.executable, "-c", divide]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert len({answer(seed) for seed in range(1, 7)}) == 1
 
 
 def test_one_commit_more_is_the_next_shard(monkeypatch: pytest.MonkeyPatch) -> None:
