@@ -10,11 +10,13 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from temporalio.client import WorkflowExecutionStatus
 
+from crawler_lifecycle.adapters.local.placing import RUNNER
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, StopPhase, TaskStatus
@@ -164,8 +166,18 @@ async def assert_stopped(site: Site, run: Started, reason: str = "stopped", *, e
     }
     closing = [line["kind"] for line in notices(site, run) if line["kind"] in ("stopped", "finished")]
     assert closing[ends - 1 :] == ["finished" if succeeded or reason not in STOPPED else "stopped"]
-    assert site.processes(run) == [], "the proof said that nothing is left"
+    assert _of_jobs(site, run) == [], "the proof said that nothing is left"
+    await eventually(lambda: not site.processes(run), patience=PATIENCE)
     return details
+
+
+def _of_jobs(site: Site, run: Started) -> list[list[str]]:
+    """The commands of the run's processes without its runners: they start waiting jobs after the end of their own."""
+    commands = []
+    for process in site.processes(run):
+        with suppress(psutil.NoSuchProcess):
+            commands.append(process.cmdline())
+    return [command for command in commands if command and RUNNER not in command]
 
 
 def notices(site: Site, run: Started) -> list[dict[str, str]]:

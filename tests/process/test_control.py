@@ -330,7 +330,7 @@ async def test_a_stopped_run_is_reopened_to_its_completion(stack: Site, runs: Ru
     with zipfile.ZipFile(str(second)) as archive:
         logs = {name for name in archive.namelist() if name.startswith("files/logs/")}
     assert logs == {f"files/logs/{task}-{attempt}.log" for task in range(3) for attempt in (1, 2)}
-    assert stack.processes(run) == []
+    await eventually(lambda: not stack.processes(run), patience=PATIENCE)
 
 
 # Bad input
