@@ -1,6 +1,7 @@
 """Activities in a workflow's history, also those inside of workflow tasks, whose names are in markers."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -29,6 +30,19 @@ def begun(event: HistoryEvent) -> Begun | None:
 
 def begun_in(events: Iterable[HistoryEvent]) -> list[Begun]:
     return [activity for event in events if (activity := begun(event))]
+
+
+def resolved_in(events: Iterable[HistoryEvent]) -> Counter[str]:
+    """Count the ends of activities outside of workflow tasks, by the activities' names."""
+    names, resolved = dict[int, str](), Counter[str]()
+    for event in events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            names[event.event_id] = event.activity_task_scheduled_event_attributes.activity_type.name
+        for end in ("completed", "failed", "timed_out"):
+            if event.HasField(f"activity_task_{end}_event_attributes"):  # type: ignore[arg-type]
+                attributes = getattr(event, f"activity_task_{end}_event_attributes")
+                resolved[names[attributes.scheduled_event_id]] += 1
+    return resolved
 
 
 def times_of(events: Iterable[HistoryEvent], name: str) -> list[datetime]:
