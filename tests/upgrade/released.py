@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "53d1e496f6f8ca1851320d06a9573d18a09ecf06"
+COMMIT = "f0a36a9783e271ee5a8d0ac498848139064bef40"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
