@@ -6,6 +6,7 @@ from temporalio import workflow
 
 from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
 from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.domain.flows.following import completed_before
 from crawler_lifecycle.domain.flows.messages import (
     AttemptRef,
     CheckStarts,
@@ -61,7 +62,9 @@ class CrawlStarts:
         refs = [ref for ref in self._waiting.values() if course.is_under_way(ref.number, ref.attempt)]
         self._waiting = {ref.number: ref for ref in refs[MOST_AT_ONCE:]}
         if refs:
-            step = StartCrawls(flow=course.flow, door=course.door, starts=tuple(refs[:MOST_AT_ONCE]))
+            refs = refs[:MOST_AT_ONCE]
+            after = to_ranges(completed_before(course.planner, (ref.number for ref in refs)))
+            step = StartCrawls(flow=course.flow, door=course.door, starts=tuple(refs), after=after)
             self._sent = step
             self._act.begin(workflow.execute_activity_method(FlowCrawlActivities.start_crawls, step, **LOOK))
 
@@ -70,7 +73,7 @@ class CrawlStarts:
         if started is None or sent is None:
             return
         self._sent = None
-        if course.note_write(started.revision):
+        if course.note_write(started.revision) or started.has_lost:
             news.want(first=True, all_rows=True)
         course.observe_ends(started.ends)
         stale = set(from_ranges(started.stale))

@@ -181,8 +181,8 @@ class Flow:
 
     # crawls
 
-    def start_crawls(self, *starts: AttemptRef, door: int | None = None) -> Any:
-        step = StartCrawls(flow=self.flow, door=self.door if door is None else door, starts=starts)
+    def start_crawls(self, *starts: AttemptRef, door: int | None = None, after: str = "") -> Any:
+        step = StartCrawls(flow=self.flow, door=self.door if door is None else door, starts=starts, after=after)
         return self.store.flow_ledger.start_crawls(step)
 
     def run(self, crawl: CrawlStart, execution: str | None = None, tasks: int = 1) -> RunRecord:

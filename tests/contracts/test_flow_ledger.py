@@ -218,11 +218,11 @@ def test_writes_of_supervisors_are_counted(database: Database) -> None:
     available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
     assert (flow.write(available), flow.write(available)) == (1, 2)  # as wanted already, from an earlier try
     assert flow.start_crawls(flow.start("shop")).revision == 3
-    assert flow.start_crawls(flow.last("shop")).revision == 0  # on record already
+    assert flow.start_crawls(flow.last("shop")).revision == 4  # on record already, from an earlier try
     flow.end(*(step.start for step in flow.claim(flow.start("step")).mine))
-    assert flow.read().revision == 3  # a host is no supervisor
+    assert flow.read().revision == 4  # a host is no supervisor
     flow.ref = None
-    assert flow.begin("second").revision == 3
+    assert flow.begin("second").revision == 4
 
 
 def test_nothing_starts_and_nothing_is_written_after_a_loss_of_writes(database: Database) -> None:
@@ -232,7 +232,8 @@ def test_nothing_starts_and_nothing_is_written_after_a_loss_of_writes(database: 
     flow.ref = known.model_copy(update={"revision": 1})
     available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
     assert flow.write(available) is None
-    assert flow.start_crawls(flow.start("shop")).stale == [1]
+    starts = flow.start_crawls(flow.start("shop"))
+    assert (starts.crawls, starts.stale, starts.has_lost, starts.revision) == ([], [1], True, 0)
     claimed = flow.claim(flow.start("step"))
     assert (claimed.mine, claimed.stale, claimed.has_lost) == ([], [0], True)
     assert flow.read().revision == 0
@@ -240,6 +241,18 @@ def test_nothing_starts_and_nothing_is_written_after_a_loss_of_writes(database: 
     assert flow.write(available) == 1
     assert flow.start_crawls(flow.start("shop")).stale == []
     assert not flow.claim(flow.start("step")).has_lost
+
+
+def test_a_crawl_starts_only_behind_completed_steps(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
+    (claimed,) = flow.claim(flow.start("step")).mine
+    refused = flow.start_crawls(flow.start("shop"), after="0")
+    assert (refused.crawls, refused.stale, refused.has_lost) == ([], [1], True)
+    flow.end(claimed.start)
+    started = flow.start_crawls(flow.start("shop"), after="0")
+    assert (len(started.crawls), started.stale, started.has_lost) == (1, [], False)
+    again = flow.start_crawls(flow.last("shop"), after="1")
+    assert (len(again.crawls), again.has_lost) == (1, False), "a start on record comes again"
 
 
 def test_a_flow_ends_once(database: Database) -> None:

@@ -13,7 +13,8 @@ from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
+from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
+from crawler_lifecycle.flows.needs import Quorum
 from tests.contracts.flows import Flow
 from tests.databases import copy_file
 from tests.flows import steps
@@ -84,6 +85,48 @@ async def test_a_dependent_does_not_go_on_without_a_lost_result(
     assert await end(service, flow) == "completed"
     assert list((await results(service, flow)).values()) == [["a"], ["b", "a"], ["c", "b"], ["d", "c"]]
     assert [steps.CALLS.count(name) for name in "abcd"] == [1, 2, 2, 1], "only what is lost runs again"
+
+
+@pytest.mark.parametrize("deps", ["g", any_of(["g"])], ids=["a group", "a quorum"])
+async def test_a_step_behind_a_group_or_a_quorum_waits_for_a_lost_result(
+    service: Service, file: Path, tmp_path: Path, deps: str | Quorum
+) -> None:
+    inner = Workflow().add("a", steps.held)
+    flow = service.stage.push(Workflow("w").add_workflow("g", inner).add("c", steps.held, deps=deps))
+    await service.stage.nudge(flow)
+    await begun("a")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
+    release("a")
+    await begun("c")
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
+    assert flow.states == {"g/a": "executing", "c": "suspended"}
+    release("c")
+    assert await end(service, flow) == "completed"
+    assert steps.CALLS == ["a", "c", "a", "c"]
+
+
+async def test_a_crawl_does_not_start_behind_a_step_whose_end_is_lost(
+    service: Service, file: Path, tmp_path: Path
+) -> None:
+    """The database loses the end of `a` just before the start of the crawl."""
+    stage, crawls = service.stage, service.stage.crawls
+    flow = stage.push(Workflow("w").add("a", steps.held).add("b", crawl("books"), deps="a"))
+    await stage.nudge(flow)
+    await begun("a")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
+
+    def lose(_: object) -> None:
+        steps.HELD["a"].clear()
+        copy_file(tmp_path / "backup.db", file)
+
+    stage.ledger.before["start_crawls"] = lose
+    release("a")
+    await eventually(lambda: steps.CALLS.count("a") == 2, "the lost step runs again")
+    assert "b" not in crawls.runs
+    release("a")
+    await crawls.end("b")
+    assert await end(service, flow) == "completed"
+    assert flow.states == {"a": "completed", "b": "completed"}
 
 
 async def test_a_flow_does_not_end_beside_a_step_whose_end_is_lost(

@@ -12,7 +12,15 @@ from crawler_lifecycle.adapters.sql.flow_reading import effective_rows
 from crawler_lifecycle.adapters.sql.flow_rows import NEEDS, groups, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
-from crawler_lifecycle.adapters.sql.flow_starts import Work, fits, may_start, put_on_record, read_attempts, read_work
+from crawler_lifecycle.adapters.sql.flow_starts import (
+    Work,
+    fits,
+    have_completed,
+    may_start,
+    put_on_record,
+    read_attempts,
+    read_work,
+)
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import GroupGrowth, Ready
@@ -22,6 +30,7 @@ from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef, StartCrawls
 from crawler_lifecycle.domain.flows.requesting import run_request
 from crawler_lifecycle.domain.naming import crawl_workflow_id
+from crawler_lifecycle.domain.ranges import from_ranges
 from crawler_lifecycle.ports import CrawlStart, CrawlStarts
 
 attempts = flow_attempts.c
@@ -53,11 +62,14 @@ class FlowCrawls(CrawlStops):
         known = read_attempts(tx, head.id, step.starts)
         ended = [attempt_end(row) for row in known.values() if row.ended_at is not None]
         new = [start for start in step.starts if (start.number, start.attempt) not in known]
-        allowed = may_start(head, step.door) and not has_lost_writes(head, step.flow)
+        is_due = bool(new) and may_start(head, step.door)
+        has_lost = is_due and (
+            has_lost_writes(head, step.flow) or not have_completed(tx, head.id, from_ranges(step.after))
+        )
         fitting = [
             (start, works[start.number])
             for start in new
-            if allowed and start.number in works and fits(works[start.number].row, start)
+            if is_due and not has_lost and start.number in works and fits(works[start.number].row, start)
         ]
         begun = put_on_record(tx, head, fitting, self._db.clock(), lambda start: {"workflow_id": _id(head, start)})
         changes = {(item.start.number, item.start.attempt): (item.arguments, item.memory_factor) for item in begun}
@@ -69,7 +81,7 @@ class FlowCrawls(CrawlStops):
             if (start.number, start.attempt) in changes and start.number in works
         ]
         stale = [start.number for start in new if (start.number, start.attempt) not in changes]
-        return CrawlStarts(crawls, stale, ended, count_write(tx, head) if begun else 0)
+        return CrawlStarts(crawls, stale, ended, count_write(tx, head) if begun or known else 0, has_lost)
 
     @transaction
     def end_attempts(

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.flow_locks import locking
+from crawler_lifecycle.adapters.sql.flow_locks import locking, without_index
 from crawler_lifecycle.adapters.sql.flow_reading import OF_FLOW
 from crawler_lifecycle.adapters.sql.flow_rows import READ_MEMBER, member_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
@@ -39,6 +39,9 @@ ATTEMPTS = (
     .order_by(attempts.member, attempts.attempt)
 )
 ATTEMPTS_LOCKED = locking(ATTEMPTS, flow_attempts)
+COMPLETED = select(func.count()).where(
+    OF_FLOW, members.number.in_(NUMBERS), without_index(members.state) == MemberState.COMPLETED
+)
 FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
 THIS_MEMBER = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
 AttemptKey = tuple[int, int]  # member's number, attempt's number
@@ -92,6 +95,11 @@ def read_attempts(
 def may_start(head: Row[Any], door: int) -> bool:
     """Return whether no door was first, and people hold no starts back."""
     return bool(head.door == door and head.intent is FlowIntent.RUN)
+
+
+def have_completed(tx: Connection, flow: int, numbers: Collection[int]) -> bool:
+    wanted = set(numbers)
+    return not wanted or tx.scalar(COMPLETED, {"of_flow": flow, "numbers": sorted(wanted)}) == len(wanted)
 
 
 def fits(row: MemberRow, start: AttemptRef) -> bool:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_locks import (
@@ -24,6 +24,7 @@ from crawler_lifecycle.adapters.sql.flow_starts import (
     NUMBERS,
     Work,
     fits,
+    have_completed,
     may_start,
     put_on_record,
     read_attempts,
@@ -32,7 +33,7 @@ from crawler_lifecycle.adapters.sql.flow_starts import (
 from crawler_lifecycle.adapters.sql.flow_tasks import with_items
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
-from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth, MemberState
+from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.ports import AttemptKey, Claimed, ClaimedStep
@@ -64,11 +65,6 @@ GRAFTERS = select(groups.grower).where(
 CAUSE = update(flow_members).where(
     members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
 )
-COMPLETED = select(func.count()).where(
-    members.flow == bindparam("of_flow"),
-    members.number.in_(NUMBERS),
-    without_index(members.state) == MemberState.COMPLETED,
-)
 NO_CLAIM = {"claim_token": None, "claim_expires_at": None}
 
 
@@ -91,7 +87,7 @@ class StepRights(OnFlows):
         if new:
             fence(head, flow)
         is_due = bool(new) and may_start(head, door)
-        has_lost = is_due and (has_lost_writes(head, flow) or not _have_completed(tx, head, after))
+        has_lost = is_due and (has_lost_writes(head, flow) or not have_completed(tx, head.id, after))
         fitting = [
             (start, works[start.number])
             for start in new
@@ -146,11 +142,6 @@ class StepRights(OnFlows):
                 self._started.clear()
             self._started.add(flow_uid)
         return head
-
-
-def _have_completed(tx: Connection, head: Row[Any], numbers: Collection[int]) -> bool:
-    wanted = set(numbers)
-    return not wanted or tx.scalar(COMPLETED, {"of_flow": head.id, "numbers": sorted(wanted)}) == len(wanted)
 
 
 def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime) -> int | None:

@@ -6,7 +6,7 @@ dependency, and the host starts no follower behind a door.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from crawler_lifecycle.contract.flows.states import MemberState
@@ -18,7 +18,7 @@ from crawler_lifecycle.domain.flows.wiring import ignored_by
 
 MOST_FOLLOWERS = 50
 MOST_CHARACTERS = 8_000  # in the followers' routes, for a small activity
-MOST_BEFORE = 1_000  # completions for a host to check
+MOST_BEFORE = 1_000  # dependencies whose completions are compared
 MOST_AT_ONCE = 4  # after a step: more steps are for several hosts
 
 
@@ -47,15 +47,28 @@ def followers(planner: Planner, number: int) -> tuple[Follower, ...]:
 
 
 def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int]:
-    """Return the completed steps that the members depend on.
+    """Return the completed steps that the members depend on, also by way of groups and quorums.
 
     A step's end is on record before the supervisor knows the end. Without the record, the database has lost its last
     writes, and a dependent would see no result.
     """
-    sources = {source.member for number in numbers for source in planner.node(number).inputs}
-    rows = (planner.rows[source] for source in sources if source is not None)
-    is_step = (row for row in rows if row.kind is MemberKind.STEP and row.state is MemberState.COMPLETED)
-    return sorted(row.number for row in islice(is_step, MOST_BEFORE))
+    rows = (planner.rows[source] for source in islice(_sources(planner, numbers), MOST_BEFORE))
+    return sorted(row.number for row in rows if row.kind is MemberKind.STEP and row.state is MemberState.COMPLETED)
+
+
+def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
+    """Yield the members that the members depend on, each once."""
+    waiting = [planner.node(number) for number in numbers]
+    known = set(waiting)
+    while waiting:
+        for source in waiting.pop().inputs:
+            if source in known:
+                continue
+            known.add(source)
+            if source.member is None:
+                waiting.append(source)
+            else:
+                yield source.member
 
 
 def _fit(planner: Planner, numbers: Collection[int]) -> bool:

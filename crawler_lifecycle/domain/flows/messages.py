@@ -203,6 +203,7 @@ class StartCrawls(FlowInput):
 
     door: int
     starts: tuple[AttemptRef, ...]
+    after: str = Field(default="", description="ranges: steps whose completion has to be on record before `starts`")
 
 
 class CrawlsStarted(Message):
@@ -210,7 +211,8 @@ class CrawlsStarted(Message):
 
     stale: str = Field(default="", description="ranges: members that did not start, as for `Written.stale`")
     ends: tuple[AttemptEnd, ...] = Field(default=(), description="attempts that the catalogue refused for good")
-    revision: int = Field(default=0, description="number of the write; 0: no start is new")
+    revision: int = Field(default=0, description="number of the write; 0: no start is on record")
+    has_lost: bool = Field(default=False, description="whether the database has lost its last writes: no start is new")
 
 
 class CheckStarts(FlowInput):
