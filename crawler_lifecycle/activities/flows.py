@@ -46,8 +46,8 @@ class FlowActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def write_flow(self, step: WriteFlow) -> Written:
-        revision = self.ledger.write(step)
-        return Written(stale=True) if revision is None else Written(revision=revision)
+        number = self.ledger.write(step)
+        return Written(stale=True) if number is None else Written(number=number)
 
     @activity.defn(no_thread_cancel_exception=True)
     def grow_flow(self, step: GrowGroup) -> Counted:

@@ -33,30 +33,23 @@ class Course:
     door: int
     writes: Writes
     unconfirmed: Unconfirmed
-    _revisions: set[int] = field(default_factory=set)  # writes since the last whole reading
     _handed: Counter[int] = field(default_factory=Counter)  # followers with hosts, by number
     _followed: dict[int, int] = field(default_factory=dict)  # last attempt by a host's own start, by number
 
-    def renew(self, planner: Planner, door: int, revision: int) -> None:
+    def renew(self, planner: Planner, door: int, *, writes: int, starts: int) -> None:
         """Go on from newly read rows. Writes and starts on record may be lost."""
         self.planner, self.door = planner, door
-        self.flow = self.flow.model_copy(update={"revision": revision})
-        self._revisions.clear()
+        self.flow = self.flow.model_copy(update={"writes": writes, "starts": starts})
         self.writes.clear()
         self.unconfirmed.clear()
         self._followed.clear()
 
-    def note_write(self, revision: int) -> bool:
-        """Note a write on record. From now on, acts are refused on a database without the write.
-
-        Return whether the database has lost a write: two writes have the same number.
-        """
-        is_known = revision in self._revisions
-        if revision:
-            self._revisions.add(revision)
-        if revision > self.flow.revision:
-            self.flow = self.flow.model_copy(update={"revision": revision})
-        return is_known
+    def note(self, *, writes: int = 0, starts: int = 0) -> None:
+        """Note numbers that are on record. From now on, acts are refused on a database without them."""
+        known = self.flow
+        if writes > known.writes or starts > known.starts:
+            numbers = {"writes": max(writes, known.writes), "starts": max(starts, known.starts)}
+            self.flow = known.model_copy(update=numbers)
 
     @property
     def handed(self) -> Iterable[int]:

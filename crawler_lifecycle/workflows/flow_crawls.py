@@ -73,7 +73,8 @@ class CrawlStarts:
         if started is None or sent is None:
             return
         self._sent = None
-        if course.note_write(started.revision) or started.has_lost:
+        course.note(starts=started.number)
+        if started.has_lost:
             news.want(first=True, all_rows=True)
         course.observe_ends(started.ends)
         stale = set(from_ranges(started.stale))
@@ -97,6 +98,9 @@ class Stops:
 
     def add(self, numbers: Sequence[int]) -> None:
         self._waiting.update(numbers)
+
+    def clear(self) -> None:
+        self._waiting.clear()
 
     def begin(self, course: Course, starting: frozenset[int]) -> None:
         """Begin to ask. `starting`: crawls whose start is not over."""

@@ -28,6 +28,10 @@ class OwnDoors:
     def grow(self, groups: Iterable[GroupRow]) -> None:
         self._growth.update((group.number, group.expected) for group in groups)
 
+    def clear(self) -> None:
+        """Drop the growth that waits. A cancel by Temporal's tools is still owed."""
+        self._growth.clear()
+
     def begin(self, course: Course) -> None:
         if self._act.is_under_way:
             return

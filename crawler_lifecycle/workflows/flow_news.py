@@ -32,7 +32,8 @@ class Reading:
 
     def is_older(self, door: int) -> bool:
         """Return whether the database has lost the door, or writes from before the reading."""
-        return self.door < door or self.pages[0].revision < self.step.flow.revision
+        page, known = self.pages[0], self.step.flow
+        return self.door < door or page.writes < known.writes or page.starts < known.starts
 
     @property
     def is_whole(self) -> bool:
@@ -134,7 +135,8 @@ class News:
     def _renew(self, course: Course, reading: Reading) -> None:
         """Build a new planner. The planner plans all waiting writes and starts anew."""
         page = reading.pages[0]
-        course.renew(planner_of(page, reading.members, reading.groups), reading.door, page.revision)
+        planner = planner_of(page, reading.members, reading.groups)
+        course.renew(planner, reading.door, writes=page.writes, starts=page.starts)
         self._refused.clear()
         self.want_first_look(course)
 
@@ -148,6 +150,7 @@ class News:
             self.want(first=True, all_rows=True)
             return
         course.door = page.door
+        course.note(writes=page.writes, starts=page.starts)  # the answer to an act may be lost
         planner.take_flow(page.row)
         members = [row for row in reading.members if not course.is_overtaken(row)]
         rows = course.unconfirmed.without_undecided(members, page.door)

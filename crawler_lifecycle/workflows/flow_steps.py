@@ -13,6 +13,7 @@ from temporalio.workflow import ActivityConfig, ActivityHandle
 from crawler_lifecycle.domain.flows.following import completed_before, followers
 from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.domain.flows.plan import Change, Start
+from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.flows.slicing import Slices
 from crawler_lifecycle.domain.flows.standing import released
@@ -34,7 +35,7 @@ class Steps:
         self._bell = bell
         self._slices = Slices()
         self._asked: set[tuple[int, int]] = set()  # attempts with an activity
-        self._answers: deque[tuple[RunSteps, Handle]] = deque()
+        self._answers: deque[tuple[RunSteps, Handle, Planner]] = deque()  # with the planner of the starts
         self._unseen: deque[tuple[datetime, int, int]] = deque()  # starts to show as available, if no host claims them
 
     @property
@@ -64,15 +65,15 @@ class Steps:
     def take(self, course: Course, news: News) -> None:
         """Take the answers of hosts."""
         while self._answers:
-            step, handle = self._answers.popleft()
+            step, handle, planner = self._answers.popleft()
             answer = handle.result()
             course.take_followers(step, answer)
             course.observe_ends(answer.ends)
             heads = {ref.number for ref in step.starts}
             self._slices.note(step.route, sum(end.number in heads for end in answer.ends), answer.seconds)
             if answer.has_news or answer.has_lost:
-                is_known = step.flow.revision > course.flow.revision  # the loss: all rows were read since
-                news.want(first=True, all_rows=answer.has_lost and not is_known)
+                # a new planner was made after the loss
+                news.want(first=True, all_rows=answer.has_lost and planner is course.planner)
             stale = set(from_ranges(answer.stale))
             rest: dict[int, list[int]] = {}  # members without an end, by the door of their starts
             for ref in step.starts:
@@ -121,10 +122,11 @@ class Steps:
         self._asked.update((ref.number, ref.attempt) for ref in refs)
         options: ActivityConfig = {**STEPS, "task_queue": steps_queue(workflow.info().task_queue, route)}
         handle = workflow.start_activity(RUN_STEPS, step, result_type=StepsEnded, **options)
-        handle.add_done_callback(lambda _: self._answered(step, handle))
+        planner = course.planner
+        handle.add_done_callback(lambda _: self._answered(step, handle, planner))
 
-    def _answered(self, step: RunSteps, handle: Handle) -> None:
-        self._answers.append((step, handle))
+    def _answered(self, step: RunSteps, handle: Handle, planner: Planner) -> None:
+        self._answers.append((step, handle, planner))
         self._bell.ring()
 
 

@@ -87,8 +87,12 @@ class Supervision:
     def take_in(self) -> None:
         """Take in what has happened since the last round."""
         course = self._course
+        planner = course.planner
         if self.news.take(course):
             self._adopt()
+        if course.planner is not planner:  # the new planner plans these requests again, if they still have a cause
+            self._stops.clear()
+            self._doors.clear()
         self._steps.take(course, self.news)
         self._crawls.take(course, self.news)
         if self._doors.take():
@@ -141,8 +145,8 @@ class Supervision:
             return
         if answer.is_refused:
             self.news.want(first=True, refused=answer.members, all_rows=answer.was_end)
-        elif self._course.note_write(answer.revision):
-            self.news.want(first=True, all_rows=True)
+        else:
+            self._course.note(writes=answer.number)
 
     def _begins(self, change: Change, starts: dict[int, Start]) -> bool:
         """Return whether the change is a start, and if so, keep the start in mind until the attempt is on record."""

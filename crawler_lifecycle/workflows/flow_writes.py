@@ -28,7 +28,7 @@ class Answer:
     members: frozenset[int]
     is_refused: bool
     was_end: bool  # of the flow
-    revision: int  # the write's number
+    number: int  # of the write
 
 
 class Writes:
@@ -120,7 +120,7 @@ class Writes:
         written = self._act.take()
         if written is None:
             return None
-        answer = Answer(self.numbers, written.stale, self._ends_the_flow, written.revision)
+        answer = Answer(self.numbers, written.stale, self._ends_the_flow, written.number)
         self._sent = frozenset()
         if written.stale:
             self.clear()

@@ -7,7 +7,7 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import FlowRef, GrowGroup, ReadFlow
+from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, GrowGroup, ReadFlow
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.standing import started
 from crawler_lifecycle.errors import Fenced, NotFound
@@ -212,35 +212,46 @@ def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
     assert (row.in_flight, row.cause, row.state) == (False, "settling", "available")
 
 
-def test_writes_of_supervisors_are_counted(database: Database) -> None:
+def test_acts_of_supervisors_have_numbers(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
-    assert (flow.flow.revision, flow.read().revision) == (0, 0)
+    assert numbers(flow.flow) == numbers(flow.read()) == (0, 0)
     available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
-    assert (flow.write(available), flow.write(available)) == (1, 2)  # as wanted already, from an earlier try
-    assert flow.start_crawls(flow.start("shop")).revision == 3
-    assert flow.start_crawls(flow.last("shop")).revision == 4  # on record already, from an earlier try
+    assert (flow.write(available), flow.write(available)) == (1, 1), "all tries have one number"
+    assert flow.start_crawls(flow.start("shop")).number == 1
     flow.end(*(step.start for step in flow.claim(flow.start("step")).mine))
-    assert flow.read().revision == 4  # a host is no supervisor
+    assert numbers(flow.read()) == (1, 1), "a host is no supervisor"
+    flow.ref = flow.flow.model_copy(update={"writes": 1, "starts": 1})
+    assert flow.write() == 2
     flow.ref = None
-    assert flow.begin("second").revision == 4
+    assert numbers(flow.begin("second")) == (2, 1)
 
 
-def test_nothing_starts_and_nothing_is_written_after_a_loss_of_writes(database: Database) -> None:
-    """The supervisor knows a write that the database does not have, as after a restore from a backup."""
+@pytest.mark.parametrize("lost", ["writes", "starts"])
+def test_nothing_starts_and_nothing_is_written_after_a_loss(database: Database, lost: str) -> None:
+    """The supervisor knows an act that the database does not have, as after a restore from a backup."""
     flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
     known = flow.flow
-    flow.ref = known.model_copy(update={"revision": 1})
+    behind = flow.ref = known.model_copy(update={lost: 1})
     available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
     assert flow.write(available) is None
     starts = flow.start_crawls(flow.start("shop"))
-    assert (starts.crawls, starts.stale, starts.has_lost, starts.revision) == ([], [1], True, 0)
+    assert (starts.crawls, starts.stale, starts.has_lost, starts.number) == ([], [1], True, 0)
     claimed = flow.claim(flow.start("step"))
     assert (claimed.mine, claimed.stale, claimed.has_lost) == ([], [0], True)
-    assert flow.read().revision == 0
+    assert numbers(flow.read()) == (0, 0)
     flow.ref = known
     assert flow.write(available) == 1
+    flow.ref = known.model_copy(update={"writes": 1})
     assert flow.start_crawls(flow.start("shop")).stale == []
     assert not flow.claim(flow.start("step")).has_lost
+    flow.ref = behind.model_copy(update={lost: 2})
+    again = flow.start_crawls(flow.last("shop"))
+    assert (len(again.crawls), again.has_lost, again.number) == (1, True, 0), "the loss stays visible"
+    assert numbers(flow.read()) == (1, 1)
+
+
+def numbers(known: FlowRef | FlowPage) -> tuple[int, int]:
+    return known.writes, known.starts
 
 
 def test_a_crawl_starts_only_behind_completed_steps(database: Database) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
 from crawler_lifecycle.flows.needs import Quorum
 from tests.contracts.flows import Flow
@@ -52,6 +53,10 @@ async def begun(name: str) -> None:
 
 async def results(service: Service, flow: Flow) -> Mapping[int, Any]:
     return await asyncio.to_thread(service.stage.store.flow_records.results, flow.id, range(4))
+
+
+def lose_answer(*_: object) -> None:
+    raise TemporaryError("the database has gone away behind the commit")
 
 
 async def end(service: Service, flow: Flow) -> str:
@@ -127,6 +132,22 @@ async def test_a_crawl_does_not_start_behind_a_step_whose_end_is_lost(
     await crawls.end("b")
     assert await end(service, flow) == "completed"
     assert flow.states == {"a": "completed", "b": "completed"}
+
+
+async def test_a_decided_approval_hides_no_lost_result(service: Service, file: Path, tmp_path: Path) -> None:
+    """The database loses the end of `a` just before the write about the approval."""
+    stage = service.stage
+    workflow = Workflow("w").add("a", steps.held).add_approval("ok", deps="a").add("c", steps.held, deps="ok")
+    flow = stage.push(workflow)
+    await stage.nudge(flow)
+    await begun("a")
+    await asyncio.to_thread(flow.approve, "ok")
+    await stage.nudge(flow)
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
+    stage.ledger.before["write"] = lambda _: copy_file(tmp_path / "backup.db", file)
+    release("a", "c")
+    assert await end(service, flow) == "completed"
+    assert steps.CALLS == ["a", "a", "c"]
 
 
 async def test_a_flow_does_not_end_beside_a_step_whose_end_is_lost(
@@ -251,10 +272,54 @@ async def test_a_lost_end_of_a_crawl_is_noticed_while_no_crawl_is_under_way(
     assert len(crawls.runs["b"]) == 1
 
 
-async def test_a_lost_start_is_noticed_although_the_write_beside_it_has_its_number(
-    service: Service, file: Path, tmp_path: Path
+async def test_a_lost_cancel_stops_no_crawl(service: Service, file: Path, tmp_path: Path) -> None:
+    """The request to `b` to end waits for the request to `a`, and the database loses the cancel of `b` meanwhile."""
+    stage, crawls, is_asking, may_ask = service.stage, service.stage.crawls, threading.Event(), threading.Event()
+    readings: list[str] = []
+    flow = stage.push(Workflow("pair").add("a", crawl("books")).add("b", crawl("books")))
+    await stage.nudge(flow)
+    lost = await crawls.run_of("b")
+    await crawls.run_of("a")
+
+    def ask_later(*_: object) -> None:
+        is_asking.set()
+        may_ask.wait(30)
+
+    def note_reading(*_: object) -> None:
+        readings.append("reading")
+        stage.ledger.after["read"] = note_reading
+
+    async def nudge_after(act: Callable[[], object], count: int) -> None:
+        due = len(readings) + count
+        await asyncio.to_thread(act)
+        await stage.nudge(flow)
+        await eventually(lambda: len(readings) >= due, f"{due} readings")
+
+    stage.ledger.before["crawls_to_stop"] = ask_later
+    stage.ledger.after["read"] = note_reading
+    await asyncio.to_thread(flow.cancel, "a")
+    await stage.nudge(flow)
+    await asyncio.to_thread(is_asking.wait, 30)
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
+    await nudge_after(lambda: flow.cancel("b"), 1)
+    await nudge_after(lambda: copy_file(tmp_path / "backup.db", file), 2)  # behind an older reading comes a whole one
+    may_ask.set()
+    await eventually(lambda: crawls.stopped, "the request to a")
+    await crawls.end("a", RunStatus.FAILED)
+    await crawls.end("b")
+    assert await end(service, flow) == "cancelled"
+    assert flow.states == {"a": "cancelled", "b": "completed"}
+    assert lost.workflow_id not in crawls.stopped
+
+
+@pytest.mark.parametrize("is_answer_lost", [False, True])
+async def test_a_lost_start_is_noticed_although_a_write_was_under_way_beside_it(
+    service: Service, file: Path, tmp_path: Path, *, is_answer_lost: bool
 ) -> None:
-    """The end of `a` is written beside the start of `b`, which the database loses before the write is made."""
+    """The end of `a` is written beside the start of `b`, which the database loses before the write is made.
+
+    The write may be made twice, because the answer to its first try is lost.
+    """
     stage, crawls, is_restored = service.stage, service.stage.crawls, threading.Event()
     workflow = Workflow("pair").add("a", crawl("books")).add("b", crawl("books"), deps="a")
     flow = stage.push(workflow)
@@ -262,6 +327,8 @@ async def test_a_lost_start_is_noticed_although_the_write_beside_it_has_its_numb
     await crawls.run_of("a")
     stage.ledger.before["start_crawls"] = lambda _: copy_file(file, tmp_path / "backup.db")
     stage.ledger.before["write"] = lambda _: is_restored.wait(30)
+    if is_answer_lost:
+        stage.ledger.after["write"] = lose_answer
     await crawls.end("a")
     await crawls.run_of("b")
     await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)

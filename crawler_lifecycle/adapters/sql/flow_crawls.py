@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from crawler_lifecycle.adapters.sql.crawl_stops import CrawlStops
-from crawler_lifecycle.adapters.sql.flow_locks import count_write, has_lost_writes
+from crawler_lifecycle.adapters.sql.flow_locks import has_lost_writes, number_start
 from crawler_lifecycle.adapters.sql.flow_reading import effective_rows
 from crawler_lifecycle.adapters.sql.flow_rows import NEEDS, groups, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
@@ -63,8 +63,8 @@ class FlowCrawls(CrawlStops):
         ended = [attempt_end(row) for row in known.values() if row.ended_at is not None]
         new = [start for start in step.starts if (start.number, start.attempt) not in known]
         is_due = bool(new) and may_start(head, step.door)
-        has_lost = is_due and (
-            has_lost_writes(head, step.flow) or not have_completed(tx, head.id, from_ranges(step.after))
+        has_lost = has_lost_writes(head, step.flow) or (
+            is_due and not have_completed(tx, head.id, from_ranges(step.after))
         )
         fitting = [
             (start, works[start.number])
@@ -81,7 +81,8 @@ class FlowCrawls(CrawlStops):
             if (start.number, start.attempt) in changes and start.number in works
         ]
         stale = [start.number for start in new if (start.number, start.attempt) not in changes]
-        return CrawlStarts(crawls, stale, ended, count_write(tx, head) if begun or known else 0, has_lost)
+        is_on_record = bool(begun or known) and not has_lost
+        return CrawlStarts(crawls, stale, ended, number_start(tx, head, step.flow) if is_on_record else 0, has_lost)
 
     @transaction
     def end_attempts(

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
 from crawler_lifecycle.adapters.sql.flow_ends import insert_end
 from crawler_lifecycle.adapters.sql.flow_growth import FlowGrowth
-from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, count_write, fence, has_lost_writes, snapshot
+from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, has_lost_writes, number_write, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
 from crawler_lifecycle.adapters.sql.flow_rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flows
@@ -53,7 +53,7 @@ class FlowSupervision(OnFlows):
     def begin(self, tx: Connection, flow_uid: str, execution: Execution) -> FlowRef:
         head = self.lock(tx, flow_uid)
         if head.supervisor_run_id == execution.run_id:
-            return FlowRef(uid=flow_uid, epoch=head.epoch, revision=head.revision)
+            return FlowRef(uid=flow_uid, epoch=head.epoch, writes=head.writes, starts=head.starts)
         _refuse_earlier_execution(head, execution)
         values = {
             "epoch": head.epoch + 1,
@@ -65,7 +65,7 @@ class FlowSupervision(OnFlows):
         if head.supervisor_run_id is not None:
             message = f"its workflow goes on in execution {execution.run_id}"
             add_line(tx, head.id, self._db.clock(), "taken over", message)
-        return FlowRef(uid=flow_uid, epoch=head.epoch + 1, revision=head.revision)
+        return FlowRef(uid=flow_uid, epoch=head.epoch + 1, writes=head.writes, starts=head.starts)
 
     @snapshot
     def read(self, connection: Connection, step: ReadFlow) -> FlowPage:
@@ -77,7 +77,8 @@ class FlowSupervision(OnFlows):
         page = FlowPage(
             door=head.door,
             removal=head.removal,
-            revision=head.revision,
+            writes=head.writes,
+            starts=head.starts,
             row=flow_row(head),
             rows=packed,
             has_more=has_more,
@@ -99,7 +100,7 @@ class FlowSupervision(OnFlows):
         if write_changes(tx, head.id, changes) < len(changes):
             _refuse_unless_done(tx, head.id, changes)
         self._write_state(tx, head, step.state)
-        return count_write(tx, head)
+        return number_write(tx, head, step.flow)
 
     def _write_state(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
         if state is None or state is head.state:

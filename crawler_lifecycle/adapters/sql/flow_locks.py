@@ -27,7 +27,9 @@ HEAD_COLUMNS = [column for column in flows.c if column is not flows.c.context]
 # built once: to build a statement takes longer than its execution
 FIND = select(flows.c.id).where(flows.c.uid == bindparam("of_uid"))
 HEAD = select(*HEAD_COLUMNS).where(flows.c.id == bindparam("of_flow"), flows.c.uid == bindparam("of_uid"))
-COUNT_WRITE = update(flows).where(flows.c.id == bindparam("of_flow")).values(revision=bindparam("number"))
+THIS_FLOW = update(flows).where(flows.c.id == bindparam("of_flow"))
+NUMBER_WRITE = THIS_FLOW.values(writes=bindparam("number"))
+NUMBER_START = THIS_FLOW.values(starts=bindparam("number"))
 LOCKED, SHARED = HEAD.with_for_update(), HEAD.with_for_update(read=True)
 
 
@@ -78,19 +80,27 @@ def fence(row: Row[Any], ref: FlowRef) -> None:
         raise Fenced(f"flow {row.flow_id!r} has another supervisor now (epoch {row.epoch}, ours is {ref.epoch})")
 
 
-def count_write(tx: Connection, row: Row[Any]) -> int:
-    """Count a write by the flow's supervisor, and return its number. The caller holds the lock on the flow's row.
+def number_write(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
+    """Put a number on the supervisor's write, and return the number. The caller holds the lock on the flow's row.
 
-    The count renews the row's time of change, by which the audit sees a life.
+    The supervisor makes one write at a time, so all tries of a write have the number after the last write's. The number
+    renews the row's time of change, by which the audit sees a life.
     """
-    number = int(row.revision) + 1
-    tx.execute(COUNT_WRITE, {"of_flow": row.id, "number": number})
+    number = ref.writes + 1
+    tx.execute(NUMBER_WRITE, {"of_flow": row.id, "number": number})
+    return number
+
+
+def number_start(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
+    """Put a number on a start of crawls, as on a write. Starts have numbers of their own, beside those of writes."""
+    number = ref.starts + 1
+    tx.execute(NUMBER_START, {"of_flow": row.id, "number": number})
     return number
 
 
 def has_lost_writes(row: Row[Any], ref: FlowRef) -> bool:
-    """Return whether the database has lost writes that the supervisor knows, as after a restore from a backup."""
-    return bool(row.revision < ref.revision)
+    """Return whether the database has lost what the supervisor knows, as after a restore from a backup."""
+    return bool(row.writes < ref.writes or row.starts < ref.starts)
 
 
 S = TypeVar("S", bound=OnFlows)

@@ -47,7 +47,7 @@ def followers(planner: Planner, number: int) -> tuple[Follower, ...]:
 
 
 def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int]:
-    """Return the completed steps that the members depend on, also by way of groups and quorums.
+    """Return the completed steps that the members depend on, also by way of groups, quorums and approvals.
 
     A step's end is on record before the supervisor knows the end. Without the record, the database has lost its last
     writes, and a dependent would see no result.
@@ -57,7 +57,7 @@ def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int
 
 
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
-    """Yield the members that the members depend on, each once."""
+    """Yield the steps and crawls that the members depend on, each once."""
     waiting = [planner.node(number) for number in numbers]
     known = set(waiting)
     while waiting:
@@ -65,7 +65,7 @@ def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
             if source in known:
                 continue
             known.add(source)
-            if source.member is None:
+            if source.member is None or planner.rows[source.member].kind is MemberKind.APPROVAL:
                 waiting.append(source)
             else:
                 yield source.member

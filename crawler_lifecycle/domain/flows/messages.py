@@ -54,13 +54,15 @@ class PushOccurrence(Message):
 
 
 class FlowRef(Message):
-    """A flow and its supervisor's epoch. A write with an older epoch than the flow's row is refused."""
+    """A flow and its supervisor's epoch. A write with an older epoch than the flow's row is refused.
+
+    `writes` and `starts` are numbers of the supervisor's acts. On a database with a lower number, acts are refused.
+    """
 
     uid: str
     epoch: int
-    revision: int = Field(
-        default=0, description="number of the last write by a supervisor that is known to be on record"
-    )
+    writes: int = Field(default=0, description="number of the last write that is known to be on record")
+    starts: int = Field(default=0, description="number of the last start of crawls that is known to be on record")
 
 
 class FlowInput(Message):
@@ -147,7 +149,8 @@ class FlowPage(Message):
     removal: int = Field(
         default=0, description="number of the last door that removed rows; a planner from before is built anew"
     )
-    revision: int = Field(default=0, description="number of the last write by a supervisor before the reading")
+    writes: int = Field(default=0, description="number of the last write by a supervisor before the reading")
+    starts: int = Field(default=0, description="number of the last start of crawls before the reading")
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members behind the last one")
@@ -195,7 +198,7 @@ class Written(Message):
     """
 
     stale: bool = False
-    revision: int = Field(default=0, description="number of the write; 0: nothing is written")
+    number: int = Field(default=0, description="number of the write; 0: nothing is written")
 
 
 class StartCrawls(FlowInput):
@@ -211,8 +214,10 @@ class CrawlsStarted(Message):
 
     stale: str = Field(default="", description="ranges: members that did not start, as for `Written.stale`")
     ends: tuple[AttemptEnd, ...] = Field(default=(), description="attempts that the catalogue refused for good")
-    revision: int = Field(default=0, description="number of the write; 0: no start is on record")
-    has_lost: bool = Field(default=False, description="whether the database has lost its last writes: no start is new")
+    number: int = Field(default=0, description="number of the start, as for `CrawlStarts.number`")
+    has_lost: bool = Field(
+        default=False, description="whether the database has lost its last writes: no attempt is new"
+    )
 
 
 class CheckStarts(FlowInput):
@@ -280,6 +285,8 @@ class StepsEnded(Message):
     ends: tuple[AttemptEnd, ...] = ()
     stale: str = Field(default="", description="ranges: members that did not start, because a door was first")
     followed: str = Field(default="", description="ranges: started followers, with an end or without")
-    has_lost: bool = Field(default=False, description="whether a completion before the starts is not on record")
+    has_lost: bool = Field(
+        default=False, description="whether the database has lost its last writes: no attempt is new"
+    )
     has_news: bool = Field(default=False, description="whether a step has changed the flow, such as by a graft")
     seconds: float = Field(default=0, description="time in the functions of `starts`: slow steps come one by one")

@@ -39,7 +39,7 @@ class Claimed:
     held: Sequence[int] = ()  # members whose attempt another host still holds
     ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
     stale: Sequence[int] = ()  # members that may not start, because a door was first, or a completion is missing
-    has_lost: bool = False  # whether a completion is missing although no door was first
+    has_lost: bool = False  # whether the database has lost its last writes: no attempt is new
 
 
 @dataclass(frozen=True, slots=True)

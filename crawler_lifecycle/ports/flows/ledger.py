@@ -33,8 +33,8 @@ class CrawlStarts:
     crawls: Sequence[CrawlStart] = ()
     stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first or writes are lost
     ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
-    revision: int = 0  # number of the write; 0: no start is on record
-    has_lost: bool = False  # whether the database has lost its last writes: no start is new
+    number: int = 0  # number of the start; 0: the database has lost writes, or no attempt is on record
+    has_lost: bool = False  # whether the database has lost its last writes: no attempt is new
 
 
 @dataclass(frozen=True, slots=True)
