@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "f0a36a9783e271ee5a8d0ac498848139064bef40"
+COMMIT = "9f7916c6a51103e4f00ec2056526a5b018f0a0c6"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
