@@ -83,8 +83,8 @@ def fence(row: Row[Any], ref: FlowRef) -> None:
 def number_write(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
     """Put a number on the supervisor's write, and return the number. The caller holds the lock on the flow's row.
 
-    The supervisor makes one write at a time, so all tries of a write have the number after the last write's. The number
-    renews the row's time of change, by which the audit sees a life.
+    The supervisor makes one write at a time, so all tries for a write have the same number. The number renews the row's
+    time for changes, by which the audit sees a life.
     """
     number = ref.writes + 1
     tx.execute(NUMBER_WRITE, {"of_flow": row.id, "number": number})
@@ -92,14 +92,14 @@ def number_write(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
 
 
 def number_start(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
-    """Put a number on a start of crawls, as on a write. Starts have numbers of their own, beside those of writes."""
+    """Put a number on a start for crawls, as on a write. Starts and writes are numbered apart."""
     number = ref.starts + 1
     tx.execute(NUMBER_START, {"of_flow": row.id, "number": number})
     return number
 
 
 def has_lost_writes(row: Row[Any], ref: FlowRef) -> bool:
-    """Return whether the database has lost what the supervisor knows, as after a restore from a backup."""
+    """Return whether the database has lost acts by the supervisor, as after a restore from a backup."""
     return bool(row.writes < ref.writes or row.starts < ref.starts)
 
 
