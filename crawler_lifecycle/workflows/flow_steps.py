@@ -109,14 +109,16 @@ class Steps:
     def _ask(self, course: Course, door: int, refs: Sequence[AttemptRef]) -> None:
         route = course.planner.rows[refs[0].number].route
         is_alone = len(refs) == 1 and not self._slices.is_slow(route)
+        following = followers(course.planner, refs[0].number) if is_alone else ()
+        all_refs = (*refs, *(follower.start for follower in following))
         step = RunSteps(
             flow=course.flow,
             door=door,
             flow_id=course.flow_id,
             route=route,
             starts=tuple(refs),
-            followers=followers(course.planner, refs[0].number) if is_alone else (),
-            after=to_ranges(completed_before(course.planner, (ref.number for ref in refs))),
+            followers=following,
+            after=to_ranges(completed_before(course.planner, (ref.number for ref in all_refs))),
         )
         course.hand(step)
         self._asked.update((ref.number, ref.attempt) for ref in refs)

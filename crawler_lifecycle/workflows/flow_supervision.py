@@ -134,7 +134,7 @@ class Supervision:
         self._checks.begin(course)
         self._announcement.begin(course, is_settled=self._is_settled)
         if not self.news.comes_first:
-            course.writes.begin(course.flow, course.door)
+            course.writes.begin(course.flow, course.door, course.planner)
             self._crawls.begin(course)
             self._stops.begin(course, self._crawls.numbers)
         self._bell.ring_at(self._wake_at, self._steps.wake_at, self._next_look)
@@ -144,7 +144,7 @@ class Supervision:
         if answer is None:
             return
         if answer.is_refused:
-            self.news.want(first=True, refused=answer.members, all_rows=answer.was_end)
+            self.news.want(first=True, refused=answer.members, all_rows=answer.may_be_loss)
         else:
             self._course.note(writes=answer.number)
 

@@ -10,9 +10,12 @@ from temporalio import workflow
 
 from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.domain.flows.following import completed_before
 from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
 from crawler_lifecycle.domain.flows.plan import Change
-from crawler_lifecycle.domain.flows.rows import NO_RETRY, TOP, MemberRow
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.rows import NO_RETRY, TOP, MemberKind, MemberRow
+from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.workflows.flow_acts import Act, Bell
 from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import WRITE
@@ -27,7 +30,7 @@ class Answer:
 
     members: frozenset[int]
     is_refused: bool
-    was_end: bool  # of the flow
+    may_be_loss: bool  # whether a refusal may tell that the database has lost ends of members
     number: int  # of the write
 
 
@@ -36,7 +39,7 @@ class Writes:
         self._act: Act[Written] = Act(bell)
         self._waiting: dict[int, Change] = {}  # by member, from the row on record to the newest row
         self._sent: frozenset[int] = frozenset()
-        self._ends_the_flow = False  # whether the write under way does
+        self._compares = False  # whether the write under way compares the ends of members with those on record
         self._state: FlowState | None = None
 
     @property
@@ -77,10 +80,11 @@ class Writes:
         self._waiting.clear()
         self._state = None
 
-    def begin(self, flow: FlowRef, door: int) -> None:
+    def begin(self, flow: FlowRef, door: int, planner: Planner) -> None:
         """Begin to write the waiting changes, if there are any and no write is under way.
 
         The flow's state goes with the last changes, so that a flow that has ended has no open members on record.
+        An approval is written only behind the completed steps before it: a later planner would not ask for them again.
         """
         if self._act.is_under_way or not (self._waiting or self._state):
             return
@@ -91,13 +95,15 @@ class Writes:
             door=door,
             was=PackedRows.from_rows([_standing(change.was) for change in changes]),
             rows=PackedRows.from_rows([_standing(change.row) for change in changes]),
+            after=to_ranges(completed_before(planner, _approvals(changes))),
             state=None if self._waiting else self._state,
         )
         self._sent = frozenset(numbers)
         if not self._waiting:
             self._state = None
-        self._ends_the_flow = self._is_last(step)
-        if self._ends_the_flow:
+        ends_the_flow = step.state is not None and step.state.is_final
+        self._compares = ends_the_flow or bool(step.after)
+        if ends_the_flow:  # no start waits for the write
             self._act.begin(at_once(FlowActivities.write_flow, step, WRITE))
         else:
             self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
@@ -111,20 +117,20 @@ class Writes:
                 return
             yield number
 
-    def _is_last(self, step: WriteFlow) -> bool:
-        """Return whether the write ends the flow, so that no start waits for the write."""
-        return step.state is not None and step.state.is_final
-
     def take(self) -> Answer | None:
         """Return the answer since the last call; None without an answer."""
         written = self._act.take()
         if written is None:
             return None
-        answer = Answer(self.numbers, written.stale, self._ends_the_flow, written.number)
+        answer = Answer(self.numbers, written.stale, self._compares, written.number)
         self._sent = frozenset()
         if written.stale:
             self.clear()
         return answer
+
+
+def _approvals(changes: Iterable[Change]) -> Iterator[int]:
+    return (change.row.number for change in changes if change.row.kind is MemberKind.APPROVAL)
 
 
 def _standing(row: MemberRow) -> MemberRow:

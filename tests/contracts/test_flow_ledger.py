@@ -226,6 +226,17 @@ def test_acts_of_supervisors_have_numbers(database: Database) -> None:
     assert numbers(flow.begin("second")) == (2, 1)
 
 
+def test_a_write_behind_steps_waits_for_their_completion(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("step", plain).add_approval("ok", deps="step"))
+    flow.go_on()
+    before, approved = numbers(flow.read()), change(flow, "ok", state=MemberState.COMPLETED)
+    assert flow.write(approved, after="0") is None
+    assert (flow.states, numbers(flow.read())) == ({"step": "executing", "ok": "suspended"}, before)
+    flow.end(flow.last("step"))
+    assert flow.write(approved, after="0")
+    assert flow.states == {"step": "completed", "ok": "completed"}
+
+
 @pytest.mark.parametrize("lost", ["writes", "starts"])
 def test_nothing_starts_and_nothing_is_written_after_a_loss(database: Database, lost: str) -> None:
     """The supervisor knows an act that the database does not have, as after a restore from a backup."""

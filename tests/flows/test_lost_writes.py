@@ -135,7 +135,7 @@ async def test_a_crawl_does_not_start_behind_a_step_whose_end_is_lost(
 
 
 async def test_a_decided_approval_hides_no_lost_result(service: Service, file: Path, tmp_path: Path) -> None:
-    """The database loses the end of `a` just before the write about the approval."""
+    """The database loses the end of `a` and the start of `c` just before the write about the approval."""
     stage = service.stage
     workflow = Workflow("w").add("a", steps.held).add_approval("ok", deps="a").add("c", steps.held, deps="ok")
     flow = stage.push(workflow)
@@ -144,10 +144,34 @@ async def test_a_decided_approval_hides_no_lost_result(service: Service, file: P
     await asyncio.to_thread(flow.approve, "ok")
     await stage.nudge(flow)
     await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
-    stage.ledger.before["write"] = lambda _: copy_file(tmp_path / "backup.db", file)
-    release("a", "c")
+    lost = threading.Event()
+    stage.ledger.before["write"] = lambda _: lost.wait(30)
+    release("a")
+    await begun("c")
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
+    assert flow.states == {"a": "executing", "ok": "suspended", "c": "suspended"}
+    lost.set()
+    release("c")
     assert await end(service, flow) == "completed"
-    assert steps.CALLS == ["a", "a", "c"]
+    assert steps.CALLS == ["a", "c", "a", "c"]
+
+
+async def test_a_follower_waits_for_a_lost_result_beside_the_step_before_it(
+    service: Service, file: Path, tmp_path: Path
+) -> None:
+    """The host starts `c` after `b`. The database loses the end of `a`, on which `b` does not depend."""
+    workflow = Workflow("w").add("a", steps.held).add("b", steps.held, schedule_in=2)
+    flow = service.stage.push(workflow.add("c", steps.held, deps=["a", "b"]))
+    await service.stage.nudge(flow)
+    await begun("a")
+    await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
+    release("a")
+    await begun("b")
+    await asyncio.to_thread(copy_file, tmp_path / "backup.db", file)
+    assert flow.states == {"a": "executing", "b": "scheduled", "c": "suspended"}
+    release("b", "c")
+    assert await end(service, flow) == "completed"
+    assert list((await results(service, flow)).values()) == [["a"], ["b"], ["c", "a", "b"]]
 
 
 async def test_a_flow_does_not_end_beside_a_step_whose_end_is_lost(

@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_member
 from crawler_lifecycle.adapters.sql.flow_rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
+from crawler_lifecycle.adapters.sql.flow_starts import have_completed
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import FINAL, FlowState
@@ -96,6 +97,8 @@ class FlowSupervision(OnFlows):
     def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[Change]) -> int | None:
         head = self.lock_for_supervisor(tx, step.flow)
         if head.door != step.door or has_lost_writes(head, step.flow):
+            return None
+        if not have_completed(tx, head.id, from_ranges(step.after)):
             return None
         if write_changes(tx, head.id, changes) < len(changes):
             _refuse_unless_done(tx, head.id, changes)

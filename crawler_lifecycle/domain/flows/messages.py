@@ -188,6 +188,7 @@ class WriteFlow(FlowInput):
     door: int
     was: PackedRows = NO_ROWS
     rows: PackedRows = NO_ROWS
+    after: str = Field(default="", description="ranges: steps whose completion has to be on record before the writing")
     state: FlowState | None = Field(default=None, description="the flow's new state")
 
 
@@ -272,7 +273,7 @@ class RunSteps(FlowInput):
     route: str = Field(description="route of all members in `starts`: queue, module and function")
     starts: tuple[AttemptRef, ...]
     followers: tuple[Follower, ...] = ()
-    after: str = Field(default="", description="ranges: members whose completion has to be on record before `starts`")
+    after: str = Field(default="", description="ranges: steps whose completion has to be on record before all starts")
 
 
 class StepsEnded(Message):
