@@ -5,36 +5,35 @@ from typing import Any
 
 from crawler_lifecycle.domain.flows.contexts import Source
 
-PAGE = 50  # results in a single reading
+PAGE = 50  # results in a single reading, if they are small
 
-Load = Callable[[Collection[int]], Mapping[int, Any]]  # from members' numbers to their results
+# from members' numbers to the results for the first of them; None without a result
+Load = Callable[[Collection[int]], Mapping[int, Any]]
 
 
 class Results(Mapping[str, Any]):
     """Results by name, in the members' order. A member without a result has None; a sub-workflow is a mapping again.
 
-    Only the last page is kept in memory: ten thousand large results would not fit.
+    Only the last page is kept in memory, which begins with the value that was read: ten thousand large results would
+    not fit.
     """
 
     def __init__(self, sources: Mapping[str, Source], load: Load) -> None:
         self._sources = sources
         self._load = load
-        numbers = [number for number in sources.values() if isinstance(number, int)]
-        self._pages = [numbers[start : start + PAGE] for start in range(0, len(numbers), PAGE)]
-        self._page_of = {number: page for page, part in enumerate(self._pages) for number in part}
+        self._numbers = [number for number in sources.values() if isinstance(number, int)]
+        self._place_of = {number: place for place, number in enumerate(self._numbers)}
         self._inner = {name: Results(inner, load) for name, inner in sources.items() if not isinstance(inner, int)}
-        self._last: tuple[int | None, Mapping[int, Any]] = (None, {})  # page with its results
+        self._page: Mapping[int, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         source = self._sources[name]
         if not isinstance(source, int):
             return self._inner[name]
-        page, values = self._last
-        if page != self._page_of[source]:
-            page = self._page_of[source]
-            values = self._load(self._pages[page])
-            self._last = (page, values)
-        return values.get(source)
+        if source not in self._page:
+            place = self._place_of[source]
+            self._page = self._load(self._numbers[place : place + PAGE])
+        return self._page.get(source)
 
     def __contains__(self, name: object) -> bool:
         return name in self._sources

@@ -25,7 +25,7 @@ class MemoryInputs:
 
     def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
         texts = {number: self._flow.result_text(number) for number in numbers}
-        return {number: json.loads(text) for number, text in texts.items() if text is not None}
+        return {number: None if text is None else json.loads(text) for number, text in texts.items()}
 
     def source(self, flow_uid: str, path: str) -> Source | None:  # noqa: ARG002 - the same
         ledger = self._flow.ledger

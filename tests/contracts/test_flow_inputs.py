@@ -66,11 +66,23 @@ def test_a_grafted_step_has_the_context_of_its_graft(database: Database) -> None
     assert flow.store.step_claims.inputs(flow.uid, flow.row("g/x").number).context == {"a": 1, "b": 2}
 
 
+def test_large_results_come_page_by_page(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add_many("many", [plain] * 4))
+    starts = [flow.start(f"many/{number}") for number in range(4)]
+    flow.claim(*starts)
+    value = "x" * 5_000_000
+    for start in starts[:3]:
+        flow.end(start, result=f'"{value}"')
+    results = flow.store.step_claims.results
+    assert [list(results(flow.uid, numbers)) for numbers in ([0, 1, 2], [1, 3, 2], [2, 3])] == [[0], [1, 3], [2, 3]]
+    assert results(flow.uid, [0])[0] == value
+
+
 def test_a_crawls_result_is_its_receipt(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("shop", crawl("books")).add("failed", crawl("books")))
     crawls = flow.start_crawls(flow.start("shop"), flow.start("failed")).crawls
     run, failed = (flow.run(start, tasks=2) for start in crawls)
-    assert flow.store.step_claims.results(flow.uid, [0, 1]) == {}
+    assert flow.store.step_claims.results(flow.uid, [0, 1]) == {0: None, 1: None}
     flow.close(run)
     flow.close(failed, RunStatus.FAILED, "main_job_failed")
     receipt = {
@@ -91,5 +103,5 @@ def test_a_crawls_result_is_its_receipt(database: Database) -> None:
         for end, place in ((1, "s3://bucket/key"), (2, "s3://bucket/later")):
             row = {"event_id": str(end), "event": f'{{"end": {end}}}', "location": place, "created_at": run.created_at}
             connection.execute(insert(exports), {**event, **row})
-    assert flow.store.step_claims.results(flow.uid, [0, 1]) == {0: {**receipt, "archive": "s3://bucket/key"}}
+    assert flow.store.step_claims.results(flow.uid, [0, 1]) == {0: {**receipt, "archive": "s3://bucket/key"}, 1: None}
     assert flow.store.flow_records.results("w", [0]) == {0: {**receipt, "archive": "s3://bucket/key"}}

@@ -21,12 +21,14 @@ from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.errors import BadInput
 
 MIB = 1024 * 1024
+LARGEST_PAGE = 8 * MIB  # results for a step in a single reading
 results, runs = flow_results.c, histories.c
 IS_PRESENT = and_(
     results.flow == members.flow, results.member == members.number, results.generation == members.generation
 )
 RECORDED = select(members.number, results.value).join_from(flow_members, flow_results, IS_PRESENT)
 SIZES = select(func.sum(results.size)).join_from(flow_members, flow_results, IS_PRESENT)
+SIZE_OF_EACH = select(members.number, results.size).join_from(flow_members, flow_results, IS_PRESENT)
 HAVE_RESULTS = (MemberState.COMPLETED, MemberState.CANCELLED)  # a cancelled manager keeps its numbers
 
 
@@ -41,6 +43,20 @@ def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Coll
         crawls = {row.number: row.attempt for row in completed if row.kind is MemberKind.CRAWL}
         values |= _receipts(connection, flow_uid, crawls)
     return values
+
+
+def fitting(connection: Connection, flow: int, numbers: Collection[int]) -> list[int]:
+    """Return the first of the numbers whose results fit into a page; the first number in any case."""
+    of_flow, sizes = SIZE_OF_EACH.where(members.flow == flow), dict[int, int]()
+    for page in pages(sorted(numbers)):
+        sizes |= dict(iter(connection.execute(of_flow.where(members.number.in_(page)))))
+    first, size = list[int](), 0
+    for number in numbers:
+        size += sizes.get(number, 0)
+        if first and size > LARGEST_PAGE:
+            break
+        first.append(number)
+    return first
 
 
 def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int]) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_groups, read_members
-from crawler_lifecycle.adapters.sql.flow_results import read_results
+from crawler_lifecycle.adapters.sql.flow_results import fitting, read_results
 from crawler_lifecycle.adapters.sql.flow_rows import (
     GROUP_COLUMNS,
     group_row,
@@ -47,7 +47,9 @@ class StepContexts(OnFlows):
     @snapshot
     def results(self, connection: Connection, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
         head = self.head(connection, flow_uid)
-        return read_results(connection, head.id, flow_uid, numbers)
+        first = fitting(connection, head.id, numbers)
+        found = read_results(connection, head.id, flow_uid, first)
+        return {number: found.get(number) for number in first}
 
     @snapshot
     def source(self, connection: Connection, flow_uid: str, path: str) -> Source | None:

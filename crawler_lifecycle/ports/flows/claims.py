@@ -103,7 +103,10 @@ class StepClaims(Protocol):
     def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
 
     def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
-        """Return the encoded results of completed members; members without a result are left out."""
+        """Return encoded results for the first of the numbers, as many as fit into a page; None without a result.
+
+        The first number is always among them.
+        """
 
     def source(self, flow_uid: str, path: str) -> Source | None:
         """Return the source for a member's result, or for a group's results; None without such a path."""

@@ -12,14 +12,16 @@ from crawler_lifecycle.flows.results import PAGE, Results
 
 
 class Loader:
-    """Loads a text for each number but 3, and counts."""
+    """Loads a text for each number but 3, at most `most` at a time, and counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = PAGE) -> None:
         self.loaded: list[list[int]] = []
+        self.most = most
 
     def __call__(self, numbers: Collection[int]) -> Mapping[int, Any]:
-        self.loaded.append(list(numbers))
-        return {number: f"r{number}" for number in numbers if number != 3}
+        first = list(numbers)[: self.most]
+        self.loaded.append(first)
+        return {number: None if number == 3 else f"r{number}" for number in first}
 
 
 def test_nothing_is_loaded_before_a_value_is_read() -> None:
@@ -37,7 +39,15 @@ def test_a_fan_in_of_thousands_keeps_a_page() -> None:
     assert list(results.values())[-1] == "r9999"
     assert len(load.loaded) == 10_000 / PAGE
     assert max(map(len, load.loaded)) == PAGE
-    assert len(results._last[1]) <= PAGE
+    assert len(results._page) <= PAGE
+
+
+def test_large_results_come_in_smaller_pages() -> None:
+    load = Loader(most=2)
+    results = Results({str(number): number for number in range(5)}, load)
+    assert list(results.values()) == ["r0", "r1", "r2", None, "r4"]
+    assert load.loaded == [[0, 1], [2, 3], [4]]
+    assert (results["1"], load.loaded[-1]) == ("r1", [1, 2])
 
 
 def test_a_small_group_is_loaded_once() -> None:
