@@ -45,7 +45,8 @@ Label = Annotated[
     Field(max_length=128, pattern=r"^[a-z0-9][a-z0-9_.-]*:\S+$"),  # kind and value, such as `site:example.com`
     AfterValidator(_printable),
 ]
-Priority = Annotated[int, Field(ge=-100, le=100)]
+MOST_PRIORITY = 100
+Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 # a time with a time zone, within every database's range
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 

@@ -222,6 +222,9 @@ class CrawlParameters(TypedDict, total=False):
     max_duration_seconds: int
     grace_seconds: int
     retries: Retries
+    labels: list[str]  # for permits, beside `label`
+    priority: int  # in the line for permits, from -100 to 100; default: the job's own priority
+    tags: list[str]  # words for lists of runs
     report: str  # "all", "end" or "none": the notices of the run
     requested_by: str
 

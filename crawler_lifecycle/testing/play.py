@@ -158,14 +158,16 @@ class Play(SteppedFlow):
     # crawls
 
     def _start_crawl(self, row: MemberRow, start: Start) -> None:
-        work = self.definitions[row.number].work
+        definition = self.definitions[row.number]
+        work = definition.work
         assert isinstance(work, CrawlWork)
         outcome = self.scenario.crawl(row.path, work.request.crawler, self.count_attempt(row.path))
         if isinstance(outcome, Refusal):
             self._at(self.now, row, partial(self._end_at_once, row, EndKind.FAILED, START_REFUSED))
             return
         memory = self._memory[row.number] = memory_after(start.rule, work, self._memory.get(row.number))
-        request = run_request(work, self.arguments_for(row, start), self._link(row), memory)
+        arguments = self.arguments_for(row, start)
+        request = run_request(work, arguments, self._link(row), memory, priority=definition.priority)
         run = self._new_runs.new(request, outcome)
         self.run_ids[row.number] = run.run_id
         self.played_runs.setdefault(row.path, []).append(run)

@@ -46,6 +46,16 @@ def test_a_start_has_the_request_for_its_run(database: Database) -> None:
     assert record.started_at
 
 
+def test_labels_tags_and_priorities_reach_the_runs(database: Database) -> None:
+    workflow = Workflow(id="w").add("high", crawl("books"), priority=500).add("low", crawl("books"), priority=-3)
+    own = crawl("books", label="site:shop", labels=["lang:de"], tags=["nightly"], priority=7)
+    workflow.add("own", own, priority=500).add("plain", crawl("books"))
+    flow = pushed(database, workflow)
+    starts = flow.start_crawls(*(flow.start(path) for path in ("high", "low", "own", "plain"))).crawls
+    assert [start.request.priority for start in starts] == [100, -3, 7, None]
+    assert (starts[2].request.labels, starts[2].request.tags) == (["lang:de", "site:shop"], ["nightly"])
+
+
 def test_a_start_comes_again_whatever_doors_did(database: Database) -> None:
     flow = pushed(database, shop())
     ref = flow.start("shop")

@@ -134,7 +134,9 @@ def _crawl_start(
         waits_for_archive=work.row.ready is Ready.ARCHIVED,
     )
     arguments, memory_factor = changes
-    return CrawlStart(start, _id(head, start), run_request(work.definition.work, arguments, link, memory_factor))
+    priority = work.definition.priority
+    request = run_request(work.definition.work, arguments, link, memory_factor, priority=priority)
+    return CrawlStart(start, _id(head, start), request)
 
 
 def _crawls_with_tasks(tx: Connection, flow: int) -> set[int]:

@@ -21,7 +21,12 @@ class MemberDefinition(Message):
     ignore_cancelled: bool = Field(default=False, description="a cancelled dependency counts as completed")
     ignore_discarded: bool = Field(default=False, description="a discarded dependency counts as completed")
     retry: RetryPolicy = RetryPolicy()
-    priority: int = Field(default=0, ge=-1000, le=1000, description="higher numbers start first")
+    priority: int = Field(
+        default=0,
+        ge=-1000,
+        le=1000,
+        description="higher numbers start first; a crawl's run has this priority, too, up to 100",
+    )
     start_at: Moment | None = Field(default=None, description="earliest start")
     delay_seconds: float | None = Field(default=None, ge=0, le=A_YEAR, description="earliest start, after the push")
 

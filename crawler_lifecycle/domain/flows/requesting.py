@@ -11,7 +11,13 @@ from crawler_lifecycle.contract.flows.records import TaskReceipt
 from crawler_lifecycle.contract.flows.retrying import RetryRule
 from crawler_lifecycle.contract.flows.values import TAG, check_encoded
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork, Work
-from crawler_lifecycle.contract.requests import LARGEST_MEMORY_FACTOR, FlowLink, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.contract.requests import (
+    LARGEST_MEMORY_FACTOR,
+    MOST_PRIORITY,
+    FlowLink,
+    RunRequest,
+    refusals_as_bad_input,
+)
 from crawler_lifecycle.domain.flows.ends import rule_before
 from crawler_lifecycle.domain.flows.rows import MemberRow, Target
 from crawler_lifecycle.errors import BadInput
@@ -29,10 +35,20 @@ def check_crawl(definition: MemberDefinition) -> None:
 
 
 def run_request(
-    work: CrawlWork, arguments: JsonValue, link: FlowLink | None, memory_factor: float | None = None
+    work: CrawlWork,
+    arguments: JsonValue,
+    link: FlowLink | None,
+    memory_factor: float | None = None,
+    *,
+    priority: int = 0,
 ) -> RunRequest:
-    """Return the request for a run. `arguments` and `memory_factor`: replace the definition's unless None."""
+    """Return the request for a run. `arguments` and `memory_factor`: replace the definition's unless None.
+
+    `priority`: the member's, for a crawl without its own. With 0, the crawler's priority counts.
+    """
     fields = work.request.model_dump(exclude_none=True)
+    if priority:
+        fields.setdefault("priority", max(-MOST_PRIORITY, min(priority, MOST_PRIORITY)))
     if memory_factor is not None:
         fields["memory_factor"] = memory_factor
     if arguments is not None:
