@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import signal
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +74,8 @@ def run(
 
     definition = definition_in(file, workflow_name, flow_id, arguments)
     check_definition(definition)
-    steps = replace(_steps(file, definition, modules), output=STDERR if as_json else STDOUT)
+    own = [] if file.suffix == ".json" else [str(file.absolute())]
+    steps = replace(steps_of(definition, [*own, *modules]), output=STDERR if as_json else STDOUT)
     ending = Ending(file, graph=graph, as_json=as_json)
     raise click.exceptions.Exit(asyncio.run(run_to_end(steps, definition, ending, state, catalogue)))
 
@@ -96,8 +98,8 @@ async def run_to_end(
     return await _in_a_temporary_stack(steps, definition, catalogue, ending)
 
 
-def _steps(file: Path, definition: "FlowDefinition", modules: tuple[str, ...]) -> "StepModules":
-    """Return the modules and queues for the host: the file, and the modules of all functions in the definition."""
+def steps_of(definition: "FlowDefinition", targets: Sequence[str]) -> "StepModules":
+    """Return the modules and queues for the host: the targets, and the modules of all functions in the definition."""
     from crawler_lifecycle.contract.flows.work import StepWork
     from crawler_lifecycle.services.embedded.plan import StepModules
     from crawler_lifecycle.services.flows.modules import name_of
@@ -105,10 +107,9 @@ def _steps(file: Path, definition: "FlowDefinition", modules: tuple[str, ...]) -
     works = [member.work for member in definition.members if isinstance(member.work, StepWork)]
     works += [group.template for group in definition.groups if group.template is not None]
     names = dict.fromkeys(work.function.partition(":")[0] for work in works)
-    own = [] if file.suffix == ".json" else [str(file.absolute())]
-    others = [name for name in names if name not in map(name_of, (*own, *modules))]
+    others = [name for name in names if name not in map(name_of, targets)]
     queues = dict.fromkeys(["default", *(work.queue for work in works)])
-    return StepModules((*own, *modules, *others), tuple(queues))
+    return StepModules((*targets, *others), tuple(queues))
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,25 @@
-"""The commands that start and preview crawl managers: start, check."""
+"""The command `flow start`, which puts a crawl manager on record."""
 
 import asyncio
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.authors_code import refusals_of_a_class, warn_of_a_single_cycle
-from crawler_lifecycle.cli.common import Duration, print_answer, standard_options
-from crawler_lifecycle.cli.failures import USAGE, fail
+from crawler_lifecycle.cli.authors_code import refusals_of_a_class
+from crawler_lifecycle.cli.common import standard_options
 from crawler_lifecycle.cli.flow_options import actor_option, arguments_argument, on_record, open_commands, print_effect
 from crawler_lifecycle.cli.remote.choice import open_api
-from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import BadInput, LifecycleError, NotReady
+from crawler_lifecycle.errors import BadInput, NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
     from crawler_lifecycle.managers import WorkFlowManager
-    from crawler_lifecycle.managers.preview import Preview, PreviewedJob
 
-MOST_LINES = 20  # repeats and refusals in a preview; further lines are counted
 FLOW_ID = "Flow id of the manager (its family), or the whole id; default: a new flow id."
 
 
@@ -152,107 +148,3 @@ def _is_here(module: str) -> bool:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     return importlib.util.find_spec(module.partition(".")[0]) is not None
-
-
-@click.command()
-@click.argument("target")
-@arguments_argument
-@click.option("--first", type=click.IntRange(0, 1000), default=10, show_default=True, help="Jobs to show.")
-@click.option("--most", type=click.IntRange(1), default=100_000, show_default=True, help="Parameter sets to read.")
-@click.option("--duration", type=Duration(), help="Typical duration of a crawl, for a forecast.")
-@click.option("--catalogue", type=click.Path(path_type=Path, dir_okay=False), help="Catalogue file for the crawlers.")
-@standard_options
-def check(
-    target: str,
-    arguments: tuple[str, ...],
-    first: int,
-    most: int,
-    duration: int | None,
-    catalogue: Path | None,
-    state: Path | None,
-    as_json: bool,
-) -> None:
-    """Preview the crawl manager TARGET without a start: first jobs, repeats, refused jobs, hours with --duration.
-
-    TARGET is `FILE.py`, `FILE.py:Class` or `module:Class`. The generator is read, and no job is written. Crawlers are
-    looked up in the running installation's catalogue, or in --catalogue. The exit status is 2 for a refused job.
-
-    \b
-    Examples:
-      crawlctl flow check shops_manager.py --duration 15m
-      crawlctl flow check my_project.managers:Shops --first 3 -- --spider-args '{"country": "de"}'
-    """
-    from crawler_lifecycle.managers import PeriodicCrawlManager
-    from crawler_lifecycle.managers.defining import build
-    from crawler_lifecycle.managers.preview import preview
-
-    manager = class_of(target)
-    if manager is None:
-        raise BadInput("target", f"the module of {target} is not on this machine")
-    with refusals_of_a_class(manager):
-        built = build(manager, arguments)
-    result = preview(built, first=first, most=most)
-    if result.problem is None:
-        warn_of_a_single_cycle(built)
-    missing = _missing_crawlers(result.crawlers, catalogue, state)
-    has_no_end = issubclass(manager, PeriodicCrawlManager)  # the jobs have no number, so no sum of hours
-    forecast = None if duration is None or has_no_end else round(result.hours(duration), 2)
-    answer = {"preview": result, "missing_crawlers": missing, "hours": forecast}
-    print_answer(answer, lambda _: _preview_lines(result, missing, forecast), as_json=as_json)
-    if result.problem is not None:
-        fail(result.problem, USAGE, as_json=as_json)
-    if result.refused or missing:
-        raise click.exceptions.Exit(USAGE)
-
-
-def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Path | None) -> list[str] | None:
-    """Return the crawlers that the catalogue does not have; None if no catalogue is known here."""
-    from crawler_lifecycle.adapters.catalogue import Catalogue
-    from crawler_lifecycle.control.context import Context
-    from crawler_lifecycle.control.installation import is_known
-
-    if catalogue is not None:
-        known = Catalogue.load(catalogue).names()
-    elif is_known(state):
-        try:
-            known = asyncio.run(Context.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))
-        except LifecycleError:
-            return None
-    else:
-        return None
-    return sorted(set(crawlers) - set(known))
-
-
-def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: float | None) -> Iterator[str]:
-    goes_on = " so far: the generator goes on, see --most" if result.problem is None else " before an error"
-    more = "" if result.is_exhausted else goes_on
-    yield (
-        f"manager {result.name}: {counted(result.read, 'parameter set')} read, {counted(result.new, 'job')}, "
-        f"{len(result.repeated)} repeated, {len(result.refused)} refused{more}"
-    )
-    yield from (f"  {job.number}  {_job_words(job)}" for job in result.jobs)
-    if result.new > len(result.jobs):
-        yield f"  ... and {counted(result.new - len(result.jobs), 'further job')}"
-    yield from _cut(f"  {job.number}  repeated: equals {job.repeats}" for job in result.repeated)
-    yield from _cut(f"  {job.number}  refused: {job.problem}" for job in result.refused)
-    if missing is None:
-        yield "crawlers are not checked: no catalogue is known here (--catalogue)"
-    yield from (f"crawler {name!r} is not in the catalogue" for name in missing or ())
-    if hours is not None:
-        at_once = counted(min(result.most_at_once, max(result.new, 1)), "job")
-        yield f"forecast: {hours:g} hour{'' if hours == 1 else 's'} with {at_once} at once"
-
-
-def _job_words(job: "PreviewedJob") -> str:
-    request = job.request
-    assert request is not None, "a job that would start has a request"
-    arguments = " ".join(f"{name}={value}" for name, value in request.arguments.items())
-    return f"{request.crawler}  {arguments}".rstrip()
-
-
-def _cut(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the first lines, and the number of all further lines."""
-    all_lines = list(lines)
-    yield from all_lines[:MOST_LINES]
-    if len(all_lines) > MOST_LINES:
-        yield f"  ... and {len(all_lines) - MOST_LINES} more"

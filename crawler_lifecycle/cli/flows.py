@@ -3,6 +3,7 @@
 import click
 
 from crawler_lifecycle.cli import (
+    flow_checking,
     flow_holding,
     flow_reading,
     flow_requests,
@@ -32,7 +33,7 @@ def flow() -> None:
 for command in (
     flow_requests.push,
     flow_starting.start,
-    flow_starting.check,
+    flow_checking.check,
     flow_running.run,
     flow_reading.list_flows,
     flow_reading.show,

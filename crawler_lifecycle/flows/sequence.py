@@ -39,3 +39,7 @@ class Sequence:
         Every push makes a new flow.
         """
         return await (client or open_client()).push_definition(self.workflow().definition())
+
+    async def run(self) -> None:
+        """Run the sequence from the author's program, as `Workflow.run` does."""
+        await self.workflow().run()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self, TextIO, Unpack
 
+from crawler_lifecycle.contract.flows.answers import MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
 from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_text, joined, parent_path
@@ -24,6 +25,7 @@ from crawler_lifecycle.flows.marks import as_job
 from crawler_lifecycle.flows.mermaid import mermaid_of
 from crawler_lifecycle.flows.needs import Dependencies, Dependency, EachTask, as_dependencies, names_of
 from crawler_lifecycle.flows.open_client import open_client
+from crawler_lifecycle.flows.program import run_workflow
 from crawler_lifecycle.flows.running import RunningJob
 from crawler_lifecycle.flows.states_dot import write_states_dot
 from crawler_lifecycle.flows.steps import SubWorkflow, WorkflowStep
@@ -89,9 +91,9 @@ class Workflow(Verbs):
         self.path = ROOT  # a handle's level in its flow
 
     @classmethod
-    def for_job(cls, job: RunningJob) -> "Workflow":
-        """Return a handle for the workflow or sub-workflow around a running job."""
-        handle = cls(id=job.flow_id, name=job.flow_name)
+    def for_job(cls, job: RunningJob | MemberRecord) -> "Workflow":
+        """Return a handle for the workflow or sub-workflow around a job: the running job, or a job from a query."""
+        handle = cls(id=job.flow_id, name=job.meta.get("workflow_name"))
         handle.path = parent_path(job.path)
         return handle
 
@@ -101,6 +103,14 @@ class Workflow(Verbs):
         if not job.is_grafter:
             raise BadInput("graft", f"{job.path!r} is no grafter: only a job of add_graft may attach a sub-workflow")
         return Graft(job, sub)
+
+    async def run(self) -> None:
+        """Run the workflow from the author's program: host the program's functions, push, and follow to the end.
+
+        The running stack is used, or the installation in the environment, or else a stack in a temporary folder.
+        SystemExit with the exit status of `crawlctl flow run`, unless the workflow has completed.
+        """
+        await run_workflow(self)
 
     def root(self) -> "Workflow":
         """Return a handle for the whole flow."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 from crawler_lifecycle.contract.managers.items import JobState
 from crawler_lifecycle.contract.managers.turns import Begun
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers import running
+from crawler_lifecycle.flows.program import run_manager
 from crawler_lifecycle.managers.arguments import ManagerParser, given, number_of_jobs, program_name, with_program
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.collecting import Collected, Stats
@@ -243,7 +243,7 @@ class WorkFlowManager(OwnedJobs):
 
     def run(self) -> Any:
         """Start the manager in a flow, host the manager, and follow the flow to its end."""
-        return running.run(self)
+        return run_manager(self)
 
 
 class CachedFinishedJobsMixin:

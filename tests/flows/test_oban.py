@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.client import Flows
-from crawler_lifecycle.flows import RunningJob, Workflow
+from crawler_lifecycle.flows import Workflow
 from tests.flows import steps
 from tests.flows.conftest import Service
 from tests.unit.flows import reference_oban
@@ -252,8 +252,8 @@ async def test_b24_retries(service: Service) -> None:
     steps.FAILING |= {"failed_step", "other"}
     assert (await service.run(workflow)).state is FAILED
     steps.FAILING.clear()
-    job = RunningJob("w", "failed_step")
     async with Flows.open():
+        job: Any = await workflow.get_job("failed_step")
         assert await oban.b24_retry_one(job) == 1
         assert (await service.ended(workflow)).state is FAILED
         assert await oban.b24_retry_all(job) == 1

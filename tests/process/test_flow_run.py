@@ -97,6 +97,39 @@ if __name__ == "__main__":
     main_in_sync()
 """
 
+ALONE = """
+import asyncio
+
+from crawler_lifecycle.flows import Sequence, Workflow
+
+
+def one():
+    print("one is called", flush=True)
+
+
+def fails():
+    raise ValueError("no luck")
+
+
+if __name__ == "__main__":
+    asyncio.run(Workflow("alone").add("one", one).run())
+    print("the program goes on")
+    asyncio.run(Sequence("failing", [one, fails]).run())
+    print("no program comes here")
+"""
+UNGUARDED = """
+import asyncio
+
+from crawler_lifecycle.flows import Workflow
+
+
+def one():
+    return 1
+
+
+asyncio.run(Workflow("again").add("one", one).run())
+"""
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
@@ -185,6 +218,38 @@ async def test_an_authors_file_is_a_program(home: Path) -> None:
         assert (state / "logs" / "flows.log").read_text().count("Top") == 2
         _, flows = await ask(state, "flow", "list")
         assert [flow["name"] for flow in flows] == ["sync", "sequence", "example"]
+
+
+async def test_a_program_runs_its_own_graph_and_exits_by_the_state(home: Path) -> None:
+    """The program hosts its own functions: beside a stack without a host, and alone."""
+    (home / "alone.py").write_text(ALONE)
+    (home / "unguarded.py").write_text(UNGUARDED)
+    state = home / "state"
+    async with up(state):
+        status, output = await program(home, "alone.py", CRAWLER_STATE=str(state))
+        assert status == 5, output
+        assert output.index("one is called") < output.index("the program goes on") < output.index("discarded")
+        assert "no program comes here" not in output
+        _, flows = await ask(state, "flow", "list")
+        assert [(flow["name"], flow["state"]) for flow in flows] == [("failing", "discarded"), ("alone", "completed")]
+        status, output = await program(home, "unguarded.py", CRAWLER_STATE=str(state))
+        assert status != 0
+        assert "is called while the module is imported: put the call behind" in output
+    await eventually(lambda: not leftovers(home) or None, "no host is left")
+
+
+async def program(home: Path, file: str, **settings: str) -> tuple[int, str]:
+    """Run the author's file; return its exit status and its output."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, file),
+        cwd=home,
+        env=environment(home, settings),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
 
 
 async def test_crawls_and_steps_by_json_and_code_that_changed(home: Path) -> None:

@@ -64,13 +64,14 @@ def manager(stored: SqlStore, crawlctl: Crawlctl, file: Path) -> Crawlctl:
 
 def test_the_targets_are_named_as_they_are_typed(crawlctl: Crawlctl, file: Path) -> None:
     file.write_text(FILE)
-    for command in ("check", "start"):
-        assert crawlctl("flow", command, str(file)).stderr == (
-            f"Error: FILE: {file} has several flows: name {file}:A or {file}:B\n"
-        )
-    assert crawlctl("flow", "push", str(file)).stderr == (
-        f"Error: FILE: {file} has several flows: choose with --flow A or --flow B\n"
+    assert crawlctl("flow", "start", str(file)).stderr == (
+        f"Error: FILE: {file} has several flows: name {file}:A or {file}:B\n"
     )
+    for command in ("check", "push"):
+        assert crawlctl("flow", command, str(file)).stderr == (
+            f"Error: FILE: {file} has several flows: choose with --flow A or --flow B\n"
+        )
+    assert crawlctl("flow", "check", str(file), "--flow", "A").stdout.startswith("manager ")
 
 
 def test_functions_are_among_the_names(crawlctl: Crawlctl, file: Path) -> None:

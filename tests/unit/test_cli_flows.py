@@ -42,8 +42,8 @@ nightly = (
 
 
 VERBS = (
-    "push", "run", "list", "show", "jobs", "watch", "graph", "why", "add", "approve", "cancel", "retry", "pause",
-    "resume", "stop", "prune",
+    "push", "start", "check", "run", "list", "show", "jobs", "watch", "graph", "why", "add", "approve", "cancel",
+    "retry", "pause", "resume", "stop", "prune",
 )  # fmt: skip
 
 
@@ -95,6 +95,26 @@ def lines(crawlctl: Crawlctl, *words: str, status: int = 0) -> list[str]:
     result = crawlctl("flow", *words)
     assert result.exit_code == status, result.output
     return [line.rstrip() for line in (result.stdout if status == 0 else result.stderr).splitlines()]
+
+
+def test_a_preview_of_a_workflow_counts_jobs_and_looks_crawlers_up(
+    upgraded: Crawlctl, file: Path, tmp_path: Path
+) -> None:
+    catalogue = tmp_path / "catalogue.toml"
+    catalogue.write_text('[crawlers.bookshop]\ncommand = ["true"]\n')
+    result = upgraded("flow", "check", str(file), "--catalogue", str(catalogue))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "workflow nightly: 4 jobs (1 approval, 1 crawl, 2 steps)",
+        "  crawler bookshop: 1 crawl",
+    ]
+    catalogue.write_text('[crawlers.other]\ncommand = ["true"]\n')
+    result = upgraded("flow", "check", str(file), "--catalogue", str(catalogue), "--json")
+    assert (result.exit_code, json.loads(result.stdout)["missing_crawlers"]) == (2, ["bookshop"])
+    refused = upgraded("flow", "check", str(file), "--flow", "absent")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert upgraded("flow", "check", str(file), "--", "--own", "1").exit_code == 2
+    assert json.loads(upgraded("flow", "list", "--json").stdout) == []
 
 
 def test_every_verb_has_help_and_json() -> None:

@@ -18,6 +18,7 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows.authors import cause
 
 MODULE_NAME = re.compile(r"\w+(\.\w+)*")
+_importing: list[str] = []  # targets
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,21 @@ def name_of(target: str) -> str:
     return name
 
 
+def is_importing() -> bool:
+    """Return whether a target is being imported at present."""
+    return bool(_importing)
+
+
 def _load(target: str) -> ModuleType:
     name = name_of(target)
     path = _usable(name, Path(target)) if is_file(target) else None
+    _importing.append(target)
     try:
         return importlib.import_module(name) if path is None else _from_file(name, path)
     except (Exception, SystemExit) as error:  # also an error of ours, such as from a push at the module's top level
         raise NotReady(f"{target} cannot be imported: {cause(error)}") from error
+    finally:
+        _importing.remove(target)
 
 
 def is_file(target: str) -> bool:

@@ -323,10 +323,9 @@ async def test_b24_retry_all_and_retry_a_named_job() -> None:
         await flows.push(workflow)
         assert (await flows.wait("w")).state is Workflow.State.FAILED
         job: Any = await workflow.get_job("failed_step")
-        handle = type("Job", (), {"flow_id": "w", "flow_name": None, "path": job.path})
-        assert await oban.b24_retry_one(handle) == 1
+        assert await oban.b24_retry_one(job) == 1
         assert (await flows.wait("w")).state is Workflow.State.FAILED
-        assert await oban.b24_retry_all(handle) == 1
+        assert await oban.b24_retry_all(job) == 1
         assert (await flows.wait("w")).state is Workflow.State.COMPLETED
 
 
