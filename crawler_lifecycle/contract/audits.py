@@ -22,9 +22,9 @@ class FindingKind(StrEnum):
     LOOK_OVERDUE = "look_overdue"  # an open workflow has not looked at its run's jobs for too long
     FLOW_UNSUPERVISED = "flow_unsupervised"  # a flow is open and has no open workflow
     FLOW_UNANNOUNCED = "flow_unannounced"  # a flow is over, and a notice or event for its end was not delivered
+    FLOW_RUN_UNKNOWN = "flow_run_unknown"  # a run of a flow has no attempt on record
     MANAGED_RUN_MISSING = "managed_run_missing"  # a crawl manager's attempt has no run
     MANAGED_RUN_UNTOLD = "managed_run_untold"  # a manager's attempt does not know its run, or the run's end
-    MANAGED_RUN_UNKNOWN = "managed_run_unknown"  # a manager's run has no attempt on record
     MANAGED_END_UNANSWERED = "managed_end_unanswered"  # a manager has not reacted to an end for too long
 
 
@@ -54,9 +54,9 @@ KINDS = {
     AuditPart.FLOWS: (
         FindingKind.FLOW_UNSUPERVISED,
         FindingKind.FLOW_UNANNOUNCED,
+        FindingKind.FLOW_RUN_UNKNOWN,
         FindingKind.MANAGED_RUN_MISSING,
         FindingKind.MANAGED_RUN_UNTOLD,
-        FindingKind.MANAGED_RUN_UNKNOWN,
         FindingKind.MANAGED_END_UNANSWERED,
     ),
 }

@@ -44,7 +44,7 @@ class ManagerAudits(Protocol):
         """Return a page with attempts from before the time, by place."""
 
     def unknown_runs(self, before: datetime, limit: int) -> list[UnknownRun]:
-        """Return runs from before the time, by RunID."""
+        """Return open runs of graphs and managers from before the time, by RunID."""
 
     def tell(self, flow_uid: str, member: int, attempt: int) -> bool:
         """Write the run, and the run's end, into the attempt again. Return whether there was something to write."""

@@ -88,6 +88,6 @@ def test_a_run_without_an_attempt_is_told(house: House, flow: Managed) -> None:
     with house.database.transaction() as tx:
         tx.execute(delete(manager_attempts))
     page = audited(house)
-    assert (page.found, page.acted) == ({FindingKind.MANAGED_RUN_UNKNOWN: 1}, 0)
+    assert (page.found, page.acted) == ({FindingKind.FLOW_RUN_UNKNOWN: 1}, 0)
     (finding,) = findings(house)
     assert f"crawlctl stop {run.run_id}" in str(finding.problem)

@@ -6,12 +6,15 @@ import pytest
 from sqlalchemy import delete, update
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Problem
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.unstarted import Refusal
+from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import DoubtfulAttempt
+from tests.contracts.flows import pushed
 from tests.contracts.managers import Managed, managed
 
 A_MOMENT = timedelta(seconds=5)
@@ -110,3 +113,15 @@ def test_a_run_without_an_attempt_is_found(flow: Managed, database: Database) ->
     (entry,) = audits.unknown_runs(later(), 9)
     assert (entry.run_id, entry.run_uid, entry.flow_id) == (run.run_id, run.run_uid, flow.id)
     assert not audits.tell(flow.uid, 99, 1)
+
+
+def test_a_run_of_a_graph_without_an_attempt_is_found(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("shop", crawl("books")))
+    (start,) = flow.start_crawls(flow.start("shop")).crawls
+    run = flow.run(start)
+    audits = flow.store.manager_audits
+    assert audits.unknown_runs(later(), 9) == []
+    with database.transaction() as tx:
+        tx.execute(delete(flow_attempts))
+    (entry,) = audits.unknown_runs(later(), 9)
+    assert (entry.run_id, entry.run_uid, entry.flow_id) == (run.run_id, run.run_uid, "w")

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select
 
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED
 from crawler_lifecycle.adapters.sql.flow_records import OPEN_STATES
-from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.adapters.sql.manager_jobs import refuse_attempt, start_of
 from crawler_lifecycle.adapters.sql.manager_locks import LOCK, Managed, OnManagers
 from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS
@@ -67,15 +67,21 @@ FURTHER = DOUBTFUL.where(
 IS_ATTEMPT = and_(
     attempts.flow == flows.c.id, attempts.member == runs.flow_member, attempts.attempt == runs.flow_attempt
 )
+IS_ATTEMPT_OF_GRAPH = and_(
+    flow_attempts.c.flow == flows.c.id,
+    flow_attempts.c.member == runs.flow_member,
+    flow_attempts.c.attempt == runs.flow_attempt,
+)
 UNKNOWN_RUNS = (
     select(flows.c.flow_id, runs.id, runs.run_uid)
     .join_from(histories, flows, flows.c.uid == runs.flow_uid)
     .join(manager_attempts, IS_ATTEMPT, isouter=True)
+    .join(flow_attempts, IS_ATTEMPT_OF_GRAPH, isouter=True)
     .where(
         runs.status.not_in(OVER),
-        runs.flow_manager.is_not(None),
         runs.begun_at < bindparam("before"),
         attempts.number.is_(None),
+        or_(runs.flow_manager.is_not(None), flow_attempts.c.attempt.is_(None)),
     )
     .order_by(runs.id)
     .limit(bindparam("most"))

@@ -28,10 +28,11 @@ def run_untold(key: str, name: str, run_id: int, run_uid: str | None) -> Finding
 
 
 def run_unknown(flow_id: str, run_id: int, run_uid: str) -> Finding:
+    """Return the finding for a run of a graph or of a crawl manager."""
     return Finding(
-        kind=FindingKind.MANAGED_RUN_UNKNOWN,
+        kind=FindingKind.FLOW_RUN_UNKNOWN,
         subject=run_uid,
-        message=f"run {run_id} names the crawl manager of flow {flow_id}, which has no such attempt",
+        message=f"run {run_id} names an attempt of flow {flow_id}, which has no such attempt",
         run_id=run_id,
         run_uid=run_uid,
         problem=f"nobody reacts to the end of the run: stop the run with `crawlctl stop {run_id}`, or let the run end",
