@@ -1,7 +1,7 @@
 """Graphs of steps that do nothing, on the embedded stack, from the push until the end is known.
 
 The floor is a bare workflow with as many no-op activities in the graph's shape, on the same server, in turn with the
-graphs. Further rows have a graph of ten thousand steps, and a thousand graphs that wait for a person.
+graphs. Further rows have graphs of ten thousand steps or dependencies, and a thousand graphs that wait for a person.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isqrt
 
 import psutil
 
@@ -65,6 +66,15 @@ def shapes(scale: Scale) -> list[Shape]:
     ]
 
 
+def large_shapes(scale: Scale) -> list[Shape]:
+    fan, width = scale.large_flow - 2, isqrt(scale.large_flow)
+    return [
+        Shape("fan-out and fan-in", lambda: _fan(fan), (Step(1), Step(fan), Step(1))),
+        Shape("chain", lambda: _chain(scale.large_flow), (Step(scale.large_flow),)),
+        Shape(f"network of {width**2:,} dependencies", lambda: _network(width), (Step(width), Step(width))),
+    ]
+
+
 def _rows(database: str, settings: Mapping[str, str], scale: Scale) -> list[Row]:
     with planned_stack(CATALOGUE, settings, StepModules((flow_steps.__name__,))) as stack:
         return asyncio.run(_measure(stack, database, scale))
@@ -80,7 +90,7 @@ async def _measure(stack: Stack, database: str, scale: Scale) -> list[Row]:
         rows = [
             await _compared(stack, control, bare, shape, database, scale.rounds_of_flows) for shape in shapes(scale)
         ]
-        rows.append(await _large(stack, control, database, scale.large_flow))
+        rows += [await _alone(stack, control, database, shape) for shape in large_shapes(scale)]
         rows.append(await _idle(stack, control, database, scale.idle_flows))
     return rows
 
@@ -98,9 +108,10 @@ async def _compared(stack: Stack, control: Control, bare: Floor, shape: Shape, d
     return (database, shape.name, shape.steps, *figures)
 
 
-async def _large(stack: Stack, control: Control, database: str, steps: int) -> Row:
-    seconds, events = await _seconds(control, _fan(steps - 2))
-    return (database, "fan-out and fan-in", steps, seconds, seconds, "-", "-", events, worker_mib(stack))
+async def _alone(stack: Stack, control: Control, database: str, shape: Shape) -> Row:
+    """Measure a graph once, without a floor."""
+    seconds, events = await _seconds(control, shape.make())
+    return (database, shape.name, shape.steps, seconds, seconds, "-", "-", events, worker_mib(stack))
 
 
 async def _idle(stack: Stack, control: Control, database: str, flows: int) -> Row:
@@ -152,6 +163,13 @@ def _chain(length: int) -> Workflow:
     for number in range(length):
         workflow.add(f"step_{number}", flow_steps.nothing, deps=f"step_{number - 1}" if number else None)
     return workflow
+
+
+def _network(width: int) -> Workflow:
+    """Return two layers of steps: each step of the second layer depends on each step of the first."""
+    workflow, first = Workflow(), [f"first_{number}" for number in range(width)]
+    workflow.add_group([(name, flow_steps.nothing) for name in first])
+    return workflow.add_group([(f"second_{number}", flow_steps.nothing) for number in range(width)], first)
 
 
 def _fan(items: int) -> Workflow:
