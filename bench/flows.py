@@ -1,7 +1,7 @@
 """Graphs of steps that do nothing, on the embedded stack, from the push until the end is known.
 
 The floor is a bare workflow with as many no-op activities in the graph's shape, on the same server, in turn with the
-graphs. Further rows have graphs of ten thousand steps or dependencies, and a thousand graphs that wait for a person.
+graphs. Further rows have graphs with ten thousand steps or dependencies, and a thousand graphs waiting for a person.
 """
 
 import asyncio
@@ -166,7 +166,7 @@ def _chain(length: int) -> Workflow:
 
 
 def _network(width: int) -> Workflow:
-    """Return two layers of steps: each step of the second layer depends on each step of the first."""
+    """Return two layers: the steps in the second layer depend on all steps in the first layer."""
     workflow, first = Workflow(), [f"first_{number}" for number in range(width)]
     workflow.add_group([(name, flow_steps.nothing) for name in first])
     return workflow.add_group([(f"second_{number}", flow_steps.nothing) for number in range(width)], first)

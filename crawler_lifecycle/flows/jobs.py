@@ -210,7 +210,7 @@ class ApprovalJob(Job):
 
 
 class CrawlParameters(TypedDict, total=False):
-    """Parameters for a crawl's run, as for `crawlctl start`."""
+    """Parameters for a crawl's run, as for `crawlctl run`."""
 
     arguments: dict[str, str]
     settings: dict[str, str]

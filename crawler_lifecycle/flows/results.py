@@ -7,15 +7,14 @@ from crawler_lifecycle.domain.flows.contexts import Source
 
 PAGE = 50  # results in a single reading, if they are small
 
-# from members' numbers to the results for the first of them; None without a result
+# from members' numbers to results, for as many numbers as fit into a page; None without a result
 Load = Callable[[Collection[int]], Mapping[int, Any]]
 
 
 class Results(Mapping[str, Any]):
     """Results by name, in the members' order. A member without a result has None; a sub-workflow is a mapping again.
 
-    Only the last page is kept in memory, which begins with the value that was read: ten thousand large results would
-    not fit.
+    Only the last page is kept in memory, from a value on that was read: ten thousand large results would not fit.
     """
 
     def __init__(self, sources: Mapping[str, Source], load: Load) -> None:

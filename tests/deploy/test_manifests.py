@@ -1,7 +1,10 @@
 """The manifests fit the Kubernetes schemas, give no right that the table does not, and name settings that there are."""
 
 import math
+import os
+import re
 import shutil
+import textwrap
 from copy import deepcopy
 from itertools import chain
 from pathlib import Path
@@ -9,6 +12,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
+import yaml
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.catalogue import Catalogue
@@ -19,6 +23,7 @@ from crawler_lifecycle.settings import Settings
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
 from tests.pod_shapes import SHAPED
+from workers.flows import END_SECONDS
 
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
 API = Folder(KUBERNETES / "components" / "api")
@@ -254,7 +259,73 @@ def test_a_host_of_steps_has_no_account_of_ours() -> None:
     assert secrets == {"flows-credentials", "temporal"}, "our own credentials are not for authors' code"
     (rule,) = documents["NetworkPolicy", "flows"]["spec"]["egress"]
     assert [each["port"] for each in rule["ports"]] == [3306, 7233], "neither the API server nor the scheduler service"
-    assert pod["terminationGracePeriodSeconds"] > Settings().worker.drain_seconds
+    assert pod["terminationGracePeriodSeconds"] > Settings().flows.drain_seconds + END_SECONDS
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+@pytest.mark.parametrize(("home", "queue"), [("base/home", None), ("overlays/second/home", "crawler-second")])
+def test_a_host_of_steps_serves_the_queues_of_the_worker(home: str, queue: str | None, tmp_path: Path) -> None:
+    """On another task queue, namespace or server than the worker's, steps would wait for a host for ever."""
+    shutil.copytree(KUBERNETES, tmp_path, dirs_exist_ok=True)
+    component = os.path.relpath(tmp_path / "components" / "flows", tmp_path / home)
+    kustomization = {**Folder(KUBERNETES / home).kustomization, "components": [component]}
+    (tmp_path / home / KUSTOMIZATION).write_text(yaml.safe_dump(kustomization))
+    documents = manifests.rendered("kubectl", str(tmp_path / home))
+    assert [problem for document in documents for problem in problems(document)] == []
+    worker, host = (environment_of(documents, part) for part in ("worker", "flows"))
+    assert worker.get("CRAWLER_WORKER__TASK_QUEUE") == queue
+    for name in ("CRAWLER_WORKER__TASK_QUEUE", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"):
+        assert host.get(name) == worker.get(name), name
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+def test_the_howto_has_an_overlay_with_hosts_of_steps(tmp_path: Path) -> None:
+    page = (KUBERNETES.parents[1] / "docs" / "howto" / "host-steps.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (files,) = re.findall(r"^  ```yaml\n(.*?)^  ```$", page, re.MULTILINE | re.DOTALL)
+    (kustomization,) = manifests.parse(block)
+    kustomization["patches"].append(
+        {"target": {"kind": "Deployment", "name": "flows"}, "patch": textwrap.dedent(files)}
+    )
+    shutil.copytree(KUBERNETES, tmp_path / "deploy" / "kubernetes")
+    (tmp_path / "installation").mkdir()
+    (tmp_path / "installation" / KUSTOMIZATION).write_text(yaml.safe_dump(kustomization))
+    documents = manifests.rendered("kubectl", str(tmp_path / "installation"))
+    assert [problem for document in documents for problem in problems(document)] == []
+    check_pods(documents, parts=len(PARTS) + 1)
+    pod = dict(manifests.pods(documents))["Deployment flows"]
+    (container,) = pod["containers"]
+    assert container["image"] == "registry.example.com/my-flows:1"
+    assert container["args"] == ["my_project.flows", "--queue=default", "--queue=big"]
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"] if volume["name"] == "files"]
+    assert claims == ["state"]
+    mounts = [mount for mount in container["volumeMounts"] if mount["name"] == "files"]
+    assert [mount["mountPath"] for mount in mounts] == [str(Settings(state=Path("/state")).files_folder)]
+
+
+def environment_of(documents: list[Document], part: str) -> dict[str, str]:
+    """Return the variables that a Deployment's container gets from its manifest and from ConfigMaps."""
+    maps = {manifests.name_of(document): document for document in documents if document["kind"] == "ConfigMap"}
+    (deployment,) = (document for document in documents if manifests.name_of(document) == f"Deployment {part}")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    variables: dict[str, str] = {}
+
+    def data(name: str) -> dict[str, str]:
+        settings = maps[f"ConfigMap {name}"]
+        assert settings["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+        values: dict[str, str] = settings["data"]
+        return values
+
+    for source in container["envFrom"]:
+        if "configMapRef" in source:
+            variables |= data(source["configMapRef"]["name"])
+    for variable in container["env"]:
+        key = variable.get("valueFrom", {}).get("configMapKeyRef")
+        if key is not None and (not key.get("optional") or key["key"] in data(key["name"])):
+            variables[variable["name"]] = data(key["name"])[key["key"]]
+        elif "value" in variable:
+            variables[variable["name"]] = variable["value"]
+    return variables
 
 
 def of_an_overlay(folder: Path, resource: str, component: str) -> list[Document]:

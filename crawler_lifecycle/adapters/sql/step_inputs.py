@@ -48,8 +48,8 @@ class StepContexts(OnFlows):
     def results(self, connection: Connection, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
         head = self.head(connection, flow_uid)
         first = fitting(connection, head.id, numbers)
-        found = read_results(connection, head.id, flow_uid, first)
-        return {number: found.get(number) for number in first}
+        values = read_results(connection, head.id, flow_uid, first)
+        return {number: values.get(number) for number in first}
 
     @snapshot
     def source(self, connection: Connection, flow_uid: str, path: str) -> Source | None:

@@ -7,8 +7,10 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -16,10 +18,20 @@ import pytest
 
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import WorkflowPlugin
-from crawler_lifecycle.testing import MemoryFlows, run_inline
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.testing import MemoryFlows, completed, failed, killed_by_oom, run_inline
+from tests.unit.testing import steps
 from tests.unit.testing.pages import DOCS, files_of
 
-PAGES = ["tutorial/first-graph.md", "howto/test-flows.md", "howto/test-managers.md", "howto/manager-rules.md"]
+PAGES = [
+    "tutorial/first-graph.md",
+    "howto/flows.md",
+    "howto/host-steps.md",
+    "howto/test-flows.md",
+    "howto/test-managers.md",
+    "howto/manager-rules.md",
+]
+DOORS = DOCS / "howto" / "flows.md"
 PORTS = DOCS / "howto" / "flows-from-chancy-and-oban.md"
 FIRST_MANAGER = DOCS / "tutorial" / "first-manager.md"
 INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_package", "api_plugin", "run"]
@@ -29,9 +41,12 @@ INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_pac
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
     files = files_of(DOCS / page)
     files.pop("test_on_a_stack.py", None)  # tests/process/test_flows_fixture.py
+    modules = [Path(name).stem for name in files if not name.startswith("test_")]
+    files["test_imports.py"] = "".join(f"def test_{name}():\n    import {name}\n\n\n" for name in modules)
     for name, code in files.items():
         (tmp_path / name).write_text(code)
     expected = sum(len(re.findall(r"^def test_", code, re.M)) for code in files.values())
+    assert expected
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout
@@ -50,7 +65,18 @@ def commands() -> set[str]:
     pages = [DOCS / page for page in PAGES] + [PORTS, FIRST_MANAGER]
     lines = "\n".join(page.read_text() for page in pages)
     blocks = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(crawlctl [^#\n]+)", lines, re.M)
-    return {line.strip() for line in [*blocks, *re.findall(r"`(crawlctl \w[^`]+)`", lines)]}
+    return {line.strip() for line in [*blocks, *re.findall(r"`(crawlctl \w[^`]+)`", lines)]} | verbs_of_doors()
+
+
+def verbs_of_doors() -> set[str]:
+    """Return the commands in the tables of doors, without brackets. The tables leave `crawlctl flow` out."""
+    rows = [line.split("|") for line in DOORS.read_text().splitlines() if line.startswith("| ")]
+    verbs = [code for row in rows for code in re.findall(r"`([a-z]+(?: [^`]+)?)`", row[3])]
+    flow = main.get_command(click.Context(main), "flow")
+    assert isinstance(flow, click.Group)
+    return {
+        "crawlctl flow " + re.sub(r"\.\.\.|[\[\],]", " ", verb) for verb in verbs if verb.split()[0] in flow.commands
+    }
 
 
 @pytest.mark.parametrize("line", sorted(commands()))
@@ -58,7 +84,8 @@ def test_a_command_has_the_options_that_a_page_names(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("my_graph.py", "ported.py", "FILE"):
+    (tmp_path / "flows").mkdir()
+    for name in ("my_graph.py", "ported.py", "flows/books.py", "FILE"):
         (tmp_path / name).write_text("")
     _, *words = shlex.split(line)
     command: click.Command = main
@@ -86,3 +113,33 @@ async def test_the_ports_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert capsys.readouterr().out.split() == ["Top", "Bottom"]
     result = run_inline(import_module("ported_too").workflow()).assert_completed()
     assert result.recorded("notify") == {"users": {"0": 1, "1": 2}}
+
+
+async def test_the_code_of_the_page_of_doors_does_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code in files_of(DOORS).items():
+        (tmp_path / name).write_text(code)
+    update, arguments, banned_shop = map(import_module, ("update", "arguments", "banned_shop"))
+    async with MemoryFlows.open() as flows:
+        await flows.push(Workflow(id="nightly-2026-11-22").add("merge", steps.note))
+        monkeypatch.setattr(update, "Flows", SimpleNamespace(open=lambda: nullcontext(flows)))
+        await update.main()
+    assert capsys.readouterr().out == "completed\n"
+    merged = run_inline(arguments.workflow).assert_completed().recorded("merge")
+    assert merged == "2 pages of 2026-11-22 for ann in en"
+    ends = [failed("banned")] * 4 + [killed_by_oom(), completed()]
+    shop = run_inline(banned_shop.workflow, crawls={"shop": ends}).assert_completed()
+    requests = shop.requests["shop"]
+    assert [request.get("arguments") for request in requests] == [None] + [{"slow": "yes"}] * 5
+    assert [request.get("memory_factor") for request in requests] == [None] * 5 + [2]
+
+
+def test_the_steps_of_the_page_of_hosts_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code in files_of(DOCS / "howto" / "host-steps.md").items():
+        (tmp_path / name).write_text(code)
+    workflow = import_module("words").workflow
+    assert run_inline(workflow).assert_completed().recorded("load") == "4 words of 2026-11-22"
+    assert run_inline(workflow, results={"count": 0}).states["load"] == "cancelled"
