@@ -31,6 +31,7 @@ class Results(Mapping[str, Any]):
             return self._inner[name]
         if source not in self._page:
             place = self._place_of[source]
+            self._page = {}  # two large pages at once would take twice the memory
             self._page = self._load(self._numbers[place : place + PAGE])
         return self._page.get(source)
 

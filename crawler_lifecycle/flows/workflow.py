@@ -208,7 +208,10 @@ class Workflow(Verbs):
         ignore_discarded: bool | None = None,
         **options: Unpack[JobOptions],
     ) -> Self:
-        """Add a place for a sub-workflow. The job attaches the sub-workflow while the workflow executes."""
+        """Add a place for a sub-workflow. The job attaches the sub-workflow while the workflow executes.
+
+        With a tuple of items and a function, the job calls the function once, with all items and the context.
+        """
         name = self._free_name(name)
         needs = self._needs(name, deps)
         chosen = cascade_job(name, job) if isinstance(job, tuple) else as_job(name, job)

@@ -30,6 +30,8 @@ class FlowWorkflow:
         self._bell = Bell()
         self._is_nudged = False
         self._is_cancelled = False  # by Temporal's tools
+        self._is_reset = False
+        workflow.register_random_seed_callback(self._note_reset)  # nothing but a reset changes the seed
 
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> FlowSupervised:
@@ -52,6 +54,8 @@ class FlowWorkflow:
         self._is_nudged = False  # the beginning reads all news
         supervision = await begin(step, self._bell)
         while True:
+            if self._is_reset:
+                workflow.continue_as_new(step)  # the next execution has an epoch of its own, and reads all rows
             self._pass_on(supervision)
             supervision.take_in()
             if _has_long_history(supervision):
@@ -71,6 +75,14 @@ class FlowWorkflow:
             supervision.news.want()
         if self._is_cancelled:
             supervision.cancel()
+
+    def _note_reset(self, seed: int) -> None:  # noqa: ARG002 (the SDK's callback)
+        """Note a reset by Temporal's tools: the planner is from before acts of the former execution.
+
+        The epoch may be the former execution's, so the epoch does not refuse the acts of such a planner.
+        """
+        self._is_reset = True
+        self._bell.ring()
 
     @workflow.signal
     def nudge(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the reading takes the news from the database)

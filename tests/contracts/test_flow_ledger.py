@@ -222,6 +222,8 @@ def test_acts_of_supervisors_have_numbers(database: Database) -> None:
     assert numbers(flow.read()) == (1, 1), "a host is no supervisor"
     flow.ref = flow.flow.model_copy(update={"writes": 1, "starts": 1})
     assert flow.write() == 2
+    flow.ref = flow.ref.model_copy(update={"writes": 0})
+    assert (flow.write(available), numbers(flow.read())) == (1, (2, 1)), "a late try lowers no number"
     flow.ref = None
     assert numbers(flow.begin("second")) == (2, 1)
 

@@ -1,6 +1,7 @@
 """Executions of a flow's workflow: take-overs, continue-as-new, cancels by Temporal's tools, and inputs."""
 
 import asyncio
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from crawler_lifecycle.domain.flows.messages import StartCrawls
 from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import ClaimedStep, Execution
 from crawler_lifecycle.workflows.visibility import FlowView
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually, eventually_async
 from tests.workflows.graphs import activities_of, chain, door, pair, shown_as
+from tests.workflows.resets import reset, task_behind
 
 
 async def test_another_execution_goes_on_with_the_steps_under_way(flows: FlowStage) -> None:
@@ -88,6 +90,39 @@ async def test_an_execution_that_was_taken_over_ends_as_failed(flows: FlowStage)
     assert isinstance(failure.value.cause, ApplicationError)
     assert failure.value.cause.type == "Fenced"
     assert "has another supervisor now" in failure.value.cause.message
+
+
+async def path_as_result(step: ClaimedStep) -> dict[str, Any]:
+    return {"result": json.dumps(step.path)}
+
+
+@pytest.mark.parametrize(
+    ("ends", "events"),
+    [
+        pytest.param(0, ["taken over", "taken over"], id="first_task"),  # it begins, and continues as new
+        pytest.param(1, ["taken over"], id="behind_the_first_step"),
+        pytest.param(2, ["taken over"], id="beside_the_held_step"),
+    ],
+)
+async def test_a_reset_of_the_workflow_goes_on_with_the_rows(flows: FlowStage, ends: int, events: list[str]) -> None:
+    """The former execution still has its activity for the held step under way; the step is asked for again."""
+    flows.host.plays = dict.fromkeys(["j0", "j1", "j2"], path_as_result)
+    flows.host.hold("j1")
+    flow, supervisor = await flows.start(chain(3))
+    await flows.host.begun["j1"].wait()
+    await flows.nudge(flow)  # the reading is the second activity that ends
+    await task_behind(supervisor, 2)
+    again = await reset(flows, supervisor, ends)
+    await eventually(lambda: [step.starts[0].number for step in flows.host.calls].count(1) == 2)
+    assert sum(not running.done() for running in flows.host.running) == 2
+    flows.host.release("j1")
+    assert (await again.result())["state"] == "completed"
+    assert flows.host.played == ["j0", "j1", "j2"]
+    assert flow.store.flow_records.results(flow.id, range(3)) == {0: "j0", 1: "j1", 2: "j2"}
+    assert {row.attempt for row in flow.ledger.members.values()} == {1}
+    assert flow.ledger.flow.state.value == "completed"
+    assert flow.events == ["pushed", *events, "ended"]
+    assert len(flows.receivers.notices) == len(flows.receivers.events) == 1
 
 
 async def test_a_beginning_and_an_end_survive_an_absent_database(flows: FlowStage) -> None:

@@ -87,14 +87,14 @@ def number_write(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
     time for changes, by which the audit sees a life.
     """
     number = ref.writes + 1
-    tx.execute(NUMBER_WRITE, {"of_flow": row.id, "number": number})
+    tx.execute(NUMBER_WRITE, {"of_flow": row.id, "number": max(number, row.writes)})  # a late try lowers no number
     return number
 
 
 def number_start(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
     """Put a number on a start for crawls, as on a write. Starts and writes are numbered apart."""
     number = ref.starts + 1
-    tx.execute(NUMBER_START, {"of_flow": row.id, "number": number})
+    tx.execute(NUMBER_START, {"of_flow": row.id, "number": max(number, row.starts)})
     return number
 
 

@@ -3,6 +3,8 @@
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from crawler_lifecycle.contract.flows.work import CallForm, CrawlWork, StepWork
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import (
+    Context,
     CrawlJob,
     RetryPolicy,
     RunningJob,
@@ -26,6 +29,7 @@ from crawler_lifecycle.flows import (
     each_task,
     worker,
 )
+from crawler_lifecycle.testing import run_inline
 from tests.unit.flows import work
 from tests.unit.flows.plays import Play
 from tests.unit.flows.work import StepWorker, by_name, greet, item_and_context, marked, plain, with_context
@@ -47,10 +51,29 @@ def test_001_the_constructor() -> None:
         Workflow("nightly", "id")  # type: ignore[call-arg]
 
 
-def test_002_an_id_is_made_before_the_push(monkeypatch: pytest.MonkeyPatch) -> None:
-    generated = uuid.UUID(Workflow().id)
-    assert generated.version == (7 if hasattr(uuid, "uuid7") else 4)
+def module_of_workflows() -> ModuleType:
+    """Import the module a second time. The module chooses the kind of its ids at its import."""
+    spec = find_spec("crawler_lifecycle.flows.workflow")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_002_an_id_is_made_before_the_push() -> None:
+    generated = Workflow().add("a", plain)
+    assert uuid.UUID(generated.id).version == (7 if hasattr(uuid, "uuid7") else 4)
+    assert generated.definition().id == generated.id
     assert Workflow().id != Workflow().id
+
+
+def test_002_ids_are_in_the_order_of_time_if_python_has_such_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordered = uuid.UUID("019ac7a1-0000-7000-8000-000000000000")
+    monkeypatch.setattr(uuid, "uuid7", lambda: ordered, raising=False)  # as in Python 3.14
+    assert module_of_workflows().Workflow().id == str(ordered)
+    monkeypatch.delattr(uuid, "uuid7")
+    assert uuid.UUID(module_of_workflows().Workflow().id).version == 4
 
 
 @pytest.mark.parametrize("flow_id", ["nightly-2026-11-22", "family/name", "Ümläut 漢字", "x" * 128])
@@ -119,12 +142,40 @@ def test_009_a_cycle_by_way_of_an_empty_sub_workflow_is_refused() -> None:
     assert "cycle: b -> none -> b" in refused(circle.check)
 
 
-def test_010_an_empty_workflow_is_refused_and_an_empty_collection_is_not() -> None:
+def graft_an_empty_workflow(context: Context) -> Workflow:
+    return Workflow()
+
+
+def graft_nothing(context: Context) -> None:
+    """Return no sub-workflow."""
+
+
+EMPTY: dict[str, Callable[[Workflow, list[str]], Workflow]] = {
+    "many": lambda w, deps: w.add_many("none", [], deps=deps),
+    "fan-out": lambda w, deps: w.add_cascade("none", ([], item_and_context), deps=deps),
+    "fan-out by key": lambda w, deps: w.add_cascade("none", ({}, item_and_context), deps=deps),
+    "graft of an empty workflow": lambda w, deps: w.add_graft("none", graft_an_empty_workflow, deps=deps),
+    "graft of nothing": lambda w, deps: w.add_graft("none", graft_nothing, deps=deps),
+}
+
+
+def test_010_an_empty_workflow_is_refused() -> None:
     assert "has no jobs" in refused(Workflow("empty").check)
-    play = Play(Workflow().add("a", plain).add_many("none", [], deps="a").add("b", plain, deps="none"))
-    assert play.run() is FlowState.COMPLETED
-    assert play.order == ["a", "b"]
-    assert Play(Workflow().add_many("none", [])).run() is FlowState.COMPLETED
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_010_an_empty_collection_is_completed_at_once(kind: str) -> None:
+    workflow = EMPTY[kind](Workflow().add("a", plain), ["a"]).add_cascade("b", with_context, deps="none")
+    result = run_inline(workflow, takes={"*": 60}).assert_completed()
+    before = ["a", "none"] if "graft" in kind else ["a"]  # a grafter is a job itself
+    assert result.order == [*before, "b"]
+    assert result.started["b"] == result.ended[before[-1]]
+    assert result.contexts["b"]["none"] == {}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_010_an_empty_collection_alone_is_completed(kind: str) -> None:
+    assert run_inline(EMPTY[kind](Workflow(), [])).state is FlowState.COMPLETED
 
 
 def test_010_an_empty_collection_passes_on_how_its_dependencies_ended() -> None:
@@ -292,6 +343,18 @@ def test_021_a_graft_takes_functions_and_worker_jobs_only() -> None:
     workflow.add_graft("function", work.graft_function).add_graft("items", ([1], item_and_context))
     assert [step.name for _, step in workflow] == ["worker", "function", "items"]
     assert "expected a function or a worker's job" in refused(lambda: workflow.add_graft("crawl", crawl("books")))
+
+
+def graft_for_users(users: list[int], context: Context) -> Workflow:
+    mails = {f"{context['first']}-{user}": work.NotifyWorker.new({"user_id": user}) for user in users}
+    return Workflow().add_many("mails", mails)
+
+
+def test_021_a_graft_with_items_calls_its_function_once_with_all_items() -> None:
+    workflow = Workflow().add("first", plain).add_graft("g", ([7, 8], graft_for_users), deps="first")
+    result = run_inline(workflow.add_cascade("after", with_context, deps="g")).assert_completed()
+    assert result.order == ["first", "g", "g/mails/plain-7", "g/mails/plain-8", "after"]
+    assert result.contexts["after"]["g"] == {"mails": {"plain-7": 7, "plain-8": 8}}
 
 
 def test_022_a_workflow_is_a_container_of_steps() -> None:

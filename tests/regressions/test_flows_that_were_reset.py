@@ -1,0 +1,52 @@
+"""An execution that was reset by Temporal's tools has the epoch of its former execution, and an older planner. A flow
+waited for ever for a crawl whose end was on record, and an ended flow was reopened and announced twice."""
+
+import asyncio
+import threading
+
+from crawler_lifecycle.flows import Workflow, crawl
+from tests.flow_stage import FlowStage
+from tests.unit.flows.work import plain
+from tests.waiting import eventually
+from tests.workflows.graphs import chain, shown_as
+from tests.workflows.resets import reset
+
+
+async def test_an_end_that_the_former_execution_has_written_is_read(flows: FlowStage) -> None:
+    written = threading.Event()
+    flows.ledger.after["write"] = lambda _: written.set()
+    flows.host.hold("first", "last")
+    workflow = Workflow().add("shop", crawl("books")).add("first", plain).add("second", plain, deps="first")
+    flow, supervisor = await flows.start(workflow.add("last", plain, deps=["second", "shop"]))
+    await flows.crawls.run_of("shop")
+    flows.host.release("first")
+    await shown_as(flow, "second", "completed")
+    await flows.crawls.end("shop")
+    await flows.host.begun["last"].wait()
+    await eventually(written.is_set)
+    again = await reset(flows, supervisor, 2)  # behind the crawl's start and the end of `first`
+    flows.host.release("last")
+    async with asyncio.timeout(30):
+        assert (await again.result())["state"] == "completed"
+    assert flows.host.played == ["first", "second", "last"]
+    assert len(flows.crawls.runs["shop"]) == 1
+
+
+async def test_an_ended_flow_ends_once(flows: FlowStage) -> None:
+    graph = chain(2).add_approval("release", deps="j1").add("last", plain, deps="release")
+    flow = flows.push(graph)
+    await asyncio.to_thread(flow.approve, "release", approved=True)
+    await flows.nudge(flow)
+    supervisor = flows.supervisor(flow)
+    await supervisor.result()
+    claims = asyncio.Event()
+    flows.host.before_claim = lambda _: claims.wait()  # type: ignore[assignment, return-value]
+    again = await reset(flows, supervisor, 1)
+    await flows.nudge(flow)
+    try:
+        async with asyncio.timeout(30):
+            assert (await again.result())["state"] == "completed"
+    finally:
+        claims.set()
+    assert flows.host.played == ["j0", "j1", "last"]
+    assert flow.events.count("ended") == len(flows.receivers.notices) == len(flows.receivers.events) == 1
