@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.managers import GeneratorCrawlManager, get_kumo_loglevel, running
+from crawler_lifecycle.managers import GeneratorCrawlManager, get_kumo_loglevel, workflow_manager
 from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe
 from tests.managers.reference import at_once, crawlmanager, input_files
 
@@ -54,14 +54,14 @@ def test_the_whole_example_is_crash_safe() -> None:
 
 def test_the_script_of_the_example_runs_its_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[Any] = []
-    monkeypatch.setattr(running, "run", lambda manager: runs.append(type(manager).__name__))
+    monkeypatch.setattr(workflow_manager, "run_manager", lambda manager: runs.append(type(manager).__name__))
     monkeypatch.setattr("sys.argv", ["crawlmanager.py"])
     runpy.run_path(str(Path(crawlmanager.__file__)), run_name="__main__")
     assert runs == ["CrawlManager"]
 
 
 def test_66_run_is_a_coroutine_with_the_mixin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "run", lambda _: "finished")
+    monkeypatch.setattr(workflow_manager, "run_manager", lambda _: "finished")
     monkeypatch.setattr("sys.argv", ["crawlmanager.py"])
     assert asyncio.run(at_once.CrawlManager().run()) == "finished"
     assert crawlmanager.CrawlManager().run() == "finished"
