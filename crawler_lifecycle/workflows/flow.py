@@ -31,7 +31,7 @@ class FlowWorkflow:
         self._is_nudged = False
         self._is_cancelled = False  # by Temporal's tools
         self._is_reset = False
-        workflow.register_random_seed_callback(self._note_reset)  # nothing but a reset changes the seed
+        workflow.register_random_seed_callback(self._note_reset)  # only a reset changes the seed
 
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> FlowSupervised:
@@ -55,7 +55,7 @@ class FlowWorkflow:
         supervision = await begin(step, self._bell)
         while True:
             if self._is_reset:
-                workflow.continue_as_new(step)  # the next execution has an epoch of its own, and reads all rows
+                workflow.continue_as_new(step)  # the next execution has its own epoch, and reads all rows
             self._pass_on(supervision)
             supervision.take_in()
             if _has_long_history(supervision):
@@ -77,9 +77,9 @@ class FlowWorkflow:
             supervision.cancel()
 
     def _note_reset(self, seed: int) -> None:  # noqa: ARG002 (the SDK's callback)
-        """Note a reset by Temporal's tools: the planner is from before acts of the former execution.
+        """Note a reset by Temporal's tools: the planner is older than the rows.
 
-        The epoch may be the former execution's, so the epoch does not refuse the acts of such a planner.
+        The epoch may be the former execution's, and then refuses no acts by such a planner.
         """
         self._is_reset = True
         self._bell.ring()

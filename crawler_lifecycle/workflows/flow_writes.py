@@ -30,7 +30,7 @@ class Answer:
 
     members: frozenset[int]
     is_refused: bool
-    may_be_loss: bool  # whether a refusal may tell that the database has lost ends of members
+    may_be_loss: bool  # whether lost ends may be the cause for a refusal
     number: int  # of the write
 
 
@@ -39,7 +39,7 @@ class Writes:
         self._act: Act[Written] = Act(bell)
         self._waiting: dict[int, Change] = {}  # by member, from the row on record to the newest row
         self._sent: frozenset[int] = frozenset()
-        self._compares = False  # whether the write under way compares the ends of members with those on record
+        self._compares = False  # whether the write under way compares ends with the record
         self._state: FlowState | None = None
 
     @property
@@ -84,7 +84,7 @@ class Writes:
         """Begin to write the waiting changes, if there are any and no write is under way.
 
         The flow's state goes with the last changes, so that a flow that has ended has no open members on record.
-        An approval is written only behind the completed steps before it: a later planner would not ask for them again.
+        An approval is written only behind completed steps: a later planner would not compare these steps again.
         """
         if self._act.is_under_way or not (self._waiting or self._state):
             return
