@@ -46,8 +46,7 @@ class FlowActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def write_flow(self, step: WriteFlow) -> Written:
-        number = self.ledger.write(step)
-        return Written(stale=True) if number is None else Written(number=number)
+        return self.ledger.write(step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def grow_flow(self, step: GrowGroup) -> Counted:

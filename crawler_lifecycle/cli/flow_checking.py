@@ -70,6 +70,8 @@ def _graph_in(target: str, name: str | None, arguments: Sequence[str]) -> "FlowD
     from crawler_lifecycle.flows.building import check_definition
 
     if not target.endswith((".py", ".json")):
+        if name is not None:
+            raise BadInput("--flow", f"names a flow in a file, and {target} names its class already")
         return None
     file = Path(target)
     if file.suffix == ".py" and manager_in(file, name) is not None:

@@ -30,6 +30,7 @@ STDOUT, STDERR = 1, 2  # file descriptors
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.contract.flows.work import StepWork
     from crawler_lifecycle.control.control import Control
     from crawler_lifecycle.services.embedded.plan import StepModules
     from crawler_lifecycle.services.embedded.stack import Stack
@@ -100,16 +101,25 @@ async def run_to_end(
 
 def steps_of(definition: "FlowDefinition", targets: Sequence[str]) -> "StepModules":
     """Return the modules and queues for the host: the targets, and the modules of all functions in the definition."""
-    from crawler_lifecycle.contract.flows.work import StepWork
     from crawler_lifecycle.services.embedded.plan import StepModules
     from crawler_lifecycle.services.flows.modules import name_of
 
-    works = [member.work for member in definition.members if isinstance(member.work, StepWork)]
-    works += [group.template for group in definition.groups if group.template is not None]
-    names = dict.fromkeys(work.function.partition(":")[0] for work in works)
-    others = [name for name in names if name not in map(name_of, targets)]
+    works = _step_works(definition)
+    others = [name for name in modules_of(definition) if name not in map(name_of, targets)]
     queues = dict.fromkeys(["default", *(work.queue for work in works)])
     return StepModules((*targets, *others), tuple(queues))
+
+
+def modules_of(definition: "FlowDefinition") -> list[str]:
+    """Return the modules of all functions in the definition."""
+    return list(dict.fromkeys(work.function.partition(":")[0] for work in _step_works(definition)))
+
+
+def _step_works(definition: "FlowDefinition") -> "list[StepWork]":
+    from crawler_lifecycle.contract.flows.work import StepWork
+
+    works = [member.work for member in definition.members if isinstance(member.work, StepWork)]
+    return works + [group.template for group in definition.groups if group.template is not None]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.cli.authors_code import warn_of_a_single_cycle
 from crawler_lifecycle.cli.failures import EXIT_STATUSES, WRONG, print_failure
-from crawler_lifecycle.cli.flow_running import STDOUT, Ending, run_to_end, steps_of
+from crawler_lifecycle.cli.flow_running import STDOUT, Ending, modules_of, run_to_end, steps_of
 from crawler_lifecycle.errors import BadInput, LifecycleError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ async def _run_workflow(workflow: "Workflow") -> int:
     definition = workflow.definition()
     check_definition(definition)
     file = _file_of("__main__")
-    own = [str(file)] if _is_script("__main__") else []
-    steps = replace(steps_of(definition, own), output=STDOUT)
+    has_steps = _is_script("__main__") and file.suffix == ".py" and file.stem in modules_of(definition)
+    steps = replace(steps_of(definition, [str(file)] if has_steps else []), output=STDOUT)
     return await run_to_end(steps, definition, Ending(file, graph=False, as_json=False))
 
 

@@ -14,7 +14,7 @@ Load = Callable[[Collection[int]], Mapping[int, Any]]
 class Results(Mapping[str, Any]):
     """Results by name, in the members' order. A member without a result has None; a sub-workflow is a mapping again.
 
-    Only the last page is kept in memory, from a value on that was read: ten thousand large results would not fit.
+    Only the last page is kept in memory: ten thousand large results would not fit.
     """
 
     def __init__(self, sources: Mapping[str, Source], load: Load) -> None:
@@ -24,16 +24,26 @@ class Results(Mapping[str, Any]):
         self._place_of = {number: place for place, number in enumerate(self._numbers)}
         self._inner = {name: Results(inner, load) for name, inner in sources.items() if not isinstance(inner, int)}
         self._page: Mapping[int, Any] = {}
+        self._are_large = False
 
     def __getitem__(self, name: str) -> Any:
         source = self._sources[name]
         if not isinstance(source, int):
             return self._inner[name]
-        if source not in self._page:
-            place = self._place_of[source]
-            self._page = {}  # two large pages at once would take twice the memory
-            self._page = self._load(self._numbers[place : place + PAGE])
-        return self._page.get(source)
+        page = self._page
+        if source not in page:
+            page = self._page = {}  # two large pages at once would take twice the memory
+            self._page = page = self._page_with(source)
+        return page.get(source)
+
+    def _page_with(self, number: int) -> Mapping[int, Any]:
+        """Load small results by aligned pages, in any order. Large results come from the number on."""
+        place = self._place_of[number]
+        start = place if self._are_large else place - place % PAGE
+        wanted = self._numbers[start : start + PAGE]
+        page = self._load(wanted)
+        self._are_large = len(page) < len(wanted)
+        return page if number in page else self._load(self._numbers[place : place + PAGE])
 
     def __contains__(self, name: object) -> bool:
         return name in self._sources

@@ -6,6 +6,7 @@ plans anew. An execution may end at any time; the next execution begins from the
 """
 
 import asyncio
+from typing import NoReturn
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -36,7 +37,9 @@ class FlowWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> FlowSupervised:
         """Supervise the flow. A cancel by Temporal's tools cancels all members; the shield keeps `_supervise` alive."""
-        supervision = asyncio.create_task(self._supervise(decoded(SuperviseFlow, raw)))
+        step = decoded(SuperviseFlow, raw)
+        self._is_cancelled = step.is_cancelled
+        supervision = asyncio.create_task(self._supervise(step))
         with failing_with_activity_message():
             while not supervision.done():
                 try:
@@ -52,15 +55,17 @@ class FlowWorkflow:
     async def _supervise(self, step: SuperviseFlow) -> FlowSupervised:
         """Bring the flow on until its end is on record and no news are left."""
         self._is_nudged = False  # the beginning reads all news
+        if self._is_reset:
+            _continue(step, is_cancelled=self._is_cancelled)
         supervision = await begin(step, self._bell)
         while True:
-            if self._is_reset:
-                workflow.continue_as_new(step)  # the next execution has its own epoch, and reads all rows
             self._pass_on(supervision)
+            if self._is_reset:  # the next execution has its own epoch, and reads all rows
+                _continue(step, is_cancelled=supervision.owes_cancel)
             supervision.take_in()
             if _has_long_history(supervision):
-                if not supervision.is_acting:
-                    workflow.continue_as_new(step)  # the attempts under way go on without their activities
+                if not supervision.is_acting:  # the attempts under way go on without their activities
+                    _continue(step, is_cancelled=supervision.owes_cancel)
             else:
                 supervision.plan()
                 supervision.act()
@@ -89,6 +94,10 @@ class FlowWorkflow:
         """Read the news soon: a door changed the flow, or a run ended."""
         self._is_nudged = True
         self._bell.ring()
+
+
+def _continue(step: SuperviseFlow, *, is_cancelled: bool) -> NoReturn:
+    workflow.continue_as_new(step.model_copy(update={"is_cancelled": is_cancelled}))
 
 
 def _has_long_history(supervision: Supervision) -> bool:

@@ -19,7 +19,13 @@ class OwnDoors:
     def __init__(self, bell: Bell) -> None:
         self._act: Act[Counted] = Act(bell)
         self._growth: dict[int, int] = {}  # expected members by group
+        self._is_cancelling = False
         self.is_cancel_owed = False
+
+    @property
+    def owes_cancel(self) -> bool:
+        """Whether a cancel by Temporal's tools is perhaps not on record."""
+        return self.is_cancel_owed or self._is_cancelling
 
     @property
     def is_under_way(self) -> bool:
@@ -36,7 +42,7 @@ class OwnDoors:
         if self._act.is_under_way:
             return
         if self.is_cancel_owed:
-            self.is_cancel_owed = False
+            self.is_cancel_owed, self._is_cancelling = False, True
             cancel = CancelFlow(flow=course.flow, flow_id=course.flow_id)
             self._act.begin(workflow.execute_activity_method(FlowActivities.cancel_flow, cancel, **WRITE))
         elif self._growth:
@@ -46,4 +52,7 @@ class OwnDoors:
 
     def take(self) -> bool:
         """Return whether a request has been made since the last call."""
-        return self._act.take() is not None
+        has_ended = self._act.take() is not None
+        if has_ended:
+            self._is_cancelling = False
+        return has_ended

@@ -79,6 +79,11 @@ class Supervision:
         is_read = not (self.news.is_wanted or self.news.is_under_way)
         return self.state.is_final and is_read and self._course.writes.is_idle and not self._doors.is_under_way
 
+    @property
+    def owes_cancel(self) -> bool:
+        """Whether a cancel by Temporal's tools is perhaps not on record."""
+        return self._doors.owes_cancel
+
     def cancel(self) -> None:
         """Cancel all members, as people do at the door, once."""
         if not self._has_cancelled:
@@ -144,7 +149,7 @@ class Supervision:
         if answer is None:
             return
         if answer.is_refused:
-            self.news.want(first=True, refused=answer.members, all_rows=answer.may_be_loss)
+            self.news.want(first=True, refused=answer.members, all_rows=answer.has_lost)
         else:
             self._course.note(writes=answer.number)
 

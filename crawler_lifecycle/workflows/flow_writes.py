@@ -30,7 +30,7 @@ class Answer:
 
     members: frozenset[int]
     is_refused: bool
-    may_be_loss: bool  # whether lost ends may be the cause for a refusal
+    has_lost: bool  # whether the database has lost ends or writes
     number: int  # of the write
 
 
@@ -39,7 +39,6 @@ class Writes:
         self._act: Act[Written] = Act(bell)
         self._waiting: dict[int, Change] = {}  # by member, from the row on record to the newest row
         self._sent: frozenset[int] = frozenset()
-        self._compares = False  # whether the write under way compares ends with the record
         self._state: FlowState | None = None
 
     @property
@@ -101,9 +100,7 @@ class Writes:
         self._sent = frozenset(numbers)
         if not self._waiting:
             self._state = None
-        ends_the_flow = step.state is not None and step.state.is_final
-        self._compares = ends_the_flow or bool(step.after)
-        if ends_the_flow:  # no start waits for the write
+        if step.state is not None and step.state.is_final:  # no start waits for the write
             self._act.begin(at_once(FlowActivities.write_flow, step, WRITE))
         else:
             self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
@@ -122,7 +119,7 @@ class Writes:
         written = self._act.take()
         if written is None:
             return None
-        answer = Answer(self.numbers, written.stale, self._compares, written.number)
+        answer = Answer(self.numbers, written.stale, written.has_lost, written.number)
         self._sent = frozenset()
         if written.stale:
             self.clear()

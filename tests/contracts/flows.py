@@ -29,6 +29,7 @@ from crawler_lifecycle.domain.flows.messages import (
     ReadFlow,
     StartCrawls,
     WriteFlow,
+    Written,
 )
 from crawler_lifecycle.domain.flows.plan import Change, Plan
 from crawler_lifecycle.domain.flows.planner import Observation, Planner
@@ -111,6 +112,10 @@ class Flow:
         return self.read(since=10**6).door
 
     def write(self, *changes: Change, door: int | None = None, **fields: Any) -> int | None:
+        """Return the write's number; None if the writing is stale."""
+        return self.written(*changes, door=door, **fields).number or None
+
+    def written(self, *changes: Change, door: int | None = None, **fields: Any) -> Written:
         was, rows = (
             PackedRows.from_rows([change.was for change in changes]),
             PackedRows.from_rows([change.row for change in changes]),

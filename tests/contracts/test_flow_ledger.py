@@ -232,7 +232,10 @@ def test_a_write_behind_steps_waits_for_their_completion(database: Database) -> 
     flow = pushed(database, Workflow(id="w").add("step", plain).add_approval("ok", deps="step"))
     flow.go_on()
     before, approved = numbers(flow.read()), change(flow, "ok", state=MemberState.COMPLETED)
-    assert flow.write(approved, after="0") is None
+    refused = flow.written(approved, after="0")
+    assert (refused.stale, refused.has_lost) == (True, True)
+    behind_a_door = flow.written(approved, after="0", door=0)
+    assert (behind_a_door.stale, behind_a_door.has_lost) == (True, False)
     assert (flow.states, numbers(flow.read())) == ({"step": "executing", "ok": "suspended"}, before)
     flow.end(flow.last("step"))
     assert flow.write(approved, after="0")
@@ -246,7 +249,7 @@ def test_nothing_starts_and_nothing_is_written_after_a_loss(database: Database, 
     known = flow.flow
     behind = flow.ref = known.model_copy(update={lost: 1})
     available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
-    assert flow.write(available) is None
+    assert flow.written(available).has_lost
     starts = flow.start_crawls(flow.start("shop"))
     assert (starts.crawls, starts.stale, starts.has_lost, starts.number) == ([], [1], True, 0)
     claimed = flow.claim(flow.start("step"))

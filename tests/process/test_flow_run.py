@@ -232,6 +232,11 @@ async def test_a_program_runs_its_own_graph_and_exits_by_the_state(home: Path) -
         assert "no program comes here" not in output
         _, flows = await ask(state, "flow", "list")
         assert [(flow["name"], flow["state"]) for flow in flows] == [("failing", "discarded"), ("alone", "completed")]
+        script = "import asyncio, alone\n\nasyncio.run(alone.Workflow('n').add('one', alone.one).run())\n"
+        (home / "nightly").write_text(script)  # a package's script has no ending either
+        status, output = await program(home, "nightly", CRAWLER_STATE=str(state))
+        assert status == 0, output
+        assert "one is called" in output
         status, output = await program(home, "unguarded.py", CRAWLER_STATE=str(state))
         assert status != 0
         assert "is called while the module is imported: put the call behind" in output

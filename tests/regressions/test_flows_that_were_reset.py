@@ -4,6 +4,10 @@ waited for ever for a crawl whose end was on record, and an ended flow was reope
 import asyncio
 import threading
 
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import CancelledError
+
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain
@@ -50,3 +54,19 @@ async def test_an_ended_flow_ends_once(flows: FlowStage) -> None:
         claims.set()
     assert flows.host.played == ["j0", "j1", "last"]
     assert flow.events.count("ended") == len(flows.receivers.notices) == len(flows.receivers.events) == 1
+
+
+async def test_a_cancel_behind_a_reset_is_not_lost(flows: FlowStage) -> None:
+    """The execution that was reset continues as new, and the next execution cancels all members."""
+    flows.host.hold("j1")
+    flow, supervisor = await flows.start(chain(3))
+    await flows.host.begun["j1"].wait()
+    again = await reset(flows, supervisor, 1)
+    await again.cancel()
+    await shown_as(flow, "j1", "cancelled")
+    flows.host.release("j1")
+    with pytest.raises(WorkflowFailureError) as failure:
+        await flows.supervisor(flow).result()
+    assert isinstance(failure.value.cause, CancelledError)
+    assert set(flow.states.values()) == {"completed", "cancelled"}
+    assert flow.ledger.flow.state.value == "cancelled"

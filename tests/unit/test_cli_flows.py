@@ -114,6 +114,8 @@ def test_a_preview_of_a_workflow_counts_jobs_and_looks_crawlers_up(
     refused = upgraded("flow", "check", str(file), "--flow", "absent")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert upgraded("flow", "check", str(file), "--", "--own", "1").exit_code == 2
+    misplaced = upgraded("flow", "check", f"{file}:Shops", "--flow", "A")
+    assert (misplaced.exit_code, misplaced.stderr.startswith("Error: --flow: names a flow in a file")) == (2, True)
     assert json.loads(upgraded("flow", "list", "--json").stdout) == []
 
 

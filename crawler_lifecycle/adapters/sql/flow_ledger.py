@@ -18,7 +18,7 @@ from crawler_lifecycle.adapters.sql.flow_starts import have_completed
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import FINAL, FlowState
-from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRows, ReadFlow, WriteFlow
+from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRows, ReadFlow, WriteFlow, Written
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
@@ -86,24 +86,24 @@ class FlowSupervision(OnFlows):
         )
         return page if has_more else page.model_copy(update=_sights(connection, head, step))
 
-    def write(self, step: WriteFlow) -> int | None:
+    def write(self, step: WriteFlow) -> Written:
         changes = [Change(was, row) for was, row in zip(step.was.unpacked()[0], step.rows.unpacked()[0], strict=True)]
         try:
             return self._write(step, changes)
-        except _Stale:
-            return None
+        except _Stale:  # no door was first; with the flow's end, the supervisor reads all rows
+            return Written(stale=True, has_lost=step.state is not None and step.state.is_final)
 
     @transaction
-    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[Change]) -> int | None:
+    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[Change]) -> Written:
         head = self.lock_for_supervisor(tx, step.flow)
-        if head.door != step.door or has_lost_writes(head, step.flow):
-            return None
-        if not have_completed(tx, head.id, from_ranges(step.after)):
-            return None
+        if head.door != step.door:
+            return Written(stale=True)
+        if has_lost_writes(head, step.flow) or not have_completed(tx, head.id, from_ranges(step.after)):
+            return Written(stale=True, has_lost=True)
         if write_changes(tx, head.id, changes) < len(changes):
             _refuse_unless_done(tx, head.id, changes)
         self._write_state(tx, head, step.state)
-        return number_write(tx, head, step.flow)
+        return Written(number=number_write(tx, head, step.flow))
 
     def _write_state(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
         if state is None or state is head.state:

@@ -58,10 +58,10 @@ def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int
 
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
     """Yield the steps and crawls that the members depend on, each once."""
-    waiting = [planner.node(number) for number in numbers]
+    waiting = deque(planner.node(number) for number in numbers)
     known = set(waiting)
     while waiting:
-        for source in waiting.pop().inputs:
+        for source in waiting.popleft().inputs:
             if source in known:
                 continue
             known.add(source)

@@ -28,6 +28,7 @@ class SuperviseFlow(Message):
 
     flow_uid: str
     flow_id: str
+    is_cancelled: bool = Field(default=False, description="a cancel by Temporal's tools that is owed")
 
 
 class FlowSupervised(Message):
@@ -199,6 +200,7 @@ class Written(Message):
     """
 
     stale: bool = False
+    has_lost: bool = Field(default=False, description="whether the database has lost what the supervisor knows")
     number: int = Field(default=0, description="number of the write; 0: nothing is written")
 
 

@@ -15,6 +15,7 @@ from crawler_lifecycle.domain.flows.messages import (
     ReadFlow,
     StartCrawls,
     WriteFlow,
+    Written,
 )
 from crawler_lifecycle.ports.runs import Execution
 
@@ -56,8 +57,8 @@ class FlowLedger(Protocol):
 
     def read(self, step: ReadFlow) -> FlowPage: ...
 
-    def write(self, step: WriteFlow) -> int | None:
-        """Write the changes in one transaction. Return the write's number, or None if the writing is stale.
+    def write(self, step: WriteFlow) -> Written:
+        """Write the changes in one transaction, unless the writing is stale.
 
         A row that is as the change wants it already, from an earlier try, is no reason to refuse. A row with a later
         attempt than `was` is left out: the supervisor's own start has overtaken the write.

@@ -47,7 +47,27 @@ def test_large_results_come_in_smaller_pages() -> None:
     results = Results({str(number): number for number in range(5)}, load)
     assert list(results.values()) == ["r0", "r1", "r2", None, "r4"]
     assert load.loaded == [[0, 1], [2, 3], [4]]
-    assert (results["1"], load.loaded[-1]) == ("r1", [1, 2])
+    assert (results["1"], load.loaded[-1]) == ("r1", [0, 1])
+
+
+def test_small_results_come_by_pages_in_any_order() -> None:
+    load = Loader()
+    results = Results({str(number): number for number in range(4, 204)}, load)
+    assert [results[name] for name in reversed(list(results))] == [f"r{number}" for number in reversed(range(4, 204))]
+    assert len(load.loaded) == 200 / PAGE
+
+
+def test_threads_read_at_the_same_time() -> None:
+    """Another reader may take the page away between a look at the page and the value."""
+    results: Results
+
+    def load(numbers: Collection[int]) -> Mapping[int, Any]:
+        if 0 in numbers:
+            assert results["60"] == "r60"
+        return {number: f"r{number}" for number in numbers}
+
+    results = Results({str(number): number for number in range(100)}, load)
+    assert [results["0"], results["99"], results["1"]] == ["r0", "r99", "r1"]
 
 
 def test_a_small_group_is_loaded_once() -> None:
