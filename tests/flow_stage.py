@@ -147,8 +147,6 @@ class Crawls:
         if path in self.failing:
             self.failed[workflow_id] = self.failing.pop(path)
             return
-        if any(run.workflow_id == workflow_id for run in self.runs.get(path, ())):  # Temporal starts no second workflow
-            return
         new = NewRun(request, Crawler(name=request.crawler, command=["true"]), request.tasks or 1, workflow_id, "first")
         async with self.started:
             self.runs.setdefault(path, []).append(await asyncio.to_thread(self.store.runs.create, new))

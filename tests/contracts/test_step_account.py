@@ -83,7 +83,7 @@ def test_all_requests_of_a_host_about_its_claims(account: Database) -> None:
     assert claims.renew("host", timedelta(seconds=9))[flow.uid, 0, 1] is False  # other tests' claims are there, too
     claims.note_cause(flow.uid, [1], "unknown_step")
     assert claims.source(flow.uid, "a") == 0
-    assert claims.results(flow.uid, [0]) == {}
+    assert claims.results(flow.uid, [0]) == {0: None}
     claims.release("host", [(flow.uid, 0, 1)])
     assert (flow.uid, 0, 1) not in claims.renew("host", timedelta(seconds=9))
     claims.release("host")

@@ -34,4 +34,4 @@ def test_a_request_is_sent_without_defaults(request_: Any, fields: dict[str, Any
 
 
 def test_a_message_is_sent_whole() -> None:
-    assert sent(SuperviseFlow(flow_uid="u", flow_id="f")) == {"flow_uid": "u", "flow_id": "f"}
+    assert sent(SuperviseFlow(flow_uid="u", flow_id="f")) == {"flow_uid": "u", "flow_id": "f", "is_cancelled": False}
