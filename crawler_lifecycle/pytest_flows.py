@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("flow_modules", "modules or .py files with steps, for the fixture `flows`", type="args", default=[])
+    parser.addini(
+        "flow_queues", "queues for the host of steps, for the fixture `flows`", type="args", default=["default"]
+    )
     parser.addini("flow_catalogue", "file with crawlers, for the fixture `flows`; default: the examples", default="")
 
 
@@ -25,6 +28,12 @@ def flow_modules(pytestconfig: pytest.Config) -> Sequence[str]:
 
 
 @pytest.fixture(scope="session")
+def flow_queues(pytestconfig: pytest.Config) -> Sequence[str]:
+    """Queues for the host of steps; by default from the setting `flow_queues`."""
+    return tuple(pytestconfig.getini("flow_queues"))
+
+
+@pytest.fixture(scope="session")
 def flow_catalogue(pytestconfig: pytest.Config) -> Path | None:
     """File with the crawlers; by default from the setting `flow_catalogue`."""
     name = pytestconfig.getini("flow_catalogue")
@@ -32,11 +41,11 @@ def flow_catalogue(pytestconfig: pytest.Config) -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def flow_stack(flow_modules: Sequence[str], flow_catalogue: Path | None) -> Iterator[Path]:
+def flow_stack(flow_modules: Sequence[str], flow_queues: Sequence[str], flow_catalogue: Path | None) -> Iterator[Path]:
     """Run the stack; the value is its state folder, for `Flows.open(state)` and `crawlctl --state`."""
     from crawler_lifecycle.testing.stack import temporary_stack
 
-    with temporary_stack(flow_modules, flow_catalogue) as state:
+    with temporary_stack(flow_modules, flow_catalogue, flow_queues) as state:
         yield state
 
 

@@ -13,6 +13,7 @@ from crawler_lifecycle.cli.common import Duration, print_answer, standard_option
 from crawler_lifecycle.cli.failures import USAGE, fail
 from crawler_lifecycle.cli.flow_options import arguments_argument, workflow_option
 from crawler_lifecycle.cli.flow_starting import class_of
+from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, LifecycleError
 
@@ -47,8 +48,8 @@ def check(
 
     TARGET is `FILE.py`, `FILE.py:Class` or `module:Class`, or `FILE.json`. Of a manager: first jobs, repeats, refused
     jobs, hours with --duration; the generator is read, and no job is written. Of a workflow: jobs by kind, and
-    crawlers. Crawlers are looked up in the running installation's catalogue, or in --catalogue. The exit status is 2
-    for a job that would be refused.
+    crawlers. Crawlers are looked up in --catalogue, or in the installation's catalogue, also over the API. The exit
+    status is 2 for a job that would be refused.
 
     \b
     Examples:
@@ -144,6 +145,8 @@ def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Pa
 
     if catalogue is not None:
         known = Catalogue.load(catalogue).names()
+    elif (api := open_api(state)) is not None:
+        known = [entry.name for entry in api.entries()]
     elif is_known(state):
         try:
             known = asyncio.run(Context.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))

@@ -22,6 +22,7 @@ from crawler_lifecycle.cli.common import (
 from crawler_lifecycle.cli.demo import temporary_folder
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import arguments_argument, file_argument, on_record, workflow_option
+from crawler_lifecycle.cli.remote.choice import refuse_api
 from crawler_lifecycle.cli.up import catalogue_file
 from crawler_lifecycle.domain.words import counted
 
@@ -73,6 +74,7 @@ def run(
     from crawler_lifecycle.cli.flow_files import definition_in
     from crawler_lifecycle.flows.building import check_definition
 
+    refuse_api(state)
     definition = definition_in(file, workflow_name, flow_id, arguments)
     check_definition(definition)
     own = [] if file.suffix == ".json" else [str(file.absolute())]

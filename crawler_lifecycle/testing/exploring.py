@@ -100,6 +100,8 @@ class _Exploration:
         while waiting and plays < self.most_plays:
             chosen = waiting.popleft()
             play = self._played(chosen)
+            if not plays:
+                play.check_scenario(Scenario(crawls=self.crawls, results=self.results))
             plays += 1
             for further in self._further(play, chosen):
                 key = frozenset(further.items())

@@ -76,11 +76,11 @@ class Play(SteppedFlow):
         self._attempts.clear()
         self._asked.clear()
 
-    def check_scenario(self) -> None:
-        """Raise BadInput for a choice without a member."""
+    def check_scenario(self, scenario: Scenario | None = None) -> None:
+        """Raise BadInput for a choice without a member, in the scenario or in the play's own."""
         growing = [group.path for group in self.ledger.groups.values() if group.growth is not None]
         works = {self.ledger.members[number].path: item.work for number, item in self.definitions.items()}
-        self.scenario.check(works, growing)
+        (scenario or self.scenario).check(works, growing)
 
     # inside
 

@@ -19,16 +19,19 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def temporary_stack(modules: Sequence[str] = (), catalogue: Path | None = None) -> Iterator[Path]:
+def temporary_stack(
+    modules: Sequence[str] = (), catalogue: Path | None = None, queues: Sequence[str] = ("default",)
+) -> Iterator[Path]:
     """Run the stack during the block, on free ports, and yield its state folder.
 
-    `modules`: modules or .py files with steps. `catalogue`: file with crawlers; default: the examples.
+    `modules`: modules or .py files with steps, and `queues` for their host. `catalogue`: file with crawlers;
+    default: the examples.
     """
     with tempfile.TemporaryDirectory(prefix="flow-tests-", ignore_cleanup_errors=True) as folder:
         state = Path(folder).resolve() / "state"
         with _without_settings(), owned(state), LoopThread() as thread:
             crawlers = (catalogue or catalogue_in(Path(folder))).absolute()
-            plan = make_plan(state, Ports.free(), crawlers, StepModules(tuple(modules)))
+            plan = make_plan(state, Ports.free(), crawlers, StepModules(tuple(modules), tuple(queues)))
             running = Stack(plan, logger.info, temporary=True).running()
             thread.run(running.__aenter__())
             try:

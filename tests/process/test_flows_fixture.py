@@ -15,6 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 REFERENCE_PAGES = Path(__file__).parents[1] / "unit" / "flows"
 INI = f"""[pytest]
 flow_modules = shop_graph.py oban.py chancy.py {EXAMPLES / "flows" / "bookshop_graph.py"}
+flow_queues = default big
 """
 BOOKSHOP = """
 import json
@@ -94,6 +95,11 @@ def test_workers_cancel_their_workflow(flows):
     assert states == {"mine": "completed", "step_1": "completed", "step_2": "cancelled", "step_3": "cancelled"}
 
 
+def test_a_step_of_a_further_queue(flows):
+    workflow = Workflow().add("extract", oban.Worker.new({}).with_options(queue="big"))
+    assert played(flows, workflow)[0] == ["extract"]
+
+
 def test_chancys_wait(flows):
     ended = flows.run(chancy.a2_wait(flows._flows))
     assert [step.state for _, step in ended] == ["succeeded", "succeeded"]
@@ -121,5 +127,5 @@ def test_graphs_run_on_the_fixtures_stack(tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=380)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "8 passed" in done.stdout
+    assert "9 passed" in done.stdout
     assert list(tmp_path.glob("flow-tests-*")) == []

@@ -262,6 +262,11 @@ def test_crawlers_are_listed_with_hidden_values(database_url: str, tmp_path: Pat
         local = cli("crawlers", "--json", CRAWLER_DATABASE__URL=database_url, **scheduler)
         with served(tmp_path, database_url, **scheduler) as api:
             remote = cli("--api", api.url, "crawlers", "--json", CRAWLER_REMOTE__TOKEN=api.token(Scope.READ))
+            file = tmp_path / "flow.json"
+            file.write_text(Workflow("night").add("shop", crawl("absent")).definition().model_dump_json())
+            check = ("flow", "check", str(file), "--json")
+            checked = cli("--api", api.url, *check, CRAWLER_REMOTE__TOKEN=api.token(Scope.READ))
+    assert (checked.exit_code, json.loads(checked.stdout)["missing_crawlers"]) == (2, ["absent"])
     entries = answer(local)
     assert isinstance(entries, list)
     assert answer(remote) == [entry for entry in entries if entry["name"] != ".."], "no address has this name"
@@ -284,6 +289,7 @@ def test_options_are_named_where_the_api_refuses_them() -> None:
         (["token", "create", "x"], "token"),
         (["db", "upgrade"], "db"),
         (["accept-namespace"], "accept-namespace"),
+        (["flow", "run", __file__], "flow run"),
     ],
     ids=str,
 )

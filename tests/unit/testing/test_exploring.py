@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Workflow, any_of, crawl
-from crawler_lifecycle.testing import Outcome, Result, Surprise, assert_valid, explore
+from crawler_lifecycle.testing import Outcome, Result, Surprise, assert_valid, completed, explore
 from tests.unit.testing.steps import note
 
 CATALOGUE = Path(__file__).parents[3] / "examples" / "catalogue.toml"
@@ -60,6 +61,15 @@ def test_quorums_hold_in_all_plays() -> None:
         assert (result.states["merge"] == "completed") is (enough and "merge" not in result.reasons)
 
     assert explore(workflow, has_merged).is_complete
+
+
+def test_a_success_for_an_unknown_job_is_refused() -> None:
+    workflow = Workflow().add("shop", crawl("bookshop")).add_approval("release", deps="shop")
+    assert explore(workflow, crawls={"shop": completed(items=1), "bookshop": completed()}).is_complete
+    with pytest.raises(BadInput, match="crawls: the flow has no crawl 'shp'; there is 'shop'"):
+        explore(workflow, crawls={"shp": completed(items=1)})
+    with pytest.raises(BadInput, match="results: the flow has no step 'shop'"):
+        explore(workflow, results={"shop": 1})
 
 
 def test_a_valid_workflow_has_known_functions_and_crawlers() -> None:
