@@ -1,4 +1,5 @@
-"""Audit part `flows`: give a supervisor to open flows without a workflow, and to flows with an owed announcement.
+"""Audit part `flows`: give a supervisor to open flows without a workflow, and to ended flows with a reopened run or an
+owed announcement.
 
 The part's last pages are those of crawl managers.
 """
@@ -49,7 +50,7 @@ class FlowAudit:
 
     @activity.defn
     async def audit_flows(self, step: AuditStep) -> AuditPage:
-        """Start workflows for flows without a workflow: open flows, and ended flows with an owed announcement.
+        """Start workflows for flows without a workflow that have a cause for one: see `_page`.
 
         A flow with a recent write has a supervisor.
         """
@@ -90,13 +91,14 @@ class FlowAudit:
             logger.info("%d flows are pruned", self.doors.prune(old))
 
     async def _page(self, after: str) -> Sequence[AuditedFlow]:
-        """Return the next flows by uid. A flow is either open or ended, so no flow is on the page twice."""
+        """Return the next flows by uid: open ones, and ended ones with a reopened run or an owed announcement."""
         now, patience, limit = datetime.now(UTC), self.patience, FLOWS_IN_A_PAGE
         silent = await asyncio.to_thread(self.records.silent, now - patience.workflow, after=after, limit=limit)
+        reopened = await asyncio.to_thread(self.records.reopened, now - patience.workflow, after=after, limit=limit)
         owing = await asyncio.to_thread(
             self.ends.unannounced, now - patience.replay, now - patience.handover, after=after, limit=limit
         )
-        flows: list[AuditedFlow] = [*silent, *owing]
+        flows: list[AuditedFlow] = [*owing, *silent, *reopened]
         return sorted({flow.uid: flow for flow in flows}.values(), key=lambda flow: flow.uid)[:limit]
 
     async def _describe(self, flow: AuditedFlow) -> WorkflowInfo:

@@ -1,6 +1,7 @@
 """Nudges: a flow's supervisor learns about a change to a run.
 
-A nudge follows the commit of the change. A lost nudge does no harm: the supervisor's next paced look finds the change.
+A nudge follows the commit of the change. A lost nudge does no harm: the supervisor's next paced look finds the change,
+and the audit finds a change behind the flow's end.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class FlowNudges:
         try:
             await self.supervisors.nudge_flow(link.flow_uid, link.flow_id)
         except LifecycleError as error:
-            logger.warning("flow %s learns of a run at its next look: %s", link.flow_id, error.message)
+            logger.warning("flow %s learns of a run at its next look or by the audit: %s", link.flow_id, error.message)
 
     def _begin(self, link: FlowLink) -> None:
         is_first = link.flow_uid not in self._under_way

@@ -73,7 +73,7 @@ def test_an_end_is_written_although_its_nudge_fails(house: House, caplog: pytest
     plan = house.begin(flow=link())
     closed(house, plan)
     assert house.details(plan).run.status.is_over
-    assert "flow nightly learns of a run at its next look: Temporal does not answer" in caplog.text
+    assert "flow nightly learns of a run at its next look or by the audit: Temporal does not answer" in caplog.text
 
 
 async def test_nudges_of_many_runs_go_together(monkeypatch: pytest.MonkeyPatch) -> None:

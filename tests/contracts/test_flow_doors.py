@@ -20,6 +20,7 @@ from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.ports import Execution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.contracts.wide_flow import wide
 from tests.unit.flows.work import SlowWorker, graft_function, item_and_context, plain, with_context
@@ -333,6 +334,23 @@ def test_a_flow_is_pruned_with_all_its_rows(database: Database) -> None:
         assert list(connection.scalars(select(flows.c.flow_id))) == ["chain"]
         assert list(connection.scalars(select(flow_results.c.flow))) == []
     assert pushed(database, wide()).uid != flow.uid
+
+
+def test_081_a_flow_with_an_open_or_unread_run_is_not_pruned(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("shop", crawl("books")).add("load", plain, deps="shop"))
+    flow.go_on()
+    run = flow.run(flow.start_crawls(flow.last("shop")).crawls[0])
+    flow.close(run, RunStatus.FAILED, "main_job_failed")
+    flow.go_on()
+    assert flow.ledger.flow.state is FlowState.DISCARDED
+    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+    doors = flow.store.flow_doors
+    assert doors.prune([flow.uid]) == 0  # the run is open
+    flow.close(run, RunStatus.FAILED, "main_job_failed")
+    assert doors.prune([flow.uid]) == 0  # the supervisor has not read the run's second end
+    flow.go_on()
+    assert flow.ledger.flow.state is FlowState.DISCARDED
+    assert doors.prune([flow.uid]) == 1
 
 
 def test_the_run_of_a_pruned_flow_stays(database: Database) -> None:

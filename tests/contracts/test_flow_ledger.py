@@ -311,6 +311,33 @@ def test_a_silent_open_flow_is_found(database: Database) -> None:
     assert records.silent(before, limit=9) == []
 
 
+def test_an_ended_flow_with_a_reopened_run_is_found(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("shop", crawl("books")))
+    flow.go_on()
+    run = flow.run(flow.start_crawls(flow.last("shop")).crawls[0])
+    flow.close(run, RunStatus.FAILED, "all_failed")
+    flow.go_on()
+    records, found = flow.store.flow_records, [SilentFlow(flow.uid, "w", FlowState.DISCARDED)]
+
+    def reopened(before: datetime | None = None, after: str = "") -> list[SilentFlow]:
+        return records.reopened(before or datetime.now(UTC), after=after, limit=9)
+
+    assert reopened() == []
+    before = datetime.now(UTC)
+    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", before))
+    assert (reopened(), reopened(before), reopened(after=flow.uid)) == (found, [], [])
+    between = datetime.now(UTC)
+    flow.close(run, RunStatus.FAILED, "all_failed")
+    assert (reopened(), reopened(between)) == (found, [])
+    flow.go_on()
+    assert reopened() == []
+    flow.retry("shop")
+    flow.cancel()
+    flow.go_on()
+    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "once more", datetime.now(UTC)))
+    assert reopened() == []  # a retry has replaced the attempt
+
+
 def test_a_group_grows_with_the_tasks_of_its_crawl(database: Database) -> None:
     workflow = Workflow(id="w").add("shop", crawl("books")).add_cascade("parse", each_task("shop", item_and_context))
     flow = pushed(database, workflow)

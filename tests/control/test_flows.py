@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_rows
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.answers import GroupRecord
 from crawler_lifecycle.contract.flows.requests import (
@@ -261,7 +263,9 @@ async def test_81_prune_spares_the_open_and_the_young(flows: FlowCommands, datab
         await flows.push(push(two(flow)))
     await flows.cancel("ended", CancelMembers())
     Flow(SqlStore(database), "ended", flows.row("ended")[0]).go_on()
-    assert await flows.prune() == 0
+    with database.transaction() as connection:
+        connection.execute(update(flow_rows).values(created_at=datetime.now(UTC) - timedelta(days=30)))
+    assert await flows.prune() == 0  # an age counts from the end
     assert await flows.prune(Age() >= timedelta(0)) == 1
     assert [flow.id for flow in flows.list()] == ["open"]
 

@@ -15,6 +15,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import (
     flow_results,
     flows,
 )
+from crawler_lifecycle.adapters.sql.flow_sights import has_run_to_read
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.errors import NotFound
@@ -34,12 +35,12 @@ class FlowPruning(OnFlows):
 
     @transaction
     def _prune(self, tx: Connection, flow_uid: str) -> bool:
-        """Delete the flow if it has ended. Return whether the flow was deleted."""
+        """Delete the flow if it has ended, and no run was reopened since. Return whether the flow was deleted."""
         try:
             head = self.lock(tx, flow_uid)
         except NotFound:
             return False
-        if not head.state.is_final:
+        if not head.state.is_final or has_run_to_read(tx, head.id, head.uid):
             return False
         for table in WITH_FLOW:
             tx.execute(delete(table).where(table.c.flow == head.id))

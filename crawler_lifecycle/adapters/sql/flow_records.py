@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, false, func, or_, select
+from sqlalchemy import Connection, Row, and_, case, false, func, or_, select
 
 from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
@@ -15,6 +15,8 @@ from crawler_lifecycle.adapters.sql.flow_parts import FlowParts
 from crawler_lifecycle.adapters.sql.flow_results import read_results, refuse_too_many
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, UNREAD, runs
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.states import FlowState
@@ -112,6 +114,20 @@ class SqlFlowRecords(FlowParts):
     def silent(self, connection: Connection, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
         is_silent = (flows.c.state.in_(OPEN_STATES), flows.c.changed_at < since, flows.c.uid > after)
         query = select(flows.c.uid, flows.c.flow_id, flows.c.state).where(*is_silent).order_by(flows.c.uid)
+        return [SilentFlow(*row) for row in connection.execute(query.limit(limit))]
+
+    @reading
+    def reopened(self, connection: Connection, before: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
+        is_last = (members.flow == flows.c.id, members.number == runs.flow_member, members.attempt == runs.flow_attempt)
+        query = (
+            select(flows.c.uid, flows.c.flow_id, flows.c.state)
+            .join_from(histories, flows, flows.c.uid == runs.flow_uid)
+            .join(flow_members, and_(*is_last))
+            .where(runs.flow_uid > after, flows.c.state.notin_(OPEN_STATES), UNREAD)
+            .where(case((IS_OPEN, runs.begun_at), else_=runs.finished_at) < before)
+            .distinct()
+            .order_by(flows.c.uid)
+        )
         return [SilentFlow(*row) for row in connection.execute(query.limit(limit))]
 
     @reading

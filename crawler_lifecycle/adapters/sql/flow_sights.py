@@ -38,6 +38,13 @@ EVER_REOPENED = or_(runs.end_number > 1, and_(runs.end_number == 1, IS_OPEN))
 NEWS_UNDER_WAY = and_(members.in_flight, HAS_ENDED)
 NEWS_AFTER_END = and_(EVER_REOPENED, or_(HAS_ENDED, IS_REOPENED))
 NEWS = tuple(RUNS.where(has_news) for has_news in (NEWS_UNDER_WAY, NEWS_AFTER_END))
+# news that change the row of a member, which has ended before
+UNREAD = and_(
+    *(runs.flow_manager.is_(None), EVER_REOPENED, or_(HAS_ENDED, IS_REOPENED)),
+    *(members.end_number > 0, members.attempt_generation == members.generation),
+)
+UNREAD_RUN = RUNS.where(UNREAD).limit(1)
+OPEN_RUN = select(runs.id).where(runs.flow_uid == bindparam("of_uid"), IS_OPEN).limit(1)
 TASK_ENDS = (
     select(runs.flow_member, attempts.generation, tasks.task, tasks.status)
     .join_from(histories, task_histories, tasks.history_id == runs.id)
@@ -87,6 +94,12 @@ def news_of_runs(connection: Connection, flow: int, flow_uid: str) -> list[RunSe
     """Return the sights of runs that ended, or were reopened, since their member's row was written."""
     key = {"of_flow": flow, "of_uid": flow_uid}
     return [run_sight(row) for news in NEWS for row in connection.execute(news, key)]
+
+
+def has_run_to_read(connection: Connection, flow: int, flow_uid: str) -> bool:
+    """Return whether a run of an ended flow is open, or has ended since the flow's supervisor read the run."""
+    keys = {"of_flow": flow, "of_uid": flow_uid}
+    return any(connection.execute(query, keys).first() is not None for query in (OPEN_RUN, UNREAD_RUN))
 
 
 def task_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[TasksSeen]:

@@ -1,4 +1,4 @@
-"""The audit's rules for flows: open flows without a workflow, and ended flows with an owed announcement."""
+"""The audit's rules for flows: flows without a workflow that need one, and ended flows with an owed announcement."""
 
 from datetime import datetime
 
@@ -20,7 +20,8 @@ def unsupervised(uid: str, flow_id: str, state: FlowState, workflow: WorkflowInf
         end = "is not there"
     else:
         end = f"has {workflow.end} at {timestamp(workflow.ended_at)}"
-    message = f"flow {flow_id} is {state}, and its workflow {end}"
+    news = ", one of its runs was reopened" if state.is_final else ""
+    message = f"flow {flow_id} is {state}{news}, and its workflow {end}"
     return Finding(kind=FindingKind.FLOW_UNSUPERVISED, subject=uid, message=message, problem=workflow.problem or None)
 
 

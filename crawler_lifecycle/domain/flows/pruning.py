@@ -5,9 +5,7 @@ An age counts from the flow's end: a flow that took long does not leave the ledg
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-
-from crawler_lifecycle.contract.flows.records import FlowStatus
+from datetime import timedelta
 
 Seconds = float | timedelta
 
@@ -42,13 +40,6 @@ class Age:
 
 
 AFTER_A_DAY = Age() > timedelta(days=1)
-
-
-def may_be_pruned(status: FlowStatus, now: datetime, rule: Rule = AFTER_A_DAY) -> bool:
-    """Return whether the flow may leave the ledger. Open flows, and flows with a running attempt, never may."""
-    if not status.state.is_final or status.stopped_at is None:
-        return False
-    return rule.holds(now - status.stopped_at)
 
 
 def _duration(limit: Seconds) -> timedelta:

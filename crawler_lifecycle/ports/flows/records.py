@@ -133,7 +133,7 @@ class FlowFigures:
 
 @dataclass(frozen=True, slots=True)
 class SilentFlow:
-    """An open flow without a recent write."""
+    """A flow that needs a supervisor: open without a recent write, or ended before a run was reopened."""
 
     uid: str
     id: str
@@ -190,6 +190,12 @@ class FlowRecords(Protocol):
         """Return a page with open flows whose row has not changed since the time, by uid, for the audit.
 
         `after`: the last uid on the previous page.
+        """
+
+    def reopened(self, before: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
+        """Return a page with ended flows that know nothing of a run's reopening, by uid, for the audit.
+
+        The run was reopened, or has ended again, before the time. `after`: the last uid on the previous page.
         """
 
     def unstarted(self, before: datetime, *, limit: int) -> list[SilentFlow]:

@@ -9,11 +9,11 @@ import pytest
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, PushFlow, RetryMembers
 from crawler_lifecycle.contract.requests import parse
-from crawler_lifecycle.domain.flows.pruning import Age, Rule, may_be_pruned
+from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Age, Rule
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Workflow, any_of, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of
-from tests.unit.flows.plays import NOW, Play
+from tests.unit.flows.plays import NOW
 from tests.unit.flows.work import UserNotifier, item_and_context, plain
 
 
@@ -31,25 +31,12 @@ from tests.unit.flows.work import UserNotifier, item_and_context, plain
     ],
 )
 def test_081_rules_compare_the_time_since_the_end(rule: Rule, hours: int, pruned: bool) -> None:
-    play = Play(Workflow().add("a", plain))
-    play.advance()
-    play.later(days=30)
-    play.end("a")
-    play.advance()
-    assert may_be_pruned(play.status, play.now + timedelta(hours=hours), rule) is pruned
+    assert rule.holds(timedelta(hours=hours)) is pruned
 
 
-def test_081_the_default_is_a_day_and_open_flows_stay() -> None:
-    play = Play(Workflow().add("a", plain).add("b", plain))
-    play.advance()
-    play.cancel("a")
-    play.end("b")
-    play.advance()
-    assert not may_be_pruned(play.status, NOW + timedelta(days=99))
-    play.end("a")
-    play.advance()
-    assert not may_be_pruned(play.status, NOW + timedelta(days=1))
-    assert may_be_pruned(play.status, NOW + timedelta(days=1, seconds=1))
+def test_081_the_default_is_a_day() -> None:
+    assert not AFTER_A_DAY.holds(timedelta(days=1))
+    assert AFTER_A_DAY.holds(timedelta(days=1, seconds=1))
 
 
 def test_a_definition_and_requests_survive_json() -> None:

@@ -1,0 +1,43 @@
+"""A flow had ended, and a crawl's run was reopened. The nudge was lost, and no audit looked for a supervisor: the flow
+stayed discarded for ever, and its dependents never started, although the run completed. The flow could even be pruned
+meanwhile."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crawler_lifecycle.contract.audits import AuditPart, FindingKind
+from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.ports import Delivery, Execution
+from tests.activities.auditing import audit, findings
+from tests.contracts.flows import pushed
+from tests.house import House
+from tests.unit.flows.work import plain
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["open", "ended again"])
+def test_the_audit_gives_the_flow_a_supervisor(house: House, has_ended: bool) -> None:
+    house.flow_audit = replace(house.flow_audit, keep_for=timedelta())
+    flow = pushed(house.database, Workflow(id="w").add("shop", crawl("books")).add("load", plain, deps="shop"))
+    flow.go_on()
+    run = flow.run(flow.start_crawls(flow.last("shop")).crawls[0])
+    flow.close(run, RunStatus.FAILED, "all_failed")
+    flow.go_on()
+    flow.store.flow_ends.settle(flow.uid, 1, list(Delivery), {})
+    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+    if has_ended:
+        flow.close(run, RunStatus.COMPLETED, "all_succeeded")
+    page = audit(house, AuditPart.FLOWS)
+    assert (page.found, page.acted) == ({FindingKind.FLOW_UNSUPERVISED: 1}, 1)
+    assert house.supervisors.nudged_flows == [(flow.uid, "w")]
+    (finding,) = findings(house)
+    assert finding.message == "flow w is discarded, one of its runs was reopened, and its workflow is not there"
+    flow.go_on()
+    assert flow.ledger.flow.state is FlowState.EXECUTING
+    assert flow.states == {
+        "shop": "completed" if has_ended else "executing",
+        "load": "executing" if has_ended else "suspended",
+    }
