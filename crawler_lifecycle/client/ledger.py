@@ -96,6 +96,9 @@ class LedgerClient:
     async def jobs(self, flow: str, paths: Sequence[str] | None = None) -> Sequence[MemberRecord]:
         return await self._read(lambda flows: flows.members(flow, paths), ())
 
+    async def dependencies(self, flow: str, path: str) -> Sequence[str]:
+        return await self._read(lambda flows: flows.dependencies(flow, path), ())
+
     async def results(self, flow: str, paths: Sequence[str] | None = None) -> Mapping[str, Any]:
         return await self._read(lambda flows: flows.results(flow, paths), {})
 

@@ -41,6 +41,9 @@ class FlowClient(Protocol):
     async def jobs(self, flow: str, paths: Sequence[str] | None = None) -> Sequence[MemberRecord]:
         """Return all jobs in their order, or the jobs with the paths; an empty list without such a flow or job."""
 
+    async def dependencies(self, flow: str, path: str) -> Sequence[str]:
+        """Return the paths of the jobs and sub-workflows in a job's context; an empty list without such a job."""
+
     async def results(self, flow: str, paths: Sequence[str] | None) -> Mapping[str, Any]:
         """Return recorded results by path, nested for sub-workflows; an empty dict without such a flow."""
 

@@ -44,16 +44,18 @@ class Verbs(Level):
     ) -> list[MemberRecord]:
         """Return the jobs in their order. A sub-workflow's name stands for all its jobs.
 
-        `deps_of`: only the job's direct dependencies. `subs`: also jobs in sub-workflows.
+        `deps_of`: only the direct dependencies, as in the job's context, on any level. `subs`: also jobs in
+        sub-workflows.
         """
-        jobs = await open_client().jobs(self.id)
-        chosen = list(_within(jobs, [self.path]))
+        client = open_client()
+        if deps_of is not None:
+            chosen = list(await client.jobs(self.id, await client.dependencies(self.id, deps_of.path)))
+        else:
+            chosen = list(_within(await client.jobs(self.id), [self.path]))
         if names is not None:
             chosen = list(_within(chosen, self._paths(names)))
         elif not subs and deps_of is None:
             chosen = [job for job in chosen if parent_path(job.path) == self.path]
-        if deps_of is not None:
-            chosen = list(_within(chosen, _deps(jobs, deps_of)))
         return chosen
 
     async def get_recorded(self, name: str) -> Any:
@@ -62,15 +64,18 @@ class Verbs(Level):
         return (await open_client().results(self.id, [path])).get(path)
 
     async def all_recorded(self, *, names: Names = None, deps_of: HasPath | None = None) -> dict[str, Any]:
-        """Return all recorded results by name, nested for sub-workflows. Jobs without a record are left out."""
+        """Return all recorded results by name, nested for sub-workflows. Jobs without a record are left out.
+
+        `deps_of`: only the direct dependencies, as in the job's context. A name from another level is a whole path.
+        """
         client = open_client()
         if names is None and deps_of is None:
             results = await client.results(self.id, None if self.path == ROOT else [self.path])
             return dict(results if self.path == ROOT else results.get(self.path, {}))
         paths = None if names is None else self._paths(names)
         if deps_of is not None:
-            deps = _deps(await client.jobs(self.id), deps_of)
-            paths = deps if paths is None else [path for path in deps if path in paths]
+            deps = await client.dependencies(self.id, deps_of.path)
+            paths = [path for path in deps if paths is None or path in paths]
         results = await client.results(self.id, paths)
         return {path.removeprefix(joined(self.path, "")): value for path, value in results.items()}
 
@@ -142,7 +147,3 @@ def _prefixes(path: str) -> Iterator[str]:
 
 def _encoded(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
     return {name: encode(f"arguments {name!r}", value) for name, value in arguments.items()}
-
-
-def _deps(jobs: Iterable[MemberRecord], dependent: HasPath) -> list[str]:
-    return next((list(job.deps) for job in jobs if job.path == dependent.path), [])

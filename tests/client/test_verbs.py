@@ -104,6 +104,9 @@ async def test_057_jobs_by_names_and_dependencies(hand: GetHand, installed: Path
         assert paths(await workflow.all_jobs(deps_of=end)) == everything[1:5]
         assert paths(await workflow.all_jobs(deps_of=RunningJob("graph", "sub/y"))) == ["sub/x"]
         assert paths(await workflow.all_jobs(deps_of=end, names=["sub"])) == ["sub/x", "sub/y"]
+        for first in (RunningJob("graph", "sub/x"), RunningJob("graph", "process/1")):
+            assert paths(await Workflow.for_job(first).all_jobs(deps_of=first)) == ["setup"]
+        assert await workflow.all_jobs(deps_of=setup) == []
         assert await workflow.all_jobs(names=[]) == []
         assert await Workflow(id="nobody").all_jobs() == []
 
@@ -143,6 +146,8 @@ async def test_046_recorded_results_are_nested_and_keep_their_types(hand: GetHan
         assert await sub.all_recorded() == {"y": "why"}
         assert await sub.get_recorded("y") == "why"
         assert await sub.all_recorded(names="y") == {"y": "why"}
+        assert await sub.all_recorded(deps_of=RunningJob("graph", "sub/x")) == {"setup": results["setup"]}
+        assert await sub.all_recorded(deps_of=RunningJob("graph", "setup")) == {}
         assert await Workflow(id="nobody").all_recorded() == {}
 
 

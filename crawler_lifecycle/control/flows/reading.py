@@ -28,7 +28,7 @@ from crawler_lifecycle.control.flows.whys import (
     with_runs,
     without_supervisor,
 )
-from crawler_lifecycle.domain.flows.contexts import merged_context, recorded
+from crawler_lifecycle.domain.flows.contexts import dependencies, merged_context, recorded
 from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.domain.flows.selecting import no_job, selected
 from crawler_lifecycle.domain.flows.summary import status_of
@@ -84,6 +84,14 @@ class FlowReader:
             if path not in known:
                 raise self._no_job(flow, path)
         return member_records(kept, chosen, states)
+
+    def dependencies(self, flow: str, path: str) -> Sequence[str]:
+        """Return the paths of the jobs and sub-workflows in a job's context. NotFound for an unknown path."""
+        ledger = self._records.kept(flow, defined=False).ledger
+        number = ledger.paths_of_members().get(path)
+        if number is None:
+            raise no_job(ledger, path)
+        return dependencies(ledger, ledger.members[number])
 
     def workflow(self, flow: str) -> Workflow:
         """Return the flow as its author's workflow, with the states of its jobs."""

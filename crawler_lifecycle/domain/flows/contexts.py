@@ -1,6 +1,6 @@
 """Contexts: the sources for a step's values, in its groups' contexts and its dependencies' results."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from crawler_lifecycle.contract.flows.names import joined, last_name
@@ -16,25 +16,20 @@ def sources(ledger: Ledger, row: MemberRow) -> dict[str, Source]:
     """
     inside = _Inside(ledger)
     collected: dict[str, Source] = {}
-    for group, needs in _levels(ledger, row):
-        for target in (target for need in needs for target in need.on):
-            path = (ledger.groups if target.is_group else ledger.members)[target.number].path
-            name = path.removeprefix(joined(group.path, ""))
-            collected.setdefault(name, inside.of_group(target.number) if target.is_group else target.number)
+    for group, path, target in _targets(ledger, row):
+        name = path.removeprefix(joined(group.path, ""))
+        collected.setdefault(name, inside.of_group(target.number) if target.is_group else target.number)
     return collected
+
+
+def dependencies(ledger: Ledger, row: MemberRow) -> list[str]:
+    """Return the direct dependencies' paths, for the same dependencies as `sources`."""
+    return list(dict.fromkeys(path for _, path, _ in _targets(ledger, row)))
 
 
 def results_of_group(ledger: Ledger, group: int) -> dict[str, Source]:
     """Return the sources for a sub-workflow's results, in their order."""
     return _Inside(ledger).of_group(group)
-
-
-def filled(collected: Mapping[str, Source], result: Callable[[int], Any]) -> dict[str, Any]:
-    """Return the values for the sources. A member without a result has None."""
-    return {
-        name: filled(source, result) if isinstance(source, dict) else result(source)
-        for name, source in collected.items()
-    }
 
 
 def recorded(ledger: Ledger, results: Mapping[int, Any], paths: Iterable[str] | None = None) -> dict[str, Any]:
@@ -71,6 +66,13 @@ def merged_context(contexts: Mapping[int, Mapping[str, Any]], ledger: Ledger, gr
     for number in reversed(list(ancestors(ledger.groups, group))):
         merged.update(contexts.get(number, {}))
     return merged
+
+
+def _targets(ledger: Ledger, row: MemberRow) -> Iterator[tuple[GroupRow, str, Target]]:
+    """Yield the dependencies with their levels' groups and with their paths."""
+    for group, needs in _levels(ledger, row):
+        for target in (target for need in needs for target in need.on):
+            yield group, (ledger.groups if target.is_group else ledger.members)[target.number].path, target
 
 
 def _levels(ledger: Ledger, row: MemberRow) -> Iterator[tuple[GroupRow, tuple[NeedRow, ...]]]:

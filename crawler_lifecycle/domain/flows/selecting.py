@@ -38,15 +38,6 @@ def no_job(ledger: Ledger, path: str) -> NotFound:
     return NotFound(f"flow {ledger.flow.id!r} has no job {path!r}{hint}")
 
 
-def dependencies(ledger: Ledger, row: MemberRow) -> list[MemberRow]:
-    """Return the member's direct dependencies; for a group as a dependency, all its members."""
-    inside = _members_by_group(ledger)
-    numbers: set[int] = set()
-    for target in (target for need in row.needs for target in need.on):
-        numbers.update(inside.get(target.number, ()) if target.is_group else (target.number,))
-    return [ledger.members[number] for number in sorted(numbers)]
-
-
 def descendants(ledger: Ledger, numbers: Iterable[int]) -> set[int]:
     """Return all direct and indirect dependents for the members with these numbers."""
     inside = _members_by_group(ledger)

@@ -1,17 +1,18 @@
 """Graphs 1b: push, update, append, and sequences. 25 is the ledger's; the rules here decide what a push writes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
-from crawler_lifecycle.contract.flows.limits import MOST_MEMBERS
+from crawler_lifecycle.contract.flows.limits import MOST_DEPENDENCIES, MOST_GROUPS, MOST_MEMBERS
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.domain.flows.checking import check_whole
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
-from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow, NeedRow, Target
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 from crawler_lifecycle.flows import RunningJob, Sequence, Workflow, crawl, opened
 from crawler_lifecycle.flows.building import fragment_of
@@ -185,13 +186,40 @@ def test_073_an_append_is_refused_where_it_cannot_be() -> None:
         play.append(addition("k", Workflow().add("x", plain)))
 
 
-def test_limits_of_a_whole_flow() -> None:
-    groups = {0: GroupRow(0)}
-    members = {number: MemberRow(number, str(number)) for number in range(MOST_MEMBERS + 1)}
-    with pytest.raises(BadInput, match="jobs: are 10001 in all, at most 10000 are possible"):
-        check_whole(groups, members)
-    del members[0]
-    check_whole(groups, members)
+Rows = tuple[dict[int, GroupRow], dict[int, MemberRow]]
+
+
+def rows_with_members(number: int) -> Rows:
+    return {0: GroupRow(0)}, {place: MemberRow(place, str(place)) for place in range(number)}
+
+
+def rows_with_groups(number: int) -> Rows:
+    """Sub-workflows beside the top level, which does not count."""
+    inner = {place: GroupRow(place, str(place), parent=0) for place in range(1, number + 1)}
+    return {0: GroupRow(0), **inner}, {}
+
+
+def rows_with_dependencies(number: int) -> Rows:
+    """Dependencies of a sub-workflow and of a job: both count."""
+    on = (Target(0),) * number
+    of_group, of_member = NeedRow(on[: number // 2]), NeedRow(on[number // 2 :])
+    groups = {0: GroupRow(0), 1: GroupRow(1, "sub", parent=0, needs=(of_group,))}
+    return groups, {0: MemberRow(0, "a"), 1: MemberRow(1, "b", needs=(of_member,))}
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "message"),
+    [
+        (rows_with_members, MOST_MEMBERS, "jobs: are 10001 in all, at most 10000 are possible"),
+        (rows_with_groups, MOST_GROUPS, "sub-workflows: are 10001 in all, at most 10000 are possible"),
+        (rows_with_dependencies, MOST_DEPENDENCIES, "deps: are 100001 in all, at most 100000 are possible"),
+    ],
+    ids=["members", "groups", "dependencies"],
+)
+def test_limits_of_a_whole_flow(rows: Callable[[int], Rows], most: int, message: str) -> None:
+    check_whole(*rows(most))
+    with pytest.raises(BadInput, match=f"^{message}$"):
+        check_whole(*rows(most + 1))
 
 
 def test_a_fragment_with_twins_is_refused() -> None:

@@ -39,12 +39,12 @@ def test_043_results_of_sub_workflows_are_nested_in_their_order() -> None:
     deep = Workflow().add_many("inner", {"wiki": plain, "docs": plain}).add("single", plain)
     play = Play(Workflow().add_workflow("sub", deep).add_cascade("after", with_context, deps="sub"))
     play.run(call=True)
-    nested = contexts.filled(contexts.sources(play.ledger, play.row("after")), play.results().get)
+    nested = play.context_of(play.row("after"), RunningJob("flow", "after"))
     assert nested == {"sub": {"single": "plain", "inner": {"wiki": "plain", "docs": "plain"}}}
+    assert list(nested["sub"]["inner"]) == ["wiki", "docs"]
     many = Play(Workflow().add_many("m", [plain] * 12).add("after", plain, deps="m"))
-    assert list(contexts.results_of_group(many.ledger, many.ledger.paths_of_groups()["m"])) == [
-        str(number) for number in range(12)
-    ]
+    context = many.context_of(many.row("after"), RunningJob("flow", "after"))
+    assert list(context["m"]) == [str(number) for number in range(12)]
 
 
 def test_044_an_item_sees_the_dependencies_of_the_fan_out_and_no_siblings() -> None:

@@ -5,18 +5,23 @@ from datetime import timedelta
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.merging import new_ledger
-from crawler_lifecycle.domain.flows.selecting import dependencies, selected
+from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.flows.states import effective
 from crawler_lifecycle.domain.flows.summary import status
 from crawler_lifecycle.flows import RunningJob, Workflow
+from crawler_lifecycle.testing import MemoryFlows
 from tests.unit.flows.plays import COMPLETED, FAILED, NOW, Play
 from tests.unit.flows.work import UserNotifier, plain
 
 
-def flow() -> Play:
+def graph() -> Workflow:
     sub = Workflow().add("x", plain).add_many("deep", [plain, plain], deps="x")
     workflow = Workflow("nightly", id="flow").add("a", plain).add_workflow("sub", sub, deps="a")
-    return Play(workflow.add("z", plain, deps="sub"))
+    return workflow.add("z", plain, deps="sub")
+
+
+def flow() -> Play:
+    return Play(graph())
 
 
 def test_051_a_status_has_all_fields() -> None:
@@ -109,10 +114,21 @@ def test_057_jobs_come_in_the_order_of_their_insertion() -> None:
     assert [row.path for row in selected(play.ledger, ["z", "sub/deep"])] == ["sub/deep/0", "sub/deep/1", "z"]
 
 
-def test_057_dependencies_of_a_job_are_its_direct_ones() -> None:
-    play = flow()
-    assert [row.path for row in dependencies(play.ledger, play.row("z"))] == ["sub/x", "sub/deep/0", "sub/deep/1"]
-    assert [row.path for row in dependencies(play.ledger, play.row("a"))] == []
+async def test_057_dependencies_of_a_job_are_its_direct_ones() -> None:
+    dependencies = {
+        "a": [],
+        "sub/x": ["a"],
+        "sub/deep/0": ["sub/x"],
+        "z": ["sub/x", "sub/deep/0", "sub/deep/1"],
+    }
+    async with MemoryFlows.open():
+        workflow = graph()
+        await workflow.push()
+        for path, paths in dependencies.items():
+            job = RunningJob("flow", path)
+            for handle in (workflow, Workflow.for_job(job)):
+                assert [dependency.path for dependency in await handle.all_jobs(deps_of=job)] == paths
+        assert await workflow.all_jobs(deps_of=RunningJob("flow", "nobody")) == []
 
 
 def test_060_the_end_of_an_attempt_counts_before_a_supervisor_noted_it() -> None:
