@@ -92,6 +92,14 @@ def part_of(state: Path, name: str) -> psutil.Process:
     return next(psutil.Process(part.pid) for part in stack.processes if part.name == name)
 
 
+def all_cpu(state: Path) -> float:
+    """Return the CPU seconds so far of all the stack's processes, and of the benchmark's database server."""
+    stack = stack_file.read(state)
+    assert stack is not None
+    servers = [child for child in psutil.Process().children() if child.name().startswith("mariadb")]
+    return sum(map(cpu_seconds, [*(psutil.Process(part.pid) for part in stack.processes), *servers]))
+
+
 def _cpu(state: Path) -> Cpu:
     """Return the CPU seconds so far. Jobs and their runners are children of the scheduler service."""
     stack = stack_file.read(state)

@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isqrt
 
-import psutil
-
 from bench import flow_steps
 from bench.databases import AS_INSTALLED
-from bench.embedded import part_of, planned_stack
+from bench.embedded import all_cpu, part_of, planned_stack
 from bench.floor.bare import Step
 from bench.floor.rounds import Floor, floor
-from bench.measuring import cpu_seconds
 from bench.table import Scale, Table
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.states import FlowState
@@ -119,9 +116,9 @@ async def _idle(stack: Stack, control: Control, database: str, flows: int) -> Ro
     for _ in range(flows):
         await push(control, Workflow().add_approval("release").add("end", flow_steps.nothing, deps="release"))
     await asyncio.sleep(IDLE_SECONDS / 4)  # until the last of them wait
-    before, began = _cpu(stack), time.monotonic()
+    before, began = all_cpu(stack.plan.state), time.monotonic()
     await asyncio.sleep(IDLE_SECONDS)
-    cores = (_cpu(stack) - before) / (time.monotonic() - began)
+    cores = (all_cpu(stack.plan.state) - before) / (time.monotonic() - began)
     return (database, f"waiting for a person: {cores:.3g} cores", flows, "-", "-", "-", "-", "-", worker_mib(stack))
 
 
@@ -183,9 +180,3 @@ def _fan(items: int) -> Workflow:
 
 def worker_mib(stack: Stack) -> float:
     return part_of(stack.plan.state, "lifecycle").memory_info().rss / MIB
-
-
-def _cpu(stack: Stack) -> float:
-    """Return the CPU seconds of the worker, the host and Temporal."""
-    parts = (part_of(stack.plan.state, name) for name in ("temporal", "lifecycle", "flows", "dispatcher", "watcher"))
-    return sum(cpu_seconds(psutil.Process(part.pid)) for part in parts)

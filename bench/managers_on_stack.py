@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import psutil
 
 from bench import manager_steps
-from bench.embedded import part_of, planned_stack
+from bench.embedded import all_cpu, part_of, planned_stack
 from bench.manager_hosts import Row, definition
 from bench.measuring import cpu_seconds
 from bench.table import Scale
@@ -71,11 +71,10 @@ async def idle(stack: Stack, control: Control, scale: Scale) -> Row:
     host = part_of(stack.plan.state, "flows")
     await _until(lambda: len(host.children()) >= scale.idle_managers)
     await asyncio.sleep(IDLE_SECONDS / 2)  # until the last of them wait
-    parts = [part_of(stack.plan.state, name) for name in ("temporal", "lifecycle", "flows", "dispatcher", "watcher")]
-    objects = host.children()
-    before, began = _cpu([*parts, *objects]), time.monotonic()
+    state, objects = stack.plan.state, host.children()
+    before, began = all_cpu(state) + _cpu(objects), time.monotonic()
     await asyncio.sleep(IDLE_SECONDS)
-    cores = (_cpu([*parts, *objects]) - before) / (time.monotonic() - began)
+    cores = (all_cpu(state) + _cpu(objects) - before) / (time.monotonic() - began)
     memory = [process.memory_info().rss / MIB for process in objects]
     result = f"{cores:.3g} cores in all"
     what = f"waiting: {scale.idle_flows:,} graphs and {scale.idle_managers} managers"
