@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("flow_modules", "modules or .py files with steps, for the fixture `flows`", type="args", default=[])
-    parser.addini(
-        "flow_queues", "queues for the host of steps, for the fixture `flows`", type="args", default=["default"]
-    )
+    parser.addini("flow_queues", "queues for steps, for the fixture `flows`", type="args", default=["default"])
     parser.addini("flow_catalogue", "file with crawlers, for the fixture `flows`; default: the examples", default="")
 
 
@@ -29,7 +27,7 @@ def flow_modules(pytestconfig: pytest.Config) -> Sequence[str]:
 
 @pytest.fixture(scope="session")
 def flow_queues(pytestconfig: pytest.Config) -> Sequence[str]:
-    """Queues for the host of steps; by default from the setting `flow_queues`."""
+    """Queues for steps; by default from the setting `flow_queues`."""
     return tuple(pytestconfig.getini("flow_queues"))
 
 
@@ -42,7 +40,7 @@ def flow_catalogue(pytestconfig: pytest.Config) -> Path | None:
 
 @pytest.fixture(scope="session")
 def flow_stack(flow_modules: Sequence[str], flow_queues: Sequence[str], flow_catalogue: Path | None) -> Iterator[Path]:
-    """Run the stack; the value is its state folder, for `Flows.open(state)` and `crawlctl --state`."""
+    """Run the stack, and yield the folder with the state, for `Flows.open(state)` and `crawlctl --state`."""
     from crawler_lifecycle.testing.stack import temporary_stack
 
     with temporary_stack(flow_modules, flow_catalogue, flow_queues) as state:

@@ -53,6 +53,7 @@ class Flow:
     id: str
     uid: str
     ref: FlowRef | None = None
+    ahead: timedelta = timedelta()  # of the supervisor's clock
 
     # doors
 
@@ -135,7 +136,7 @@ class Flow:
         observations: list[Observation] = [*looked.ends, *looked.runs, *looked.tasks]
         for seen in observations:
             planner.observe(seen)
-        return planner, planner.advance(datetime.now(UTC))
+        return planner, planner.advance(datetime.now(UTC) + self.ahead)
 
     def go_on(self) -> Plan:
         """Write the plan, and start what is to start: steps by a claim of the token `host`, crawls on record."""
