@@ -1,8 +1,13 @@
 """All pairs of acts on a flow and its runs at once on MariaDB: no act deadlocks with another act."""
 
 import itertools
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib import import_module
+from inspect import getmembers
+from pkgutil import iter_modules
+from typing import Any, Protocol
 from uuid import uuid4
 
 import pytest
@@ -11,19 +16,23 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.requests import GraftMembers
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef, GrowGroup
 from crawler_lifecycle.domain.flows.plan import Change
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of
-from crawler_lifecycle.ports import CrawlStart, Execution, StepEnd
+from crawler_lifecycle.ports import CrawlToStop, Delivery, Execution, StepEnd, flows
 from tests.contracts.contention import Act, contended_pairs
-from tests.contracts.flows import COMPLETED, MINUTE, Flow, pushed, rows_of
+from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed, rows_of
+from tests.crash.ports import between, methods_of
 from tests.databases import ref_to
 from tests.unit.flows.work import graft_function, item_and_context, plain
 
 ROUNDS = 2  # of each pair
 NUMBERS = itertools.count()
+WITH_RUN = 3  # crawls with a run from the beginning
 
 
 def shops(number: int = 0) -> Workflow:
@@ -47,19 +56,34 @@ class World:
         self.flow = pushed(database, shops())
         self.other = pushed(database, Workflow(id="other").add_many("steps", [plain] * 3))
         self.store = self.flow.store
+        self.end_and_retry()
         self.flow.begin(str(uuid4()))
         self.flow.claim(*self.starts(MemberKind.STEP)[:3])
         self.flow.claim(self.flow.start("g"))
         self.other.claim(*(self.other.start(f"steps/{number}") for number in range(3)))
-        self.crawls: list[CrawlStart] = self.flow.start_crawls(*self.starts(MemberKind.CRAWL)[:4]).crawls
-        self.runs = [self.flow.run(start) for start in self.crawls[:3]]
+        crawls = self.flow.start_crawls(*self.starts(MemberKind.CRAWL)[: WITH_RUN + 1]).crawls
+        self.runs = [self.flow.run(start) for start in crawls[:WITH_RUN]]
         self.flow.close(self.runs[0], RunStatus.FAILED, "main_job_failed")
 
+    def end_and_retry(self) -> None:
+        """Put an end of the flow on record, whose announcement is owed, and open the flow again."""
+        self.flow.cancel()
+        self.flow.go_on()
+        self.flow.retry()
+
     def revive(self) -> None:
-        """Bring the members back that the acts have ended."""
+        """Bring the members back that the acts have ended. One crawl under way has no run, and others may start."""
         self.flow.begin(str(uuid4()))
         self.flow.hold("run")
+        for run in self.runs[WITH_RUN:]:
+            self.flow.close(run)
+        del self.runs[WITH_RUN:]
+        has_one = len(self.without_run()) == 1
+        if not has_one:
+            self.end_attempts()()
         self.flow.retry(completed=True)
+        if not has_one:
+            self.flow.start_crawls(*self.starts(MemberKind.CRAWL)[-1:])
 
     def rows(self) -> list[MemberRow]:
         return rows_of(self.flow.read())
@@ -77,6 +101,10 @@ class World:
             for row in rows_of(flow.read())
             if row.kind is kind and row.in_flight
         ]
+
+    def without_run(self) -> list[CrawlToStop]:
+        """The crawls under way whose run is still to be made, or refused."""
+        return self.store.flow_ledger.unlinked_crawls(self.flow.flow, datetime.now(UTC) + MINUTE)
 
     # Acts: a method reads what the act needs, and returns the act.
 
@@ -118,6 +146,14 @@ class World:
     def start_crawls(self) -> Act:
         starts, door = self.starts(MemberKind.CRAWL), self.flow.door
         return lambda: self.flow.start_crawls(*starts, door=door)
+
+    def end_attempts(self) -> Act:
+        """The refusal of crawls whose run may be in the making."""
+        crawls, now = self.without_run(), datetime.now(UTC)
+        ends = [AttemptEnd(crawl.number, crawl.attempt, FAILED, now, reason=START_REFUSED) for crawl in crawls]
+        messages = {end.number: str(next(NUMBERS)) for end in ends}
+        flow = self.flow.flow
+        return lambda: self.store.flow_ledger.end_attempts(flow, ends, messages)
 
     def stop_crawls(self) -> Act:
         return lambda: self.store.flow_ledger.crawls_to_stop(self.flow.flow, range(20))
@@ -170,8 +206,21 @@ class World:
         uids = [self.other.uid, ended.uid, self.flow.uid]
         return lambda: self.store.flow_doors.prune(uids)
 
+    def settle(self) -> Act:
+        """A try to announce the flow's end in vain, and a try with success: each adds a line to the timeline."""
+        problems = {Delivery.NOTICE: str(next(NUMBERS))}
+
+        def act() -> None:
+            self.store.flow_ends.settle(self.flow.uid, 1, [Delivery.EVENT], problems)
+            self.store.flow_ends.settle(self.flow.uid, 1, [Delivery.NOTICE], {})
+
+        return act
+
     def make_run(self) -> Act:
-        return lambda: self.runs.append(self.flow.run(self.crawls[3], "execution"))
+        number = self.without_run()[0].number
+        (start,) = (start for start in self.under_way(self.flow, MemberKind.CRAWL) if start.number == number)
+        (crawl,) = self.flow.start_crawls(start).crawls  # started already: the answer has the request for the run
+        return lambda: self.runs.append(self.flow.run(crawl, "execution"))
 
     def close_run(self) -> Act:
         return lambda: self.flow.close(self.runs[1])
@@ -191,12 +240,57 @@ class World:
 
 ACTS = [
     World.push, World.append, World.graft, World.cancel, World.retry, World.approve, World.hold, World.write,
-    World.read, World.start_crawls, World.stop_crawls, World.grow, World.take_over, World.claim, World.begin,
-    World.renew, World.release, World.note_cause, World.end, World.make_run, World.close_run, World.reopen_run,
-    World.prune,
+    World.read, World.start_crawls, World.end_attempts, World.stop_crawls, World.grow, World.take_over, World.claim,
+    World.begin, World.renew, World.release, World.note_cause, World.end, World.settle, World.make_run,
+    World.close_run, World.reopen_run, World.prune,
 ]  # fmt: skip
+READING = {  # methods of the ports for flows that write nothing
+    "flow_ledger.read", "flow_ledger.unlinked_crawls", "step_claims.inputs", "step_claims.results",
+    "step_claims.source", "flow_ends.owed", "flow_ends.unannounced", "flow_ends.ended_before", "flow_records.uid_of",
+    "flow_records.page", "flow_records.between", "flow_records.row", "flow_records.kept", "flow_records.tallies",
+    "flow_records.news", "flow_records.numbers", "flow_records.results", "flow_records.attempts",
+    "flow_records.lines", "flow_records.figures", "flow_records.silent", "flow_records.reopened",
+    "flow_records.unstarted",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("first", ACTS, ids=lambda act: str(act.__name__))
 def test_no_pair_of_acts_deadlocks(wide_mariadb: Database, first: Callable[[World], Act]) -> None:
     assert contended_pairs(wide_mariadb, first, ACTS, World(wide_mariadb), ROUNDS) == []
+
+
+def is_port(value: object) -> bool:
+    return getattr(value, "_is_protocol", False) and value is not Protocol
+
+
+def ports_for_flows() -> dict[str, type]:
+    """The Protocols in `ports.flows` by their names in the store, such as `flow_doors` for FlowDoors."""
+    modules = [import_module(f"{flows.__name__}.{module.name}") for module in iter_modules(flows.__path__)]
+    ports = [port for module in modules for _, port in getmembers(module, is_port)]
+    return {re.sub(r"\B(?=[A-Z])", "_", port.__name__).lower(): port for port in ports}
+
+
+def used_by_acts(world: World, ports: dict[str, type]) -> set[str]:
+    """Run each act alone, and return the methods that the acts use, as `port.method`."""
+    used: set[str] = set()
+    noted: set[str] = set()
+
+    def note(method: str, call: Callable[[], Any]) -> Any:
+        noted.add(method)
+        return call()
+
+    for name, port in ports.items():
+        setattr(world.store, name, between(note, getattr(world.store, name), name, methods_of(port)))
+    for make_act in ACTS:
+        act = make_act(world)
+        noted.clear()  # the methods for the preparation
+        act()
+        used |= noted
+        world.revive()
+    return used
+
+
+def test_acts_use_each_method_that_writes(database: Database) -> None:
+    ports = ports_for_flows()
+    methods = {f"{name}.{method}" for name, port in ports.items() for method in methods_of(port)}
+    assert used_by_acts(World(database), ports) | READING == methods

@@ -1,5 +1,6 @@
 """The account for a host's database, with exactly the grants in docs/howto/host-steps.md."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,27 +11,44 @@ import pytest
 import sqlalchemy as sa
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import check, upgrade
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.adapters.sql.schema import exports
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.managers.turns import Counts, Effects
+from crawler_lifecycle.contract.notices import ExportKind
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.domain.flows.messages import GrowGroup
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.flows import Graft, RunningJob, Workflow
-from tests.contracts.flows import pushed
+from crawler_lifecycle.flows import Graft, RunningJob, Workflow, crawl, each_task
+from tests.contracts.flows import Flow, pushed
 from tests.contracts.managers import added, managed
+from tests.crawl_results import end_tasks
 from tests.databases import WITHOUT_TLS, create_database, execute
 from tests.services.flows import authors
-from tests.services.flows.supervised import hosted
+from tests.services.flows.supervised import PATIENCE, hosted
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "host-steps.md").read_text()
 STATEMENTS = [line for block in re.findall(r"```sql\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def account(mariadb_server: int) -> Iterator[Database]:
-    """A database for the account, with the schema."""
+def service(mariadb_server: int) -> Iterator[Database]:
+    """A database with the schema, for the service's own account, which has all rights."""
     name = f"steps_{uuid4().hex[:12]}"
-    url = create_database(mariadb_server, name)
-    upgrade(f"{url}?{WITHOUT_TLS}")
+    url = f"{create_database(mariadb_server, name)}?{WITHOUT_TLS}"
+    upgrade(url)
+    database = Database(url)
+    yield database
+    database.close()
+    execute(mariadb_server, f"DROP DATABASE {name}")
+
+
+@pytest.fixture(scope="module")
+def account(mariadb_server: int, service: Database) -> Iterator[Database]:
+    """The same database for the account."""
+    name = str(service.engine.url.database)
     for statement in STATEMENTS:
         named = re.sub(r"\bsteps\b", name, statement.replace("crawler.", f"{name}."))
         execute(mariadb_server, named.replace("a long password", "secret").removesuffix(";"))
@@ -39,12 +57,11 @@ def account(mariadb_server: int) -> Iterator[Database]:
     database = Database(f"mysql://{name}:secret@127.0.0.1:{mariadb_server}/{name}?{WITHOUT_TLS}")
     yield database
     database.close()
-    execute(mariadb_server, f"DROP DATABASE {name}")
     execute(mariadb_server, f"DROP USER {name}")
 
 
 async def test_a_host_runs_steps_and_grafts(account: Database) -> None:
-    check(account)
+    assert SqlStore(account).records.installation(), "a host reads this before anything else"
     authors.reset()
     async with hosted(account) as host:
         flow = await host.play(
@@ -63,6 +80,33 @@ async def test_a_host_runs_steps_and_grafts(account: Database) -> None:
             "graft/mails/1": "completed",
             "fails": "discarded",
         }
+
+
+def keep_archive(service: Database, run: RunRecord, location: str) -> None:
+    """Put the archive of the run's first end on record, as the run's worker does."""
+    event = {"event_id": run.run_uid, "event": '{"end": 1}', "created_at": run.created_at}
+    of_run = {"history_id": run.run_id, "kind": ExportKind.FILES_READY, "state": ExportState.DONE}
+    with service.transaction() as tx:
+        tx.execute(sa.insert(exports), {**event, **of_run, "location": location})
+
+
+async def test_a_host_reads_the_receipts_of_a_crawl_and_of_its_tasks(account: Database, service: Database) -> None:
+    """The host's account pushes the flow with the crawl; the service's account starts the crawl and ends its run."""
+    workflow = Workflow("crawl").add("shop", crawl("books", tasks=2)).add("archive", authors.archive_of, deps="shop")
+    flow = pushed(account, workflow.add_cascade("parse", each_task("shop", authors.run_of_task)))
+    served = Flow(SqlStore(service), flow.id, flow.uid)
+    served.go_on()
+    (start,) = served.start_crawls(served.last("shop")).crawls
+    run = served.run(start, tasks=2)
+    served.store.flow_ledger.grow(GrowGroup(flow=served.flow, group=1, expected=2))
+    end_tasks(service, run, [None, None])
+    served.close(run)
+    keep_archive(service, run, "s3://bucket/key")
+    async with hosted(account) as host, asyncio.timeout(PATIENCE):
+        await host.go_on(served)
+        assert set(flow.states.values()) == {"completed"}
+        assert await host.result(flow, "archive") == "s3://bucket/key"
+        assert [await host.result(flow, f"parse/{task}") for task in (0, 1)] == [(0, run.run_id), (1, run.run_id)]
 
 
 def test_a_second_graft_replaces_the_first(account: Database) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
@@ -256,3 +257,19 @@ async def test_lists_show_the_flow_and_its_state(flows: FlowStage) -> None:
         return (await flows.client.count_workflows(query)).count
 
     assert await eventually_async(listed) == 1
+
+
+async def test_the_page_of_a_flow_shows_its_state_and_counts(flows: FlowStage) -> None:
+    flows.host.hold("a")
+    _, supervisor = await flows.start(pair())
+
+    async def details() -> str:
+        query = "__temporal_workflow_metadata"
+        metadata: WorkflowMetadata = await supervisor.query(query, result_type=WorkflowMetadata)
+        return metadata.current_details
+
+    await flows.host.begun["a"].wait()
+    assert await details() == "**executing**: 2 members\n\n- 1 suspended\n- 1 executing"
+    flows.host.release("a")
+    await supervisor.result()
+    assert await details() == "**completed**: 2 members\n\n- 2 completed"

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from crawler_lifecycle.contract.flows.records import CrawlReceipt, TaskReceipt
 from crawler_lifecycle.flows import Cancel, Context, Graft, RunningJob, Worker, Workflow, step, worker
 
 calls: list[str] = []  # paths of the steps whose functions were called in this process
@@ -108,6 +109,17 @@ class Counter(Worker):
 
 def identity(context: Context) -> dict[str, Any]:
     return {"key": context.key, "attempt": context.attempt, "earlier": context.results("a/0")}
+
+
+# crawls
+
+
+def archive_of(shop: CrawlReceipt) -> str | None:
+    return shop.archive
+
+
+def run_of_task(item: TaskReceipt, context: Context) -> tuple[int, int]:
+    return item.task, item.run_id
 
 
 # ends
