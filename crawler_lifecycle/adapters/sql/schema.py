@@ -112,6 +112,7 @@ histories = sa.Table(
     sa.UniqueConstraint("flow_uid", "flow_member", "flow_attempt", name="uq_histories_flow"),
     sa.Index("ix_histories_status", "status", "intent"),
     sa.Index("ix_histories_flow_ends", "flow_uid", "end_number", "status"),  # a flow's reopened runs
+    sa.Index("ix_histories_reopened", "end_number", "status"),  # the reopened runs of all flows, for the audit
     # lists and counts for people: without the rows, which are long; and by time
     sa.Index("ix_histories_counts", "flow_uid", "status", "reason", "created_at"),
     sa.Index("ix_histories_own", "flow_uid", "id"),
