@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "9f7916c6a51103e4f00ec2056526a5b018f0a0c6"
+COMMIT = "4153848b68c9be40f557251162e1deeb95975e98"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
