@@ -32,7 +32,7 @@ class Results(Mapping[str, Any]):
             return self._inner[name]
         page = self._page
         if source not in page:
-            page = self._page = {}  # two large pages at once would take twice the memory
+            page = self._page = {}  # `_page_with` says why
             self._page = page = self._page_with(source)
         return page.get(source)
 
@@ -43,7 +43,10 @@ class Results(Mapping[str, Any]):
         wanted = self._numbers[start : start + PAGE]
         page = self._load(wanted)
         self._are_large = len(page) < len(wanted)
-        return page if number in page else self._load(self._numbers[place : place + PAGE])
+        if number not in page:
+            page = {}  # two large pages at once would take twice the memory
+            page = self._load(self._numbers[place : place + PAGE])
+        return page
 
     def __contains__(self, name: object) -> bool:
         return name in self._sources

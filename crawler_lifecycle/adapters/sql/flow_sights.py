@@ -38,10 +38,12 @@ EVER_REOPENED = or_(runs.end_number > 1, and_(runs.end_number == 1, IS_OPEN))
 NEWS_UNDER_WAY = and_(members.in_flight, HAS_ENDED)
 NEWS_AFTER_END = and_(EVER_REOPENED, or_(HAS_ENDED, IS_REOPENED))
 NEWS = tuple(RUNS.where(has_news) for has_news in (NEWS_UNDER_WAY, NEWS_AFTER_END))
-# news that change the row of a member, which has ended before
+# a member's end is on record, its run was reopened since, and the supervisor has read neither the reopening nor an end
 UNREAD = and_(
-    *(runs.flow_manager.is_(None), EVER_REOPENED, or_(HAS_ENDED, IS_REOPENED)),
-    *(members.end_number > 0, members.attempt_generation == members.generation),
+    runs.flow_manager.is_(None),
+    NEWS_AFTER_END,
+    members.end_number > 0,
+    members.attempt_generation == members.generation,  # otherwise a retry has replaced the attempt
 )
 UNREAD_RUN = RUNS.where(UNREAD).limit(1)
 OPEN_RUN = select(runs.id).where(runs.flow_uid == bindparam("of_uid"), IS_OPEN).limit(1)
