@@ -72,8 +72,9 @@ def done(step: Step) -> None:
     except Hung as hung:
         raise Failed("\n".join([f"{step.target} hung", *_telling_lines(step)])) from hung
     finally:
-        _minutes[step.target] = (time.monotonic() - began) / 60
-        print(f"CI: {step.target} took {_minutes[step.target]:.1f} minutes", flush=True)
+        minutes = (time.monotonic() - began) / 60
+        _minutes[step.target] = _minutes.get(step.target, 0.0) + minutes  # of all its shards
+        print(f"CI: {' '.join([step.target, *step.variables])} took {minutes:.1f} minutes", flush=True)
 
 
 def summary() -> list[str]:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -67,7 +67,8 @@ class ChildPlan:
 
 
 def wanted(child: ChildPlan) -> Path:
-    """Who has this file is born; all of them at once would keep each other from ever being ready."""
+    """Who has this file is born, and who loses it is told to end. All of them at once would keep each other from ever
+    being ready."""
     return Path(f"{child.notes}.wanted")
 
 
@@ -84,6 +85,7 @@ class Nursery:
         self._living: dict[int, ChildPlan] = {}
         self._unborn: list[tuple[float, ChildPlan]] = []
         self._ending_since: float | None = None
+        self._last_look = 0.0
 
     def run(self) -> None:
         parent = os.getppid()
@@ -95,6 +97,7 @@ class Nursery:
                 self._end()
             self._bury()
             self._bear()
+            self._retire()
             if self._ending_since and time.monotonic() - self._ending_since > LAST_WORD_SECONDS:
                 self._tell_all(signal.SIGKILL)
             time.sleep(PAUSE)
@@ -115,12 +118,21 @@ class Nursery:
             else:
                 self._unborn.append((now + BETWEEN_LOOKS, each[1]))
 
+    def _retire(self) -> None:
+        now = time.monotonic()
+        if now - self._last_look >= BETWEEN_LOOKS:
+            self._last_look = now
+            self._tell(signal.SIGTERM, [pid for pid, child in self._living.items() if not wanted(child).exists()])
+
     def _end(self) -> None:
         self._ending_since = self._ending_since or time.monotonic()
         self._tell_all(signal.SIGTERM)
 
     def _tell_all(self, number: signal.Signals) -> None:
-        for pid in self._living:
+        self._tell(number, self._living)
+
+    def _tell(self, number: signal.Signals, pids: Iterable[int]) -> None:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 

@@ -10,10 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
@@ -94,6 +95,16 @@ class Case:
         if self.dispatcher:
             Deaths(Path(self.dispatcher.notes), self.dispatcher.deaths).arm()
             wanted(self.dispatcher).touch()
+
+    async def retire(self) -> None:
+        """End the case's processes as soon as none of its workflows is open: hundreds of processes fill the memory."""
+        client = await self.site.control.engine.client()
+        query = f"ExecutionStatus = 'Running' AND TaskQueue = '{self.plan.name}'"
+        async with asyncio.timeout(PATIENCE):
+            while await patiently(partial(_finds, client, query)):
+                await asyncio.sleep(PAUSE)
+        for child in filter(None, (self.plan, self.dispatcher)):
+            wanted(child).unlink()
 
     @property
     def deaths(self) -> Deaths:
@@ -207,6 +218,13 @@ class Case:
         async with asyncio.timeout(PATIENCE):
             while (await client.get_workflow_handle(workflow_id).describe()).status is WorkflowExecutionStatus.RUNNING:
                 await asyncio.sleep(PAUSE)
+
+
+async def _finds(client: Client, query: str) -> bool:
+    try:
+        return bool((await client.count_workflows(query)).count)
+    except RPCError as error:
+        raise TemporaryError(str(error)) from error
 
 
 async def patiently(ask: Callable[[], Awaitable[A]]) -> A:
