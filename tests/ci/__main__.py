@@ -59,7 +59,7 @@ def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None
         Step("known-holes"),
         Step("test", repeat=Repeat.TESTS),
         Step("test-system", part, Repeat.TESTS, minutes),
-        *(Step("test-crashes", (f"SHARD={number}",), Repeat.TESTS, 45) for number in crashes),
+        *(Step("test-crashes", (f"SHARD={number}",), Repeat.TESTS) for number in crashes),
     ):
         done(step)
     if build.poll() is None:

@@ -44,6 +44,7 @@ PAUSE = 0.02
 BETWEEN_LOOKS = 0.2
 AFTER_A_REFUSAL = 2.0
 LAST_WORD_SECONDS = 20
+TOLD_TO_END = {signal.SIGTERM}
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,16 @@ class Nursery:
                 os.kill(pid, number)
 
     def _fork(self, child: ChildPlan) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, TOLD_TO_END)  # the child has the handler of its parent until it lives
         pid = os.fork()
         if pid == 0:
             self._live(child)
         self._living[pid] = child
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD_TO_END)
 
     def _live(self, child: ChildPlan) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD_TO_END)
         os.environ.clear()
         os.environ.update(self._environment | child.environment)
         log = os.open(self._logs / f"{child.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

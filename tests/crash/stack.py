@@ -10,11 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
@@ -98,10 +97,8 @@ class Case:
 
     async def retire(self) -> None:
         """End the case's processes as soon as none of its workflows is open: hundreds of processes fill the memory."""
-        client = await self.site.control.engine.client()
-        query = f"ExecutionStatus = 'Running' AND TaskQueue = '{self.plan.name}'"
         async with asyncio.timeout(PATIENCE):
-            while await patiently(partial(_finds, client, query)):
+            while await open_workflows(self.site.control, self.plan.name):
                 await asyncio.sleep(PAUSE)
         for child in filter(None, (self.plan, self.dispatcher)):
             wanted(child).unlink()
@@ -220,11 +217,10 @@ class Case:
                 await asyncio.sleep(PAUSE)
 
 
-async def _finds(client: Client, query: str) -> bool:
-    try:
-        return bool((await client.count_workflows(query)).count)
-    except RPCError as error:
-        raise TemporaryError(str(error)) from error
+async def open_workflows(control: Control, task_queue: str = "") -> list[str]:
+    of_queue = f" AND TaskQueue = '{task_queue}'" if task_queue else ""
+    client = await control.engine.client()
+    return [each.id async for each in client.list_workflows(f"ExecutionStatus = 'Running'{of_queue}")]
 
 
 async def patiently(ask: Callable[[], Awaitable[A]]) -> A:
@@ -294,10 +290,6 @@ class Stack:
             found[f"{each.id}/{each.run_id}"] = b"".join(event.SerializeToString() for event in history.events)
         sent = b"".join(each.body + json.dumps(dict(each.headers)).encode() for each in self.receiver.received)
         return found | {"webhooks": sent}
-
-    async def open_workflows(self) -> list[str]:
-        client = await self.site.control.engine.client()
-        return [each.id async for each in client.list_workflows("ExecutionStatus = 'Running'")]
 
     def leftovers(self) -> list[str]:
         """Files that say that something is still to be done."""

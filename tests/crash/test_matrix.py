@@ -30,7 +30,7 @@ from tests.crash.graph import AFTER_THE_FUNCTION, IN_THE_FUNCTION
 from tests.crash.hooks import AFTER, BEFORE, MOMENTS, TROUBLES
 from tests.crash.nursery import ChildPlan
 from tests.crash.ports import methods_of
-from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
+from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing, open_workflows
 from tests.crash.steps import STEPS, THEN, kinds, steps, steps_of
 from tests.databases import create_database, mariadb, mariadb_is_installed, missing
 
@@ -266,7 +266,7 @@ def _run(places: asyncio.Semaphore, stack: Stack) -> Running:
         async with places:
             case.be_born()
             started = await COURSES[name.partition(".")[0]].take(case)
-        if not case.plan.of_host:  # whose host may come to its last calls late
+        if Fault.LATE not in (case.plan.fault, case.plan.of_host):  # a late request comes when all is over
             await case.retire()
         return started
 
@@ -448,7 +448,7 @@ async def test_nothing_is_left(matrix: Matrix, database: str) -> None:
     running = matrix.sqlite if database == "sqlite" else _on_mariadb(matrix)
     await running.all_over()
     for _ in range(600):
-        still_open, left = await running.stack.open_workflows(), running.stack.leftovers()
+        still_open, left = await open_workflows(running.stack.site.control), running.stack.leftovers()
         if not still_open and not left:
             break
         await asyncio.sleep(0.1)
