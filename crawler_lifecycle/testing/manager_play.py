@@ -22,7 +22,7 @@ from crawler_lifecycle.testing.outcomes import CrawlOutcome
 
 FAMILY = "play"
 MOST_ITEMS = 100_000  # in a list
-READINGS = timedelta(milliseconds=1)  # of the clock, each of which takes a microsecond: a wait ends behind them
+READINGS = timedelta(milliseconds=1)  # a wait ends so much later, as every reading of the clock takes a microsecond
 MOST_IDLE_CYCLES = 500  # without a job, until a manager stands still
 Outcome = str | CrawlOutcome
 Choice = Outcome | Callable[[StartedJob], Outcome]

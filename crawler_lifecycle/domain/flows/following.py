@@ -100,7 +100,7 @@ def _may_follow(planner: Planner, row: MemberRow, before: MemberRow, known: Coll
     is_new = row.state is MemberState.SUSPENDED and not row.in_flight and row.tries == 0
     if not (is_step and is_new and row.group == before.group and row.start_at is None):
         return False
-    if node.open > len(known):  # a look at each of many dependencies, after each of them, would take too long
+    if node.open > len(known):  # the number of looks would grow with the square of the dependencies
         return False
     return not node.unignored(ignored_by(row)) and all(_is_certain(planner, source, known) for source in node.inputs)
 
