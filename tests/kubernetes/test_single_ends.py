@@ -150,8 +150,9 @@ async def test_nodes_are_lost_and_nobody_stops_anything(faulty: Faulty, lost: Lo
     assert_lost(await service.until_over(lost.stays), "pod_overdue")
     await reopen(service, lost.stays)
     await until(service, lost.stays, lambda details: details.tasks[0].attempt == 2 and is_running(details))
-    lost.end(bed)
+    # Kubernetes removes the pods of a deleted node after a minute, and not if a node of the same name is back by then.
     assert_failed(await service.until_over(lost.removed, SETTLED), "node_deleted", "disrupted")
+    lost.end(bed)
     details = await service.until_over(lost.tells, SETTLED)
     assert_failed(details, "node_tainted")
     assert details.tasks[0].exit_code == 0, "it had ended in order, and nobody can prove that it was not told to"
