@@ -101,7 +101,7 @@ format: $(VENV)/.installed-dev ## formats the code
 bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
-ci: $(VENV)/.installed-dev ## what has to pass, with one shard of what takes long (SHARD=n: which; 40 minutes on two cores)
+ci: $(VENV)/.installed-dev ## what has to pass, with one shard of what takes long (SHARD=n: which; an hour on two cores)
 	@$(BIN)/python -m tests.ci --seed "$(CHANGE)"
 
 ci-all: $(VENV)/.installed-dev ## all that has to pass, with every shard

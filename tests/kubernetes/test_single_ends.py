@@ -150,7 +150,7 @@ async def test_nodes_are_lost_and_nobody_stops_anything(faulty: Faulty, lost: Lo
     assert_lost(await service.until_over(lost.stays), "pod_overdue")
     await reopen(service, lost.stays)
     await until(service, lost.stays, lambda details: details.tasks[0].attempt == 2 and is_running(details))
-    # Kubernetes removes the pods of a deleted node after a minute, and not if a node of the same name is back by then.
+    # Kubernetes removes a deleted node's pods after 40 to 80 seconds, and not if a node with its name is back by then.
     assert_failed(await service.until_over(lost.removed, SETTLED), "node_deleted", "disrupted")
     lost.end(bed)
     details = await service.until_over(lost.tells, SETTLED)
