@@ -116,6 +116,34 @@ def test_a_missing_schema_says_what_to_run(bare_url: str) -> None:
     database.close()
 
 
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ("ssl_mode=VERIFY_IDENTITY", "'ssl_mode' is not a parameter (with ssl_ca=FILE&ssl_check_hostname=true"),
+        ("ssl_verify_identity=true", "'ssl_verify_identity' is not a parameter"),
+        ("tls=true", "'tls' is not a parameter (with ssl_ca"),
+        ("secure=secret", "'secure' is not a parameter; expected one of bind_address, charset,"),
+        ("connect_timeout=secret", "the parameter connect_timeout is not a whole number"),
+        ("charset=secret&charset=utf8mb4", "the parameter charset is not a single value"),
+    ],
+)
+def test_an_unknown_parameter_of_the_address_is_one_line(parameters: str, words: str) -> None:
+    """Each process ended with a TypeError of the driver and its traceback."""
+    with pytest.raises(NotReady) as refused:
+        Database(f"mysql://crawler@127.0.0.1:9/crawler?{parameters}")
+    assert words in refused.value.message
+    assert "secret" not in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+def test_parameters_for_tls_reach_the_driver() -> None:
+    tls = "ssl_ca=/etc/ca.pem&ssl_check_hostname=true"
+    engine = Database(f"mysql://crawler@127.0.0.1:9/crawler?{tls}&connect_timeout=2").engine
+    _, options = engine.dialect.create_connect_args(engine.url)
+    assert options["ssl"] == {"ca": "/etc/ca.pem", "check_hostname": True}
+    assert (options["connect_timeout"], options["read_timeout"]) == (2, 30)
+
+
 def test_a_server_that_is_down_is_named_without_its_password() -> None:
     database = Database("mysql://crawler:secret@127.0.0.1:9/crawler")
     with pytest.raises(TemporaryError, match=r"127\.0\.0\.1:9.*is it up\?") as down, database.read():

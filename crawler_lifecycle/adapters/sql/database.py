@@ -27,6 +27,14 @@ HURRIED = {**WRITING, "hurried": True}
 USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested when it was unused for so long
 # default options for the driver, times in seconds; the URL may replace every option
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
+# parameters that a URL may have. The driver has more, which take no text, or which have no effect by way of SQLAlchemy:
+# with ssl_verify_identity the certificate's name would not be compared
+MYSQL_PARAMETERS = {
+    *("bind_address", "charset", "client_flag", "collation", "compress", "connect_timeout", "local_infile"),
+    *("program_name", "read_default_file", "read_default_group", "read_timeout", "unix_socket", "write_timeout"),
+    *("ssl_ca", "ssl_capath", "ssl_cert", "ssl_check_hostname", "ssl_cipher", "ssl_disabled", "ssl_key"),
+}
+HOW_TLS = " (with ssl_ca=FILE&ssl_check_hostname=true the server has to prove its name by a certificate)"
 MYSQL_SESSION = (
     f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {LOCK_SECONDS},"
     " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
@@ -127,9 +135,26 @@ def parse_url(url: str) -> URL:
         case "sqlite":
             return address.set(drivername="sqlite+pysqlite")
         case "mysql" | "mariadb":
+            _refuse_unknown_parameters(address)
             return address.set(drivername="mysql+pymysql", query={**MYSQL_OPTIONS, **address.query})
         case other:
             raise NotReady(f"database.url: expected sqlite://, mysql:// or mariadb://, not {other}://")
+
+
+def _refuse_unknown_parameters(address: URL) -> None:
+    """Raise NotReady for an unknown parameter and for a value that cannot be used.
+
+    Otherwise the driver would raise a bare TypeError at every connection. No message shows a value: it may be a secret.
+    """
+    for name, value in sorted(address.query.items()):
+        if name not in MYSQL_PARAMETERS:
+            hint = HOW_TLS if name.lower().startswith(("ssl", "tls")) else ""
+            known = ", ".join(sorted(MYSQL_PARAMETERS))
+            raise NotReady(f"database.url: {name[:80]!r} is not a parameter{hint}; expected one of {known}")
+        is_number = name.endswith("_timeout") or name == "client_flag"
+        if not isinstance(value, str) or (is_number and not value.isdecimal()):
+            expected = "a whole number" if is_number else "a single value"
+            raise NotReady(f"database.url: the parameter {name} is not {expected}")
 
 
 def is_sqlite(address: URL) -> bool:
