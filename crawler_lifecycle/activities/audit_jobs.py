@@ -51,10 +51,11 @@ class JobAudit:
     tasks: Tasks
     cluster: Cluster
     patience: AuditPatience
+    may_remove_unknown_jobs: bool = False  # by the setting
 
     @activity.defn
     async def audit_jobs(self, step: AuditStep) -> AuditPage:
-        """End and remove jobs after the end of their run, and jobs of unknown runs if the audit has the permission."""
+        """End and remove jobs after their run's end, and unknown runs' jobs if both request and setting permit."""
         inventory = await asyncio.to_thread(self._inventory)
         if not inventory.count:
             doubt = await asyncio.to_thread(self._doubt_about_empty_cluster, step.part.kinds)
@@ -65,7 +66,9 @@ class JobAudit:
         ledger = Ledger(step.audit, self.findings)
         # without this mark, the audit's end would close the findings about runs without a complete look
         await ledger.keep_open([(kind, run_uid) for run_uid in page.unknown for kind in step.part.kinds])
-        leftovers = Leftovers(self.records, self.tasks, self.cluster, step.audit.remove_unknown_jobs)
+        # the input alone permits nothing: every caller of Temporal could write the permission into an input
+        may_remove = step.audit.remove_unknown_jobs and self.may_remove_unknown_jobs
+        leftovers = Leftovers(self.records, self.tasks, self.cluster, may_remove)
 
         async def act(finding: Finding) -> Finding:
             run_uid = finding.subject

@@ -38,7 +38,7 @@ Act = Callable[[Finding], Awaitable[Finding]]  # repairs, and returns the findin
 class AuditActivities:
     findings: Findings
     kept_for: timedelta  # older audits and closed findings are deleted
-    remove_unknown_jobs: bool = False
+    may_remove_unknown_jobs: bool = False  # by the setting
 
     @activity.defn(no_thread_cancel_exception=True)
     def begin_audit(self, step: AuditRequest) -> AuditRef:
@@ -47,7 +47,7 @@ class AuditActivities:
             audit_uid=activity.info().workflow_run_id or "",
             began_at=datetime.now(UTC),
             repair=step.repair,
-            remove_unknown_jobs=step.remove_unknown_jobs or self.remove_unknown_jobs,
+            remove_unknown_jobs=step.remove_unknown_jobs and self.may_remove_unknown_jobs,
         )
         if audit.repair:
             self.findings.begin(audit)

@@ -20,7 +20,10 @@ from crawler_lifecycle.ports import Cluster, Records, Tasks, Uids
 LONGEST_COLLECTING = 200.0
 JOBS_WITH_EVIDENCE = 20  # per run, because a single finding holds the log lines of all these jobs
 ASKED_TO_END = "asked to end"  # these words in a finding's action show the next audit that the jobs were asked
-NOT_ALLOWED = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
+NOT_ALLOWED = (
+    "not removed: only `crawlctl audit --repair --remove-unknown-jobs` removes such jobs, and only if the worker has "
+    "CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS=true"
+)
 NextSteps = Mapping[JobKey, Step]  # the next step by job; a job that needs no step has no key
 
 

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Compare now and print the differences; change and record nothing.")
 @click.option("--repair", is_flag=True, help="Compare and repair now, like the scheduled audit.")
-@click.option("--remove-unknown-jobs", is_flag=True, help="With --repair: end and remove our jobs without a run.")
+@click.option(
+    "--remove-unknown-jobs",
+    is_flag=True,
+    help="With --repair: end and remove our jobs without a run, if CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS allows it.",
+)
 @standard_options
 def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | None, as_json: bool) -> None:
     """Show where database, Temporal and cluster disagree, since when, and the repairs.

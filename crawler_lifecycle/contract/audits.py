@@ -67,7 +67,9 @@ class AuditRequest(Request):
 
     repair: bool = Field(default=False, description="mend the disagreements; false: change and record nothing")
     remove_unknown_jobs: bool = Field(
-        default=False, description="end and remove also our jobs without a run in the database; only with `repair`"
+        default=False,
+        description="end and remove also our jobs without a run in the database; only with `repair`, and only if the "
+        "setting CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS allows it",
     )
 
 

@@ -14,9 +14,10 @@ from crawler_lifecycle.control.descriptions import MISSING
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.domain.words import utc_text
-from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotFound, NotReady, TemporaryError
 
 AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
+NOT_ALLOWED = "this installation does not allow it: CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS is not set"
 PERIODS_UNTIL_LATE = 3  # audits are late after so many periods without a complete audit
 
 
@@ -30,7 +31,12 @@ class AuditCommands:
         return self._context.store.findings.overview(audits=audits, findings=findings)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
-        """Start an audit and do not wait for its report."""
+        """Start an audit and do not wait for its report.
+
+        The worker checks the permission to remove unknown jobs again: its own setting decides.
+        """
+        if request.remove_unknown_jobs and not self._context.installation.settings.audit.remove_unknown_jobs:
+            raise BadInput("remove_unknown_jobs", NOT_ALLOWED)
         installation = await self._context.database(lambda store: store.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
         await self._engine.start(AUDIT_WORKFLOW, request, workflow_id, "audit by a command")

@@ -430,8 +430,23 @@ def test_a_job_of_nobody_is_reported_and_removed_only_if_told_to(house: House) -
     assert (finding.kind, finding.subject, finding.problem) == (FindingKind.UNKNOWN_JOB, request.run_uid, NOT_ALLOWED)
     assert house.bench.job(request)
     assert not getattr(house.bench.job(request), "stop_asked", True)
+    house.job_audit = replace(house.job_audit, may_remove_unknown_jobs=True)
+    assert audit(house, AuditPart.JOBS).acted == 0, "the setting permits the removal and does not request it"
     assert audit(house, AuditPart.JOBS, unknown=True).acted == 1
     house.bench.until_stopped(request)
+
+
+def test_a_request_alone_removes_no_unknown_jobs(house: House) -> None:
+    """Whoever may start workflows in the namespace can write any permission into the input of an audit."""
+    request = house.bench.request("exec sleep 60")
+    house.bench.cluster.deploy(request)
+    house.bench.until_phase(request, JobPhase.RUNNING)
+    begun = house.do(house.audits.begin_audit, AuditRequest(repair=True, remove_unknown_jobs=True))
+    assert not begun.remove_unknown_jobs
+    assert audit(house, AuditPart.JOBS, unknown=True).acted == 0
+    (finding,) = findings(house)
+    assert finding.problem == NOT_ALLOWED
+    assert house.bench.cluster.look(request.run_uid).jobs[0, 1].phase is JobPhase.RUNNING
 
 
 def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house: House) -> None:
@@ -463,6 +478,7 @@ def test_a_job_of_another_installation_is_not_seen(house: House) -> None:
     other = str(uuid4())
     request = house.bench.request("exec sleep 60", installation=other)
     house.bench.other_client(other).deploy(request)
+    house.job_audit = replace(house.job_audit, may_remove_unknown_jobs=True)
     page = audit(house, AuditPart.JOBS, unknown=True)
     assert (page.examined, page.found) == (0, {})
 
