@@ -54,7 +54,7 @@ class Dispatcher:
                 self.pulses.passed()
             except LifecycleError as error:
                 failures += 1
-                self.pulses.failed(error.message)
+                self.pulses.failed(error)
                 log.warning("nothing dispatched: %s", error.message)
                 deployed = 0
             if not deployed:

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.services.public_problems import without_paths
+from crawler_lifecycle.services.public_problems import FAILED, NO_ANSWER, cause_word
 from crawler_lifecycle.settings.processes import HealthSettings
 
 logger = logging.getLogger(__name__)
@@ -36,14 +36,15 @@ class Pulse:
     """The last time when a loop or a need worked. A single thread writes, the health server's threads read."""
 
     problem: str | None = None  # the last failure, until the next beat
+    word: str = NO_ANSWER  # the last failure for strangers, who must not read addresses
     _last_beat: float | None = None
     _began_at: float = field(default_factory=time.monotonic)
 
     def beat(self) -> None:
-        self.problem, self._last_beat = None, time.monotonic()
+        self.problem, self.word, self._last_beat = None, NO_ANSWER, time.monotonic()
 
-    def fail(self, problem: str) -> None:
-        self.problem = problem
+    def fail(self, problem: str, word: str = FAILED) -> None:
+        self.problem, self.word = problem, word
 
     @property
     def age(self) -> float:
@@ -65,9 +66,9 @@ class Pulses:
         self.turned.beat()
         self.succeeded.beat()
 
-    def failed(self, problem: str) -> None:
+    def failed(self, error: LifecycleError) -> None:
         self.turned.beat()
-        self.succeeded.fail(problem)
+        self.succeeded.fail(error.message, cause_word(error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ class ProcessHealth(Collector):
         problems = self.liveness_problems()
         for name, pulse in self.answered.items():
             if not pulse.has_beaten_within(self.limits.ready_seconds):
-                problems.append(without_paths(f"{name}: {pulse.problem or 'no answer'}"))
+                problems.append(f"{name}: {pulse.word}")
         return problems
 
     def collect(self) -> Iterable[Metric]:
@@ -99,7 +100,7 @@ class ProcessHealth(Collector):
 
 
 class HealthServer(ThreadingHTTPServer):
-    """Answers /healthz, /readyz and /metrics without a token, since the answers contain no secret."""
+    """Answers /healthz, /readyz and /metrics without a token: the answers contain no secret, address or account."""
 
     daemon_threads = True
 
@@ -194,7 +195,7 @@ def _open_server(limits: HealthSettings, port: int, health: ProcessHealth) -> He
 
 
 async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> None:
-    """Ask the need again and again. Log a new problem with its paths, which `/readyz` does not show."""
+    """Ask the need again and again. Log a new problem with its message, which `/readyz` does not show."""
     while True:
         try:
             await need()
@@ -202,7 +203,7 @@ async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> 
         except LifecycleError as error:
             if error.message != answered.problem:
                 logger.warning("not ready: %s: %s", name, error.message)
-            answered.fail(error.message)
+            answered.fail(error.message, cause_word(error))
         except Exception as error:  # if this task ended, the process would stay unready for ever
             logger.exception("not ready: %s", name)
             answered.fail(f"unexpected {type(error).__name__}; the log tells more")

@@ -1,40 +1,43 @@
-"""Removes local paths from error messages that strangers may read: `/readyz` needs no token."""
+"""Shortens problems for strangers: `/readyz` and the health ports need no token.
+
+A stranger learns the part and one word, such as `database: unavailable`. Addresses, accounts, paths and the words of
+other servers stand in the log alone.
+"""
 
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.errors import LifecycleError, NotReady, TemporaryError
 
 logger = logging.getLogger(__name__)
-# A slash after a letter, a digit, a colon or another slash is part of an address, such as http://host/name, and a slash
-# after a dot, a tilde or a hyphen is part of a relative path. A bracket or the full stop at the end of a sentence is no
-# part of the path.
-PATH = re.compile(r"(?<![\w/.:~-])/[^\s'\"`),;]*[^\s'\"`),;:.]")
+NO_ANSWER, FAILED, NOT_READY, UNAVAILABLE = "no_answer", "failed", "not_ready", "unavailable"
 
 
-def without_paths(message: str) -> str:
-    return PATH.sub("<path>", message)
+def cause_word(error: LifecycleError) -> str:
+    """Return the error's own cause, or the word for its family."""
+    if error.cause is not None:
+        return error.cause
+    if isinstance(error, NotReady):
+        return NOT_READY
+    return UNAVAILABLE if isinstance(error, TemporaryError) else FAILED
 
 
 class PublicProblems:
-    """Hides paths from clients. The log gets the whole message, but a repeated problem only once."""
+    """Shortens errors for strangers. The log gets the whole message, but a part's repeated problem only once."""
 
     def __init__(self) -> None:
-        self._logged: str | None = None  # the last logged message; None: the last block raised no error
+        self._logged: dict[str, str] = {}  # last logged message by part; the part's last block raised an error
 
     @contextmanager
-    def hide_paths(self) -> Iterator[None]:
-        """Raise an error from the block again as a TemporaryError without paths."""
+    def shortened(self, part: str) -> Iterator[None]:
+        """Raise an error from the block again as a TemporaryError with the part's name and one word."""
         try:
             yield
         except LifecycleError as error:
-            self._log(error.message)
-            raise TemporaryError(without_paths(error.message), cause=error.cause) from error
-        self._logged = None
-
-    def _log(self, message: str) -> None:
-        if message != self._logged:
-            logger.warning("not ready: %s", message)
-        self._logged = message
+            if self._logged.get(part) != error.message:
+                logger.warning("not ready: %s: %s", part, error.message)
+            self._logged[part] = error.message
+            word = cause_word(error)
+            raise TemporaryError(f"{part}: {word}", cause=error.cause) from error
+        self._logged.pop(part, None)

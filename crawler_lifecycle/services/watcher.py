@@ -72,7 +72,7 @@ class Watcher:
     def _report_failure(self, error: LifecycleError) -> None:
         if error.message != self.pulses.succeeded.problem:  # an unchanged problem is in the log already
             log.warning("no nudges for now: %s", error.message)
-        self.pulses.failed(error.message)
+        self.pulses.failed(error)
 
     async def _take_changes(self, changes: Iterator[set[str]]) -> LifecycleError | None:
         """Wait for changes and note the changed runs. Return the problem if the cluster does not answer.

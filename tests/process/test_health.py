@@ -15,7 +15,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.services.embedded.addresses import free_ports
-from tests.embedded import environment, stack_processes, up
+from tests.embedded import environment, of_worker, stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
 PARTS = ("lifecycle", "dispatcher", "watcher")
@@ -68,7 +68,7 @@ async def all_say(doors: dict[str, str], path: str, status: int) -> dict[str, st
 async def test_doors_tell_what_is_away_and_stay_open(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with up(state), AsyncExitStack() as running:
-        told = json.loads((state / "stack.json").read_text())["environment"]
+        told = json.loads((state / "stack.json").read_text())["environment"] | of_worker(state)
         doors = {name: await running.enter_async_context(part(name, tmp_path, told)) for name in PARTS}
         await all_say(doors, "/readyz", 200)
         await all_say(doors, "/healthz", 200)
@@ -89,7 +89,7 @@ async def test_doors_tell_what_is_away_and_stay_open(tmp_path: Path) -> None:
 
         known = schema(state, "9999")
         unknown = await all_say(doors, "/readyz", 503)
-        assert all("database: " in text and "9999" in text for text in unknown.values()), unknown
+        assert all("database: not_ready" in text and "9999" not in text for text in unknown.values()), unknown
         await all_say(doors, "/healthz", 200)
         schema(state, known)
         await all_say(doors, "/readyz", 200)

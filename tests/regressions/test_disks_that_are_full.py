@@ -20,9 +20,7 @@ from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.embedded.stack import _probe_scheduler
 from crawler_lifecycle.services.health import needs_of
 from crawler_lifecycle.services.health import served as health_served
-from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
-from tests.apis import problem
 from tests.apis import served as api_served
 from tests.disks import small_disk
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
@@ -161,52 +159,3 @@ async def test_a_need_is_asked_again_after_a_fault() -> None:
         assert door is not None
         ready = f"http://127.0.0.1:{door.server_address[1]}/readyz"
         await asyncio.to_thread(until, lambda: httpx.get(ready).status_code == 200, "the process to be ready")
-
-
-async def test_strangers_read_no_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """`/readyz` needs no token, and named the folders of the machine. The log names them. (L5)"""
-
-    async def need() -> None:
-        raise NotReady(f"nothing can be written in {tmp_path}/jobs (No space left on device): make room there")
-
-    async with health_served(HealthSettings(port=0, ready_seconds=0.4), {"disk": need}) as door:
-        assert door is not None
-        ready = f"http://127.0.0.1:{door.server_address[1]}/readyz"
-
-        def problem_told() -> str | None:
-            text = httpx.get(ready).text
-            return text if "nothing can be" in text else None
-
-        text = await asyncio.to_thread(until, problem_told, "the problem to be told")
-    assert "nothing can be written in <path> (No space left on device): make room there" in text
-    assert str(tmp_path) in caplog.text
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_strangers_read_no_path_at_the_services(
-    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    cluster = SmallCluster()
-    monkeypatch.setattr(cluster, "check", lambda: f"local cluster in {tmp_path}: 1 of 2 places taken")
-    with scheduler_served(cluster, a_catalogue(tmp_path)) as url:
-        assert httpx.get(f"{url}/readyz").json() == {"status": "local cluster in <path>: 1 of 2 places taken"}
-    file, away = Path(database_url.removeprefix("sqlite:///")), tmp_path / "away.db"
-    with api_served(tmp_path, database_url) as api:
-        file.rename(away)
-        detail = problem(httpx.get(f"{api.url}/readyz", timeout=30), 503).detail
-        away.rename(file)
-    assert detail.startswith("there is no database at <path>: start the stack")
-    assert f"there is no database at {file}" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("the cluster at http://10.0.0.1:6443/api says 403", "the cluster at http://10.0.0.1:6443/api says 403"),
-        ("the database at mysql://crawler@db/crawls is away", "the database at mysql://crawler@db/crawls is away"),
-        ("'/var/lib/a b' and (/srv/x), /y.", "'<path> b' and (<path>), <path>."),
-        ("8/9 pods", "8/9 pods"),
-    ],
-)
-def test_addresses_are_no_paths(message: str, shown: str) -> None:
-    assert without_paths(message) == shown

@@ -290,9 +290,22 @@ def test_temporal_that_is_away_is_told(api: Api, make_run: MakeRun) -> None:
     with api.client() as http:
         told = problem(http.post(f"/v1/runs/{run}/resume"), 503)
         assert "Temporal" in told.detail
-        assert "Temporal" in problem(http.get("/readyz"), 503).detail
+        assert problem(http.get("/readyz"), 503).detail == "temporal: unavailable"
         assert http.post(f"/v1/runs/{run}/stop", json={"reason": "r"}).json()["intent"] == "STOP"
         assert http.get(f"/v1/runs/{run}").json()["log"][-1]["door"] == "api"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_strangers_do_not_learn_where_the_database_is(
+    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, away = Path(database_url.removeprefix("sqlite:///")), tmp_path / "away.db"
+    with served(tmp_path, database_url) as api:
+        file.rename(away)
+        answer = problem(httpx.get(f"{api.url}/readyz", timeout=30), 503)
+        away.rename(file)
+    assert (answer.detail, answer.field, answer.cause) == ("database: not_ready", None, None)
+    assert f"there is no database at {file}" in caplog.text
 
 
 def test_tasks_are_sorted_page_after_page(http: httpx.Client, database: Database, make_run: MakeRun) -> None:

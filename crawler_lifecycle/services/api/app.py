@@ -1,7 +1,7 @@
 """Assembles the HTTP API from middleware, endpoints and the live page."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -37,6 +37,7 @@ from crawler_lifecycle.services.applications import Health, new_app
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate
+from crawler_lifecycle.services.public_problems import NO_ANSWER
 from crawler_lifecycle.settings import Settings
 
 HEALTH_PATHS = ("/healthz", "/readyz")
@@ -54,18 +55,24 @@ async def healthz() -> Health:
 @health_router.get("/readyz", responses={503: COMMON[503]})
 async def readyz(api: CurrentApi) -> Health:
     """Database and Temporal answer, or did a moment ago. Needs no token."""
-    with api.public_problems.hide_paths():
-        await api.readiness.require(lambda: _require_answers(api))
+    await api.readiness.require(lambda: _require_answers(api))
     return Health(status="ready")
 
 
 async def _require_answers(api: ApiState) -> None:
+    deadline = asyncio.get_running_loop().time() + READINESS_SECONDS
+    with api.public_problems.shortened("database"):
+        await _until(deadline, api.control.context.database(lambda store: store.records.installation()))
+    with api.public_problems.shortened("temporal"):
+        await _until(deadline, api.control.engine.ping())
+
+
+async def _until(deadline: float, answer: Awaitable[object]) -> None:
     try:
-        async with asyncio.timeout(READINESS_SECONDS):
-            await api.control.context.database(lambda store: store.records.installation())
-            await api.control.engine.ping()
+        async with asyncio.timeout_at(deadline):
+            await answer
     except TimeoutError as error:
-        raise TemporaryError(f"database and Temporal did not answer in {READINESS_SECONDS:.0f} s") from error
+        raise TemporaryError(f"no answer in {READINESS_SECONDS:.0f} s", cause=NO_ANSWER) from error
 
 
 @health_router.get("/metrics", include_in_schema=False, dependencies=READING)
