@@ -56,7 +56,7 @@ async def _start(plan: Plan, control: Control) -> float:
 @asynccontextmanager
 async def _worker(plan: Plan) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *lifecycle_part(drain_seconds=1).command, env=plan.child_environment, stderr=asyncio.subprocess.DEVNULL
+        *lifecycle_part(plan, drain_seconds=1).command, env=plan.child_environment, stderr=asyncio.subprocess.DEVNULL
     )
     try:
         yield process

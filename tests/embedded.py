@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +91,35 @@ async def ask(state: Path, *words: str) -> tuple[int, Any]:
 
 
 def processes_of(folder: Path, which: Callable[[psutil.Process], bool] = lambda _: True) -> list[psutil.Process]:
-    """All that mention this folder in their command or their environment, but for the dead."""
-    found = []
+    """Return the living processes with this folder in their command or their environment, and their children.
+
+    The environment of a service can be read by root alone; to everybody else a service is the child of its stack.
+    """
+    members = dict[int, psutil.Process]()
     for process in psutil.process_iter():
-        try:
-            mentions = [*process.cmdline(), *process.environ().values()]
-            is_there = process.status() != psutil.STATUS_ZOMBIE and any(str(folder) in each for each in mentions)
-            if is_there and which(process):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
+        with suppress(psutil.NoSuchProcess):
+            if any(str(folder) in word for word in [*process.cmdline(), *_environment(process)]):
+                members |= {member.pid: member for member in (process, *process.children(recursive=True))}
+    return [process for process in members.values() if _is_alive(process) and which(process)]
+
+
+def _environment(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.environ().values())
+    except psutil.AccessDenied:
+        return []
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def of_worker(state: Path) -> dict[str, str]:
+    """Return the variables that a worker needs beside the recorded variables: the token that permits deployments."""
+    return {"CRAWLER_SCHEDULER__TOKEN": (state / "scheduler.token").read_text()}
 
 
 def stack_processes(state: Path) -> dict[str, int]:

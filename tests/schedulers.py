@@ -18,9 +18,10 @@ from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, LogChunk, Uids
-from crawler_lifecycle.services.scheduler import make_app
+from crawler_lifecycle.services.scheduler import ServiceTokens, make_app
 
-TOKEN = "a-token-for-tests"
+TOKEN, READ_TOKEN, METRICS_TOKEN = "a-token-for-tests", "a-reading-token", "a-scraping-token"
+TOKENS = ServiceTokens(TOKEN, READ_TOKEN, METRICS_TOKEN)
 CATALOGUE = """
 [crawlers.bookshop]
 command = ["true"]
@@ -140,7 +141,7 @@ def served(
 ) -> Iterator[str]:
     """The URL of the service, running in a thread until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        app = make_app(cluster, catalogue, TOKEN, installation=installation, folders=folders)
+        app = make_app(cluster, catalogue, TOKENS, installation=installation, folders=folders)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()

@@ -11,10 +11,9 @@ import uvicorn
 from crawler_lifecycle import configuration, logs
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.bootstrap.clusters import cluster_of
-from crawler_lifecycle.contract.deployment import checked_token
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services import http_process
-from crawler_lifecycle.services.scheduler import make_app, openapi_document
+from crawler_lifecycle.services.scheduler import ServiceTokens, make_app, openapi_document
 
 logger = logging.getLogger("crawler_lifecycle.scheduler")
 
@@ -28,7 +27,8 @@ def main() -> int:
 def serve() -> None:
     settings = configuration.load()
     logs.configure(settings.log.format, settings.log.level)
-    token = checked_token(settings.scheduler.token.get_secret_value())
+    tokens = ServiceTokens.from_settings(settings.scheduler)
+    tokens.permissions()  # raises NotReady for a missing token
     if settings.scheduler.catalogue is None:
         raise NotReady("CRAWLER_SCHEDULER__CATALOGUE: expected the path of the crawler catalogue file")
     catalogue = Catalogue.load(settings.scheduler.catalogue)
@@ -37,7 +37,7 @@ def serve() -> None:
     with http_process.listen(settings.scheduler.url, "CRAWLER_SCHEDULER__URL", loopback_only=is_local) as listening:
         folders = [settings.jobs_folder] if is_local else []  # the service reports when their disk is full
         cluster = cluster_of(settings, installation)
-        app = make_app(cluster, catalogue, token, installation=installation, folders=folders)
+        app = make_app(cluster, catalogue, tokens, installation=installation, folders=folders)
         drain_seconds = http_process.DRAIN_SECONDS
         config = uvicorn.Config(
             app,

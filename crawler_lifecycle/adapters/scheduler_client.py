@@ -142,8 +142,10 @@ class SchedulerClient:
     def _unusable_answer(self, answer: Answer) -> TemporaryError:
         """Return the error for an answer with another status than success."""
         service = f"the scheduler service at {self._url} answers {answer.status}"
+        if answer.status == 403 and (problem := _problem(answer)):  # such as a token that may only read
+            return TemporaryError(f"{service}: {problem.detail} (CRAWLER_SCHEDULER__TOKEN)")
         if answer.status in WRONG_TOKEN:
-            return TemporaryError(f"{service}: CRAWLER_SCHEDULER__TOKEN is not the token of the service")
+            return TemporaryError(f"{service}: CRAWLER_SCHEDULER__TOKEN is not a token of the service")
         if problem := _problem(answer):
             return TemporaryError(f"{service}: {problem.detail}", cause=problem.cause)
         return TemporaryError(f"{service}: is CRAWLER_SCHEDULER__URL its address?")

@@ -23,10 +23,10 @@ from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.errors import NotReady
 
 
-def checked_token(token: str) -> str:
+def checked_token(token: str, variable: str = "CRAWLER_SCHEDULER__TOKEN") -> str:
     """Return the token if the text can be a bearer token; raise NotReady otherwise. Service and client check alike."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise NotReady("CRAWLER_SCHEDULER__TOKEN: expected a bearer token of printable ASCII without spaces")
+        raise NotReady(f"{variable}: expected a bearer token of printable ASCII without spaces")
     return token
 
 

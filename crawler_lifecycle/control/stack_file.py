@@ -1,7 +1,7 @@
 """The file `stack.json`, which describes the embedded stack on a state folder and its processes.
 
-The stack writes the file, and all other processes read it. The file holds the scheduler service's token, so only its
-owner can read it.
+The stack writes the file, and all other processes read it. The file holds passwords and a token for
+reading the catalogue, so only its owner can read it.
 """
 
 import os
@@ -14,7 +14,8 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.errors import NotReady
 
 STACK_FILE = "stack.json"
-TOKEN_FILE = "scheduler.token"  # requests to the scheduler service carry the token
+TOKEN_FILE = "scheduler.token"  # with the token that permits deployments: worker and dispatcher alone send it
+READ_TOKEN_FILE = "scheduler-read.token"  # with the token for reading the catalogue: all other parts send it
 
 
 class Process(Message):

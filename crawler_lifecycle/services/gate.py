@@ -1,7 +1,7 @@
 """Gate of an HTTP service: refuses strangers, and compressed or large bodies, before an endpoint sees the request."""
 
 import hmac
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -15,13 +15,22 @@ from crawler_lifecycle.services.problems import problem
 CallerCheck = Callable[[str, Scope], Response | None]
 
 
-def require_token(token: str) -> CallerCheck:
-    """Return a check to refuse every caller without exactly the token."""
+def require_token(scopes_by_token: Mapping[str, Collection[str]]) -> CallerCheck:
+    """Return a check to refuse every caller without exactly one of the tokens.
 
-    def check(sent_token: str, _: Scope) -> Response | None:
-        # bytes, since the comparison refuses strings with other characters than ASCII; Starlette decodes as latin-1
-        is_valid = hmac.compare_digest(sent_token.encode("latin-1"), token.encode())
-        return None if is_valid else no_token()
+    Endpoints find the token's scopes in `state.scopes`.
+    """
+
+    def check(sent_token: str, scope: Scope) -> Response | None:
+        granted: Collection[str] | None = None
+        for token, scopes in scopes_by_token.items():  # all of them: the time of a comparison tells nothing
+            # bytes, since the comparison refuses strings with other characters than ASCII; Starlette decodes as latin-1
+            if hmac.compare_digest(sent_token.encode("latin-1"), token.encode()):
+                granted = scopes
+        if granted is None:
+            return no_token()
+        scope.setdefault("state", {})["scopes"] = granted
+        return None
 
     return check
 
@@ -31,7 +40,10 @@ def no_token() -> Response:
 
 
 class Gate:
-    """Middleware that checks callers and refuses compressed or large bodies. Paths in `open_paths` need no token."""
+    """Middleware that checks callers and refuses compressed or large bodies. Paths in `open_paths` need no token.
+
+    The check sees a token that is sent to an open path, too, so that the endpoint may say more to its holder.
+    """
 
     def __init__(self, app: ASGIApp, check_caller: CallerCheck, open_paths: Collection[str], largest_body: int) -> None:
         self.app = app
@@ -52,8 +64,9 @@ class Gate:
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the refusal of a request by its headers, or None to admit the request."""
         headers = Headers(scope=scope)
-        refusal = None if scope["path"] in self.open_paths else self.check_caller(_bearer_token(headers), scope)
-        if refusal is not None:
+        token, is_open = _bearer_token(headers), scope["path"] in self.open_paths
+        refusal = self.check_caller(token, scope) if token or not is_open else None
+        if refusal is not None and not is_open:
             return refusal
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding != "identity":

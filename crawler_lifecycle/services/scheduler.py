@@ -5,14 +5,17 @@ The service runs a single job per key, also for repeated requests, and keeps no 
 """
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response, Security, params
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.deployment import (
@@ -25,7 +28,7 @@ from crawler_lifecycle.contract.deployment import (
 )
 from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.domain.reasons import CLUSTER_UNAVAILABLE
-from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.applications import Health, new_app
@@ -34,14 +37,53 @@ from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, require_token
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
 from crawler_lifecycle.services.problems import problem, problems, status_of
-from crawler_lifecycle.services.public_problems import PublicProblems, without_paths
+from crawler_lifecycle.services.public_problems import PublicProblems
 from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, MANAGER, REQUEST
+from crawler_lifecycle.settings.processes import SchedulerSettings
 
 logger = logging.getLogger(__name__)
 
 LARGEST_BODY = 1 << 20  # bytes
 OPEN_PATHS = ("/healthz", "/readyz")
 OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}  # labels in the metrics, by the error's status
+
+
+class Permission(StrEnum):
+    """Permission of a token. Whoever may deploy runs any command under the crawls' account, so few may."""
+
+    DEPLOY = "deploy"
+    READ = "read"  # the catalogue
+    METRICS = "metrics"
+
+
+@dataclass(frozen=True)
+class ServiceTokens:
+    """The tokens that the service accepts: the deploying token permits all, each other token a single thing."""
+
+    deploy: str
+    read: str = ""  # "": there is no such token
+    metrics: str = ""
+
+    @classmethod
+    def from_settings(cls, settings: SchedulerSettings) -> Self:
+        return cls(
+            settings.token.get_secret_value(),
+            settings.read_token.get_secret_value(),
+            settings.metrics_token.get_secret_value(),
+        )
+
+    def permissions(self) -> dict[str, Collection[Permission]]:
+        """Return the permissions by token. NotReady: a token is missing, cannot be sent, or permits two things."""
+        limited = {"READ_TOKEN": (self.read, Permission.READ), "METRICS_TOKEN": (self.metrics, Permission.METRICS)}
+        permissions: dict[str, Collection[Permission]] = {checked_token(self.deploy): tuple(Permission)}
+        for name, (token, permission) in limited.items():
+            variable = f"CRAWLER_SCHEDULER__{name}"
+            if not token:
+                continue
+            if checked_token(token, variable) in permissions:
+                raise NotReady(f"{variable}: expected another token than the others: each permits something else")
+            permissions[token] = (permission,)
+        return permissions
 
 
 class SchedulerService:
@@ -102,13 +144,26 @@ def _current_service(request: Request) -> SchedulerService:
 
 
 CurrentService = Annotated[SchedulerService, Depends(_current_service)]
+
+
+def _permitting(permission: Permission) -> list[params.Depends]:
+    """Return a dependency that answers 403 without the permission. The gate has put the permissions there."""
+
+    def check(request: Request) -> None:
+        if permission not in request.state.scopes:
+            raise HTTPException(403, f"this token does not permit: {permission}")
+
+    return [Depends(check)]
+
+
+DEPLOYING, READING, SCRAPING = map(_permitting, Permission)
 Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
 
 # The gate has checked the token already; the dependency only declares the token in the OpenAPI document.
 v1 = APIRouter(
     prefix="/v1",
     dependencies=[Security(HTTPBearer(auto_error=False, description="The token that service and callers share."))],
-    responses=COMMON,
+    responses=COMMON | problems(_403="The token does not permit it."),
 )
 health_router = APIRouter()
 
@@ -116,6 +171,7 @@ health_router = APIRouter()
 @v1.post(
     "/deployments",
     status_code=201,
+    dependencies=DEPLOYING,
     response_model=Deployment,
     responses=DEPLOYED
     | problems(
@@ -137,7 +193,7 @@ def deploy(
     return deployment
 
 
-@v1.get("/crawlers")
+@v1.get("/crawlers", dependencies=READING)
 def crawlers(service: CurrentService) -> CrawlerNames:
     """Return the catalogue's names, and the error in its file if the file's older state is in use."""
     names, file_problem = service.catalogue.names(), service.catalogue.problem()
@@ -147,6 +203,7 @@ def crawlers(service: CurrentService) -> CrawlerNames:
 
 @v1.get(
     "/crawler",
+    dependencies=READING,
     response_model=Crawler,
     responses=ENTRY | problems(_404="There is no such crawler; `field` is `name`.", _422="The name is not acceptable."),
 )
@@ -160,6 +217,7 @@ def crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler 
 
 @v1.get(
     "/manager",
+    dependencies=READING,
     response_model=ManagerEntry,
     responses=MANAGER
     | problems(_404="There is no such crawl manager; `field` is `name`.", _422="The name is not acceptable."),
@@ -179,15 +237,17 @@ async def healthz() -> Health:
 
 
 @health_router.get("/readyz", responses={503: COMMON[503]})
-def readyz(service: CurrentService) -> Health:
-    """Deployments can be made: the cluster answers. Needs no token."""
-    with service.public_problems.hide_paths():
+def readyz(service: CurrentService, request: Request) -> Health:
+    """Deployments can be made: the cluster answers. Needs no token; only the holder of a token reads what is wrong."""
+    is_known = hasattr(request.state, "scopes")
+    with nullcontext() if is_known else service.public_problems.shortened("cluster"):
         if service.placing and service.placing.problem:
             raise TemporaryError(service.placing.problem)
-        return Health(status=without_paths(service.cluster.check()))
+        line = service.cluster.check()
+    return Health(status=line if is_known else "ready")
 
 
-@health_router.get("/metrics", include_in_schema=False)
+@health_router.get("/metrics", include_in_schema=False, dependencies=SCRAPING)
 def metrics(service: CurrentService) -> Response:
     service.disk_problem.set(service.disks.has_problem)
     return Response(generate_latest(service.metrics), media_type=CONTENT_TYPE_LATEST)
@@ -206,13 +266,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def make_app(
-    cluster: Cluster, catalogue: Catalogue, token: str, *, installation: str | None = None, folders: Sequence[Path] = ()
+    cluster: Cluster,
+    catalogue: Catalogue,
+    tokens: ServiceTokens,
+    *,
+    installation: str | None = None,
+    folders: Sequence[Path] = (),
 ) -> FastAPI:
     """Make the service. The disks of `folders` are watched. Without `installation`, the service deploys for any."""
     app = _app_with_endpoints()
     app.state.service = SchedulerService(cluster, catalogue, installation, folders)
     app.add_middleware(
-        Gate, check_caller=require_token(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY
+        Gate, check_caller=require_token(tokens.permissions()), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY
     )
     return app
 

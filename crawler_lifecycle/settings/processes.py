@@ -16,7 +16,18 @@ class DatabaseSettings(BaseModel):
 class SchedulerSettings(BaseModel):
     url: str = Field(default="http://127.0.0.1:8310", description="address of the scheduler service")
     token: SecretStr = Field(
-        default=SecretStr(""), description="bearer token of the scheduler service, which does not start without a token"
+        default=SecretStr(""),
+        description="bearer token for the scheduler service, which does not start without a token: the service's own "
+        "permits everything, so only worker and dispatcher need it. Everybody else gets the token for reading",
+    )
+    read_token: SecretStr = Field(
+        default=SecretStr(""),
+        description="further token that the scheduler service accepts, for reading the catalogue alone; only the "
+        "service has this variable, and callers have the text as CRAWLER_SCHEDULER__TOKEN. Default: no such token",
+    )
+    metrics_token: SecretStr = Field(
+        default=SecretStr(""),
+        description="further token that the scheduler service accepts, for `/metrics` alone; default: no such token",
     )
     timeout_seconds: float = Field(default=20, gt=0, description="time limit for a request; shorter than a claim")
     catalogue: Path | None = Field(default=None, description="crawler catalogue file; only the service reads the file")
@@ -160,7 +171,8 @@ class AuditSettings(BaseModel):
     keep_days: int = Field(default=30, ge=1, description="time to keep audits and closed findings")
     remove_unknown_jobs: bool = Field(
         default=False,
-        description="remove our jobs without a run in the database; after a restore such jobs may be live crawls",
+        description="allow `crawlctl audit --repair --remove-unknown-jobs` to remove our jobs without a run in the "
+        "database; after a restore such jobs may be live crawls. Scheduled audits never remove them",
     )
 
 

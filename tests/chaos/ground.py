@@ -25,7 +25,7 @@ from tests.chaos import graph, managing
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.outside import Outside, outside
 from tests.databases import MariaDB, create_database, mariadb
-from tests.embedded import CRAWLCTL, Crawlctl, environment
+from tests.embedded import CRAWLCTL, Crawlctl, environment, of_worker
 from tests.process.crawls import Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
 from tests.waiting import eventually_async
@@ -160,7 +160,7 @@ class Ground:
                 [sys.executable, "-P", "-m", "workers.lifecycle"],
                 stdout=log,
                 stderr=log,
-                env=environment(self.folder, self.said) | found.environment,
+                env=environment(self.folder, self.said) | found.environment | of_worker(self.state),
                 cwd=self.folder,
                 start_new_session=True,
             )

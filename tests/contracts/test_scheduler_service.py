@@ -11,9 +11,9 @@ import pytest
 from crawler_lifecycle.contract.deployment import DeploymentRequest, Problem
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.services import placing
-from crawler_lifecycle.services.scheduler import LARGEST_BODY, make_app, openapi_document
+from crawler_lifecycle.services.scheduler import LARGEST_BODY, ServiceTokens, make_app, openapi_document
 from crawler_lifecycle.services.scheduler_document import REQUEST
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, a_request, served
+from tests.schedulers import METRICS_TOKEN, READ_TOKEN, TOKEN, SmallCluster, a_catalogue, a_request, served
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scheduler-openapi.json"
 
@@ -174,7 +174,7 @@ def test_the_scheme_of_the_token_may_be_written_small(http: httpx.Client) -> Non
 @pytest.mark.parametrize("token", ["", "two words", "tøken", "line\n"])
 def test_the_service_does_not_start_without_a_token(tmp_path: Path, token: str) -> None:
     with pytest.raises(NotReady, match="CRAWLER_SCHEDULER__TOKEN"):
-        make_app(SmallCluster(), a_catalogue(tmp_path), token)
+        make_app(SmallCluster(), a_catalogue(tmp_path), ServiceTokens(token))
 
 
 def test_a_large_body_is_413_announced_or_not(http: httpx.Client, cluster: SmallCluster) -> None:
@@ -202,10 +202,50 @@ def test_the_catalogue_can_be_read(http: httpx.Client, tmp_path: Path) -> None:
 def test_health_and_readiness_need_no_token(http: httpx.Client, cluster: SmallCluster) -> None:
     with httpx.Client(base_url=http.base_url, trust_env=False) as stranger:
         assert stranger.get("/healthz").status_code == 200
-        assert stranger.get("/readyz").json() == {"status": "a small cluster"}
-        cluster.trouble = TemporaryError("no cluster today")
-        assert problem(stranger.get("/readyz"), 503).detail == "no cluster today"
+        assert stranger.get("/readyz").json() == {"status": "ready"}
+        cluster.trouble = TemporaryError("https://10.0.0.1 says 403", cause="cluster_forbids")
+        assert problem(stranger.get("/readyz"), 503).detail == "cluster: cluster_forbids"
+        wrong = {"Authorization": "Bearer wrong"}
+        assert problem(stranger.get("/readyz", headers=wrong), 503).detail == "cluster: cluster_forbids"
         assert stranger.get("/healthz").status_code == 200
+
+
+def test_the_holder_of_a_token_reads_what_is_wrong(http: httpx.Client, cluster: SmallCluster) -> None:
+    """`crawlctl doctor` shows it."""
+    assert http.get("/readyz").json() == {"status": "a small cluster"}
+    cluster.trouble = TemporaryError("https://10.0.0.1 says 403")
+    assert problem(http.get("/readyz"), 503).detail == "https://10.0.0.1 says 403"
+
+
+@pytest.mark.parametrize(("token", "permitted"), [(READ_TOKEN, "read"), (METRICS_TOKEN, "metrics"), (TOKEN, "deploy")])
+def test_a_token_permits_no_more_than_it_is_for(
+    http: httpx.Client, cluster: SmallCluster, token: str, permitted: str
+) -> None:
+    """The API and Prometheus had the token with which any command runs under the account of the crawls."""
+    headers = {"Authorization": f"Bearer {token}"}
+    request = a_request(crawler={"name": "bookshop", "command": ["cat", "/state/api-tokens.json"]})
+    answers = {
+        "deploy": http.post("/v1/deployments", json=request.model_dump(mode="json"), headers=headers | _key(request)),
+        "read": http.get("/v1/crawlers", headers=headers),
+        "metrics": http.get("/metrics", headers=headers),
+    }
+    refused = {name for name, answer in answers.items() if answer.status_code == 403}
+    assert refused == (set() if permitted == "deploy" else set(answers) - {permitted})
+    assert bool(cluster.jobs) == (permitted == "deploy")
+    for name in refused:
+        assert problem(answers[name], 403).detail == f"this token does not permit: {name}"
+    entries = [http.get(f"/v1/{kind}", params={"name": "x"}, headers=headers) for kind in ("crawler", "manager")]
+    assert {answer.status_code for answer in entries} == ({403} if permitted == "metrics" else {404})
+
+
+def _key(request: DeploymentRequest) -> dict[str, str]:
+    return {"Idempotency-Key": request.key}
+
+
+@pytest.mark.parametrize("tokens", [ServiceTokens("a", "a"), ServiceTokens("a", "b", "b"), ServiceTokens("a", "b c")])
+def test_tokens_that_permit_two_things_are_refused(tmp_path: Path, tokens: ServiceTokens) -> None:
+    with pytest.raises(NotReady, match=r"CRAWLER_SCHEDULER__(READ|METRICS)_TOKEN: expected"):
+        make_app(SmallCluster(), a_catalogue(tmp_path), tokens)
 
 
 def test_waiting_jobs_are_placed_again_and_again(http: httpx.Client, cluster: SmallCluster) -> None:

@@ -26,7 +26,13 @@ from tests.deploy.dockerfile import CHECKOUT
 from tests.stores import ENDED_AT, announced
 
 COMPOSE = CHECKOUT / "deploy" / "compose.yaml"
-SECRETS = {"DATABASE_PASSWORD": "letters", "SCHEDULER_TOKEN": "secret-of-the-test", "OBJECTS_SECRET": "digits"}
+DEPLOYING, READING = "secret-of-the-test", "another-one"  # tokens of the scheduler service
+SECRETS = {
+    "DATABASE_PASSWORD": "letters",
+    "OBJECTS_SECRET": "digits",
+    "SCHEDULER_TOKEN": DEPLOYING,
+    "SCHEDULER_READ_TOKEN": READING,
+}
 PROGRAMS = Path(sys.executable).parent
 OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker", "api"}
 
@@ -105,6 +111,9 @@ def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: p
                 group, _, field = variable.removeprefix("CRAWLER_").lower().partition("__")
                 assert group in known
                 assert not field or field in known[group]
+        if name == "scheduler":  # crawls run in its container: it knows no password
+            assert loaded.database.url is None
+            continue
         address = parse_url(loaded.database_url)
         mysql = services["database"]["environment"]
         assert (address.username, address.password, address.database) == (
@@ -113,6 +122,13 @@ def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: p
             mysql["MYSQL_DATABASE"],
         )
         assert address.host == "database"
+
+
+def test_only_those_that_deploy_have_the_token_for_it(services: dict[str, Any]) -> None:
+    tokens = {name: services[name]["environment"].get("CRAWLER_SCHEDULER__TOKEN") for name in OURS}
+    deploying = dict.fromkeys(("scheduler", "dispatcher", "worker"), DEPLOYING)
+    assert tokens == deploying | {"api": READING, "watcher": None, "upgrade": None}
+    assert services["scheduler"]["environment"]["CRAWLER_SCHEDULER__READ_TOKEN"] == READING
 
 
 def test_probes_ask_the_port_that_the_process_has(services: dict[str, Any]) -> None:

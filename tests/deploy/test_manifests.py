@@ -228,6 +228,25 @@ def test_crawlers_get_no_token_and_no_way_inside() -> None:
     )
 
 
+def test_only_those_that_deploy_have_the_token_for_it() -> None:
+    """With the token the holder runs any image under the account of the crawls. The API pod faces the internet."""
+    tokens = {}
+    for folder in manifests.folders():
+        for document in folder.manifests:
+            pod = document.get("spec", {}).get("template", {}).get("spec", {})
+            for variable in (each for container in pod.get("containers", []) for each in container.get("env", [])):
+                if "TOKEN" in variable["name"] and "SCHEDULER" in variable["name"]:
+                    key = variable["valueFrom"]["secretKeyRef"]["key"]
+                    tokens[document["metadata"]["name"], variable["name"]] = key
+    own, read, metrics = (f"CRAWLER_SCHEDULER__{name}" for name in ("TOKEN", "READ_TOKEN", "METRICS_TOKEN"))
+    assert tokens == {
+        ("worker", own): own,
+        ("dispatcher", own): own,
+        ("api", own): read,
+        **{("scheduler", name): name for name in (own, read, metrics)},
+    }
+
+
 def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
     documents = {(each["kind"], each["metadata"]["name"]): each for each in API.manifests}
     assert {each["metadata"]["namespace"] for each in API.manifests} == {HOME.kustomization["namespace"]}

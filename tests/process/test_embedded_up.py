@@ -158,5 +158,10 @@ def _job(state: Path) -> list[psutil.Process]:
 
 
 def _service(state: Path) -> list[psutil.Process]:
-    """What runs of the stack itself: its parts know the scheduler's token, jobs and their runners do not."""
-    return processes_of(state, lambda process: "CRAWLER_SCHEDULER__TOKEN" in process.environ())
+    """Return the processes of the stack itself: Temporal, the parts with a main in `workers`, the reaper."""
+
+    def is_part(process: psutil.Process) -> bool:
+        mains = ("workers.", "crawler_lifecycle.services.")
+        return any(word == "start-dev" or word.startswith(mains) for word in process.cmdline())
+
+    return processes_of(state, is_part)

@@ -56,7 +56,7 @@ async def test_it_is_found_as_soon_as_there_is_room(state: Path, monkeypatch: py
     said: list[str] = []
     part = Part("sleeper", [sys.executable, "-c", "import time; time.sleep(1000)", str(state)])
 
-    stack = Bare(Plan(state, Ports.free(), {}, ""), said.append)
+    stack = Bare(Plan(state, Ports.free(), {}, "", ""), said.append)
     async with stack.running():
         await stack.add(part)
         (first,) = processes_of(state, _sleeps)

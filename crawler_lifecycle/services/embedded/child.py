@@ -39,7 +39,8 @@ class Child:
         self.log = log
         self.started_at = 0.0
         self.record: Process | None = None  # identifies the process for other programs
-        self._environment = {name: value for name, value in environment.items() if name not in part.hidden_variables}
+        shown = {name: value for name, value in environment.items() if name not in part.hidden_variables}
+        self._environment = {**shown, **part.own_variables}
         self._say = say
         self._on_start = on_start
         self._process: asyncio.subprocess.Process | None = None

@@ -3,7 +3,8 @@
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crawler_lifecycle import configuration
@@ -33,6 +34,7 @@ class Part:
     name: str
     command: list[str]
     hidden_variables: frozenset[str] = frozenset()  # of the environment, not given to the part
+    own_variables: Mapping[str, str] = field(default_factory=dict)  # given to this part, in place of the stack's
     stop_seconds: float = SERVICE_STOP_SECONDS
     output: int | None = None  # file descriptor in place of the log
 
@@ -65,6 +67,7 @@ class Plan:
     ports: Ports
     environment: dict[str, str]  # variables with all settings, also for Temporal
     page_token: str  # of the live page, for the API
+    deploy_token: str  # for the scheduler service: not in `environment`, since few parts may deploy
     steps: StepModules = StepModules()
 
     @property
@@ -108,7 +111,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | N
             "CRAWLER_STATE": str(state),
             "CRAWLER_DATABASE__URL": settings.database_url,
             "CRAWLER_SCHEDULER__URL": f"http://{LOOPBACK}:{ports.scheduler}",
-            "CRAWLER_SCHEDULER__TOKEN": stack_file.make_token(state),
+            "CRAWLER_SCHEDULER__TOKEN": stack_file.make_token(state, stack_file.READ_TOKEN_FILE),
             "CRAWLER_SCHEDULER__CATALOGUE": str(catalogue.absolute()),
             "CRAWLER_API__URL": f"http://{LOOPBACK}:{ports.api}",
             "CRAWLER_API__TOKENS": str(tokens),
@@ -118,6 +121,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | N
             "TEMPORAL_CONFIG_FILE": os.devnull,  # the user's own file may hold TLS or a key for another server
         },
         page_token=embedded_token(state, Tokens(tokens)),
+        deploy_token=stack_file.make_token(state),
         steps=steps or StepModules(),
     )
 
@@ -133,16 +137,31 @@ def temporal_part(plan: Plan) -> Part:
             *("--port", str(plan.ports.temporal), "--ui-port", str(plan.ports.web_ui)),
             *("--db-filename", str(plan.state / "temporal.db"), *options),
         ],
+        frozenset(name for name in plan.environment if name.startswith(PREFIX)),  # its environment can be read by jobs
     )
 
 
-def service_part(name: str) -> Part:
+def service_part(plan: Plan, name: str) -> Part:
     # of all parts only the lifecycle worker listens on these ports, since several parts cannot share a port
-    return Part(name, _worker_command(name), frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"}))
+    hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
+    return Part(name, _worker_command(name), hidden, _tokens(plan, name))
 
 
-def lifecycle_part(drain_seconds: float) -> Part:
-    return Part("lifecycle", _worker_command("lifecycle"), stop_seconds=drain_seconds + SERVICE_STOP_SECONDS)
+def lifecycle_part(plan: Plan, drain_seconds: float) -> Part:
+    stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
+    return Part("lifecycle", _worker_command("lifecycle"), frozenset(), _tokens(plan, "lifecycle"), stop_seconds)
+
+
+def _tokens(plan: Plan, name: str) -> dict[str, str]:
+    """Return the part's variables with tokens of the scheduler service, where the token for reading is not enough."""
+    match name:
+        case "lifecycle" | "dispatcher":
+            return {"CRAWLER_SCHEDULER__TOKEN": plan.deploy_token}
+        case "scheduler":
+            read = plan.environment["CRAWLER_SCHEDULER__TOKEN"]
+            return {"CRAWLER_SCHEDULER__TOKEN": plan.deploy_token, "CRAWLER_SCHEDULER__READ_TOKEN": read}
+        case _:
+            return {}
 
 
 def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> Part:
@@ -150,7 +169,7 @@ def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> 
     hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
     command = [sys.executable, "-u", *_worker_command("flows")[1:], *steps.options, *more_options]
-    return Part("flows", command, hidden, stop_seconds, steps.output)
+    return Part("flows", command, hidden, {}, stop_seconds, steps.output)
 
 
 def _worker_command(name: str) -> list[str]:

@@ -101,13 +101,13 @@ class Stack:
         self._environment["CRAWLER_CLUSTER__INSTALLATION"] = installation
         control = self.control
         temporal = await self._start_child(temporal_part(self.plan))
-        scheduler = await self._start_child(service_part("scheduler"))
+        scheduler = await self._start_child(service_part(self.plan, "scheduler"))
         await temporal.wait_ready(control.engine.ping)
         for name in ("dispatcher", "watcher"):
-            await self._start_child(service_part(name))
-        api = await self._start_child(service_part("api"))
+            await self._start_child(service_part(self.plan, name))
+        api = await self._start_child(service_part(self.plan, "api"))
         drain = control.installation.settings.worker.drain_seconds
-        worker = await self._start_child(lifecycle_part(drain))
+        worker = await self._start_child(lifecycle_part(self.plan, drain))
         await scheduler.wait_ready(lambda: _probe_scheduler(control))
         await api.wait_ready(lambda: _probe_api(self.plan.api_url))
         await worker.wait_ready(lambda: _probe_worker(control, worker.started_at))
