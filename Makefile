@@ -51,9 +51,9 @@ test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (two m
 	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole stacks and their outages, the page in a browser, the image (8 to 15 minutes)
-	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM) $(PART) $(if $(SHARD),--shards 2)
+	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM) $(PART)
 
-test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (SHARD=1 to 4: 6 to 16 minutes and 5 GB each)
+test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (SHARD=1 to 8: 3 to 12 minutes and 5 GB each)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q $(PART)
 
 test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (thirteen minutes)
@@ -65,7 +65,7 @@ chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then
 test-all: ## all three; nothing may be skipped
 	@CI=true $(MAKE) --no-print-directory test
 	@CI=true $(MAKE) --no-print-directory test-system
-	@set -e; for shard in 1 2 3 4; do $(MAKE) --no-print-directory test-crashes SHARD=$$shard; done
+	@set -e; for shard in 1 2 3 4 5 6 7 8; do $(MAKE) --no-print-directory test-crashes SHARD=$$shard; done
 
 test-cluster: $(VENV)/.installed-dev mariadb ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
@@ -101,7 +101,7 @@ format: $(VENV)/.installed-dev ## formats the code
 bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
-ci: $(VENV)/.installed-dev ## what has to pass, with one shard of what takes long (SHARD=n: which; an hour on two cores)
+ci: $(VENV)/.installed-dev ## what has to pass, with one shard of what takes long (SHARD=n: which; 40 minutes on two cores)
 	@$(BIN)/python -m tests.ci --seed "$(CHANGE)"
 
 ci-all: $(VENV)/.installed-dev ## all that has to pass, with every shard

@@ -11,11 +11,24 @@ from temporalio.worker import Replayer
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.replay.record import FINGERPRINTS, HISTORIES, PATHS, commands_of, has_one_order, named, play
 
+each_history = pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
 
-@pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
+
+@each_history
 async def test_recorded_runs_replay(recorded: Path) -> None:
+    await _replay(recorded, isolated=False)
+
+
+@pytest.mark.system
+@each_history
+async def test_recorded_runs_replay_in_the_sandbox(recorded: Path) -> None:
+    """The sandbox loads every workflow module for each history, and so takes eight times as long."""
+    await _replay(recorded, isolated=True)
+
+
+async def _replay(recorded: Path, *, isolated: bool) -> None:
     history = WorkflowHistory.from_json(f"replay-{recorded.stem}", recorded.read_text())
-    await Replayer(workflows=[], plugins=[LifecyclePlugin(isolated=True)]).replay_workflow(history)
+    await Replayer(workflows=[], plugins=[LifecyclePlugin(isolated=isolated)]).replay_workflow(history)
 
 
 def test_every_path_is_recorded() -> None:

@@ -22,13 +22,13 @@ class Collected:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
         seen = {}
-        for suite, shards in {"crash": SHARDS, "outage": SHARDS, "cluster": SHARDS, "system": 2}.items():
+        for suite in ("crash", "outage", "cluster", "system"):
             tests = [item for item in items if item.get_closest_marker(suite)]
             if suite == "system":
                 tests = [item for item in tests if not item.get_closest_marker("cluster")]
             seen[suite] = {
                 "whole": [item.nodeid for item in tests],
-                "parts": [[item.nodeid for item in shard_of(tests, n, shards)] for n in range(1, shards + 1)],
+                "parts": [[item.nodeid for item in shard_of(tests, n)] for n in range(1, SHARDS + 1)],
                 "closing": [item.nodeid for item in tests if item.get_closest_marker("closing")],
                 "groups": sorted({group(item) for item in tests}),
             }
@@ -64,14 +64,14 @@ def test_every_group_with_a_duration_exists(collected: Collected) -> None:
     assert shards.MINUTES.keys() <= {name for seen in collected.values() for name in seen["groups"]}
 
 
-@given(st.dictionaries(st.text(min_size=1), st.floats(0.1, 30.0)), st.integers(1, 6))
+@given(st.dictionaries(st.text(min_size=1), st.floats(0.1, 30.0)), st.integers(1, 8))
 def test_each_group_is_in_one_shard(minutes: dict[str, float], number: int) -> None:
     parts = shards.divided(minutes, number)
     assert len(parts) == number
     assert Counter(name for part in parts for name in part) == Counter(minutes.keys())
 
 
-@given(st.dictionaries(st.text(min_size=1), st.floats(0.1, 30.0), min_size=1), st.integers(1, 6))
+@given(st.dictionaries(st.text(min_size=1), st.floats(0.1, 30.0), min_size=1), st.integers(1, 8))
 def test_no_shard_takes_longer_than_a_fair_part_and_one_group(minutes: dict[str, float], number: int) -> None:
     longest = max(sum(minutes[name] for name in part) for part in shards.divided(minutes, number))
     assert longest <= sum(minutes.values()) / number + max(minutes.values()) + 1e-9
