@@ -21,6 +21,7 @@ from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.act.stopping import Stopping
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.http.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.logs import evidence, store
 from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
@@ -1128,6 +1129,28 @@ def test_a_sidecar_that_ran_out_of_memory_is_told_with_whatever_end(acting: Acti
     [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
     assert (found.events, found.restarts) == (["proxy was OOMKilled (2 restarts)"], 2)
     assert found.log_tail == "fine"
+
+
+@pytest.mark.parametrize("excuse", ["of the node", "of a proxy"])
+def test_what_stands_in_place_of_a_log_is_not_shown_as_the_words_of_the_crawl(acting: Acting, excuse: str) -> None:
+    pod = acting.pod(acting.deploy(), "Failed", **ended_with(3, "Error"))
+    acting.server.end(acting.name(), "Failed")
+    words = {"of the node": "unable to retrieve container logs", "of a proxy": "a proxy answers"}[excuse]
+    if excuse == "of the node":
+        acting.server.logs[pod["metadata"]["name"]] = b"unable to retrieve container logs for containerd://0a1b"
+    else:
+        page = Answered(200, headers={"Content-Type": "text/html"})
+        acting.server.faults = [Fault("GET", "/log", page) for _ in range(2)]
+
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+
+    assert found.log_tail == ""
+    assert words in found.events[0]
+    if excuse == "of the node":
+        assert acting.logs.chunk(PODS.item(json.dumps(pod).encode()), 0, ended=True).text == ""
+    else:
+        with pytest.raises(ApiFailed, match=words):
+            acting.logs.chunk(PODS.item(json.dumps(pod).encode()), 0, ended=True)
 
 
 @pytest.mark.parametrize("length", [5_000, 40_000, 100_000])

@@ -172,6 +172,15 @@ def test_a_page_of_a_proxy_is_shown(api: Api, server: ApiServer) -> None:
         api.get(api.namespace_path())
 
 
+@pytest.mark.parametrize("method", ["get", "delete", "post", "chunks"])
+def test_a_page_of_a_proxy_is_no_answer_whatever_its_status(api: Api, server: ApiServer, method: str) -> None:
+    verb = {"chunks": "GET"}.get(method, method.upper())
+    server.faults = [Fault(verb, "", Answered(200, headers={"Content-Type": "text/html; charset=utf-8"}))]
+    body = () if verb == "GET" else ({},)
+    with pytest.raises(ApiFailed, match=f"a proxy answers {verb} /api/v1/namespaces/crawls with a page"):
+        list(getattr(api, method)(api.namespace_path(), *body))
+
+
 def test_a_read_is_sent_again_when_its_connection_broke_and_a_write_is_not(api: Api, server: ApiServer) -> None:
     server.faults = [Fault("GET", "", drop="after")]
     api.get(api.namespace_path())
@@ -281,6 +290,20 @@ def test_a_list_that_becomes_too_old_again_says_so(
     with pytest.raises(ApiFailed) as caught:
         list(pages)
     assert caught.value.status == 410
+
+
+@pytest.mark.parametrize("repeated", [("2", "2"), ("2", "4", "2")])
+def test_a_list_that_repeats_its_pages_ends_with_an_error(
+    api: Api, server: ApiServer, repeated: tuple[str, ...]
+) -> None:
+    for token in repeated:
+        page = Answered(200)
+        page.body = {"kind": "JobList", "metadata": {"continue": token}, "items": []}
+        server.faults.append(Fault("GET", "jobs", page))
+
+    with pytest.raises(ApiFailed, match="repeats a page"):
+        list(api.pages(api.jobs_path()))
+    assert len(server.seen) == len(repeated)
 
 
 def test_four_lists_at_once_and_no_more(api: Api, server: ApiServer) -> None:

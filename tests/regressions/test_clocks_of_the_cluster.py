@@ -9,6 +9,7 @@ from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment
 
 from crawler_lifecycle.activities.metrics import measure_clocks
+from crawler_lifecycle.adapters.kubernetes.http import server_clock
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
@@ -66,6 +67,43 @@ def test_a_header_that_makes_no_sense_changes_nothing(nonsense: str | None) -> N
 
     assert clock.difference is not None
     assert abs(clock.difference - HOUR) < timedelta(seconds=5)
+
+
+def test_of_several_api_servers_the_slowest_clock_counts() -> None:
+    clock = ServerClock()
+    for difference in (timedelta(), HOUR, -HOUR, HOUR):
+        clock.set(as_header(datetime.now(UTC) + difference))
+
+    assert clock.difference is not None
+    assert abs(clock.difference - HOUR) < timedelta(seconds=5)
+
+
+def test_a_clock_that_was_slow_counts_until_nobody_has_shown_it_for_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server whose clock was set right, or that is gone, must not make every age too small for good."""
+    clock, now = ServerClock(), [5000.0]
+    monkeypatch.setattr(server_clock.time, "monotonic", lambda: now[0])
+    began_at = datetime.now(UTC)
+    clock.set(as_header(began_at - HOUR))
+    ages = []
+    for passed in (1700, 1900, 3500, 3700):
+        now[0] = 5000 + passed
+        clock.set(as_header(began_at + timedelta(seconds=passed)))
+        ages.append(round((clock.now() - began_at).total_seconds()))
+
+    assert ages == pytest.approx([1700 - 3600, 1900 - 3600, 3500 - 3600, 3700], abs=2)
+
+
+def test_a_pod_keeps_its_grace_while_two_api_servers_answer_whose_clocks_are_far_apart() -> None:
+    told_at = datetime.now(UTC) - timedelta(seconds=5)
+    ending: Json = pod("Running", running())
+    ending["metadata"] |= {"deletionTimestamp": (told_at + timedelta(minutes=10)).isoformat()}
+    there = job(active=0, terminating=1)
+    there["metadata"]["creationTimestamp"] = (told_at - HOUR).isoformat()
+    shelf = Shelf().put(jobs=[there], pods=[ending])
+    shelf.clock.set(as_header(datetime.now(UTC)))
+    shelf.clock.set(as_header(datetime.now(UTC) + timedelta(minutes=45)))
+
+    assert not Observer(shelf, OURS).look(RUN, [KEY]).jobs[KEY].overdue
 
 
 def test_before_the_first_answer_the_clock_is_ours() -> None:

@@ -33,6 +33,8 @@ TOO_OLD = 410  # HTTP status: the snapshot of a list, from which its pages come,
 # errors of a kept connection that the server closed before our request
 STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
+# Content type of a proxy's page. The API server sends none: its logs are text/plain.
+PAGE_FOR_PEOPLE = "text/html"
 
 
 class Api:
@@ -85,10 +87,11 @@ class Api:
 
         A list that became too old between two pages begins anew, once: an object may come twice. A page too long to
         receive is requested again with fewer objects. A 404 becomes ApiFailed: a list always exists, even without
-        items, so the server behind a 404 is not our API server.
+        items, so the server behind a 404 is not our API server. So does a token for the next page that came before: a
+        broken cache would repeat its page indefinitely, in a thread that cannot be cancelled.
         """
         page_query: dict[str, str | int] = {"limit": PAGE, **(query or {})}
-        may_begin_anew = True
+        may_begin_anew, tokens = True, set[str]()
         while True:
             if not self._lists.acquire(timeout=max(0.0, min(answers.LONGEST_ANSWER_SECONDS, until - time.monotonic()))):
                 raise answers.ApiFailed("the other lists of this process do not end: try again")
@@ -99,6 +102,7 @@ class Api:
             except answers.ApiFailed as error:
                 if error.status == TOO_OLD and may_begin_anew and "continue" in page_query:
                     may_begin_anew = False
+                    tokens.clear()
                     del page_query["continue"]
                 elif isinstance(error.__cause__, answers.TooLong) and int(page_query["limit"]) > 1:
                     page_query["limit"] = max(1, int(page_query["limit"]) // SHRINKING)
@@ -111,6 +115,9 @@ class Api:
             next_page = answers.continuation(page)
             if not next_page:
                 return
+            if next_page in tokens:
+                raise answers.ApiFailed(f"the Kubernetes API repeats a page of {path}: is a cache in front of it?")
+            tokens.add(next_page)
             page_query["continue"] = next_page
 
     def lines(
@@ -215,6 +222,9 @@ class Api:
                 raise self._unreached(method, path, error) from error
             self.clock.set(answer.headers.get("Date"))
             if answer.status < 300:
+                if answer.headers.get("Content-Type", "").startswith(PAGE_FOR_PEOPLE):
+                    answer.close()
+                    raise answers.ApiFailed(f"a proxy answers {method} {path} with a page instead of the Kubernetes API")
                 break
             failed = answers.refusal(method, path, answer)
             pause = 0.0 if answer.status == 401 else max(failed.retry_after or 0.0, SHORTEST_PAUSE)

@@ -3,6 +3,9 @@
 Ages of objects are computed with this clock: the API server writes the times of Jobs and pods, and the clock of this
 machine may be an hour away from its clock. A Date header has whole seconds and may be old by the time that the answer
 took: the clock is right within a second or two.
+
+Several API servers may answer in turn, with clocks that are minutes apart. The slowest of the clocks counts, so that no
+job is ended too early: ages may then be too small by the difference.
 """
 
 import threading
@@ -13,6 +16,7 @@ from email.utils import parsedate_to_datetime
 FIRST, LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)  # times outside are nonsense
 SAME_WITHIN_SECONDS = 2  # clocks that differ by no more than this agree
 HALF_A_SECOND = timedelta(seconds=0.5)  # is added to a header's time: the header leaves out up to a second
+PERIOD_SECONDS = 1800.0  # the slowest clock of this period and of the period before counts
 
 
 class ServerClock:
@@ -20,29 +24,35 @@ class ServerClock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # the API server's time in the latest header, and our monotonic time when the header came
-        self._reading: tuple[datetime, float] | None = None
+        # the slowest API server's time when our monotonic clock showed 0, in the present and in the previous period
+        self._slowest: tuple[datetime, ...] = ()
+        self._period_began_at = 0.0  # by our monotonic clock
 
     def set(self, date: str | None) -> None:
-        """Take the time over from a Date header. A header that is missing or makes no sense changes nothing."""
+        """Compare the clock with a Date header. A header that is missing or makes no sense changes nothing."""
         server_time = _parsed(date)
-        if server_time is not None:
-            with self._lock:
-                self._reading = server_time + HALF_A_SECOND, time.monotonic()
+        if server_time is None:
+            return
+        with self._lock:
+            monotonic = time.monotonic()
+            at_zero = server_time + HALF_A_SECOND - timedelta(seconds=monotonic)
+            age = monotonic - self._period_began_at
+            if self._slowest and age < PERIOD_SECONDS:
+                self._slowest = min(at_zero, self._slowest[0]), *self._slowest[1:]
+            else:
+                previous = self._slowest[:1] if age < 2 * PERIOD_SECONDS else ()
+                self._slowest, self._period_began_at = (at_zero, *previous), monotonic
 
     def now(self) -> datetime:
-        """Return the API server's time, or before its first answer the time of our own clock."""
+        """Return the slowest API server's time, or before the first answer the time of our own clock."""
         with self._lock:
-            reading = self._reading
-        if reading is None:
-            return datetime.now(UTC)
-        server_time, read_at = reading
-        return server_time + timedelta(seconds=time.monotonic() - read_at)
+            slowest = self._slowest
+        return min(slowest) + timedelta(seconds=time.monotonic()) if slowest else datetime.now(UTC)
 
     @property
     def difference(self) -> timedelta | None:
         """Return how far our clock is ahead of the API server's; None before its first answer."""
-        return None if self._reading is None else datetime.now(UTC) - self.now()
+        return datetime.now(UTC) - self.now() if self._slowest else None
 
     def words(self) -> str:
         """Say how far the two clocks are apart, as a part of a sentence."""

@@ -209,8 +209,6 @@ class Logs:
             query["follow"] = "true"
         try:
             for piece in self._pieces(pod, query, until, silence):
-                if not received and piece.startswith(APOLOGY):
-                    raise Missing(piece.decode(errors="replace"))
                 yield piece[: max(0, self.most_bytes - received)]
                 received += len(piece)
             if received > self.most_bytes:
@@ -225,11 +223,19 @@ class Logs:
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None
     ) -> Iterator[bytes]:
-        """Yield the log's pieces, as the API's `query` limits the log; `silence`: most seconds without a piece."""
+        """Yield the log's pieces, as the API's `query` limits the log; `silence`: most seconds without a piece.
+
+        Raise Missing if the node sends an apology in place of the log.
+        """
         name = pods.container_with_log(pod)
         container = {"container": name} if name else {}
         path = self.api.core_path("pods", pod.metadata.name, "log")
-        return self.api.chunks(path, {**container, **query}, accept="*/*", until=until, silence=silence)
+        is_begin = True
+        for piece in self.api.chunks(path, {**container, **query}, accept="*/*", until=until, silence=silence):
+            if is_begin and piece.startswith(APOLOGY):
+                raise Missing(piece.decode(errors="replace"))
+            is_begin = is_begin and not piece
+            yield piece
 
 
 def _line_about_unread_rest(error: ApiFailed) -> bytes:
