@@ -7,9 +7,19 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome
 from crawler_lifecycle.domain.admission import Hold
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
-from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, LABELS_REMOVED, SCHEDULER_UNAVAILABLE
+from crawler_lifecycle.domain.reasons import (
+    CLAIM_LOST,
+    DEPLOYMENT_REFUSED,
+    JOB_CHANGED,
+    LABELS_REMOVED,
+    SCHEDULER_UNAVAILABLE,
+)
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer, KnowsItsPlace
+
+# With these causes the scheduler service has deleted the new job, which may be listed for a moment; no later try can
+# succeed.
+DELETED_AGAIN = (LABELS_REMOVED, JOB_CHANGED)
 
 
 @dataclass(frozen=True)
@@ -64,9 +74,8 @@ class ClaimDeployer:
 
     def _resolve_refusal(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
         """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal."""
-        # the job came without our labels, so the scheduler service has deleted the job; no later try can succeed
-        if error.cause == LABELS_REMOVED:
-            return self._record_failure(claim, LABELS_REMOVED, error.message, refused=True)
+        if error.cause in DELETED_AGAIN:
+            return self._record_failure(claim, error.cause, error.message, refused=True)
         request = claim.request
         key = (claim.task, request.attempt)
         look = self.cluster.look(request.run_uid, [key])

@@ -15,6 +15,7 @@ CLAIM_LOST = "claim_lost"  # the task went on without the job just made, so the 
 CLUSTER_UNKNOWN = "cluster_unknown"  # the cluster could not be observed, so the start of the main job is not known
 CLUSTER_UNAVAILABLE = "cluster_unavailable"  # the API server does not answer, or answers with an error
 CLUSTER_FORBIDS = "cluster_forbids"  # the API server refuses our credentials
+CLUSTER_TOO_OLD = "cluster_too_old"  # the API server's version is older than the oldest supported version
 NAMESPACE_CHANGED = "namespace_changed"  # the namespace has another uid than the namespace on record
 JOB_LEAVING = "job_leaving"  # an earlier job with the same name is still being deleted
 
@@ -47,6 +48,7 @@ ADMISSION_DENIED = "admission_denied"  # a rule of the cluster refuses the job
 LABELS_REMOVED = (
     "labels_removed"  # a webhook of the cluster takes our labels from jobs: we would not find the job again
 )
+JOB_CHANGED = "job_changed"  # the cluster changes new jobs so that they may start a second pod, or lose their end
 NEVER_STARTED = "never_started"  # the main job did not start within the start limit
 DEADLINE_EXCEEDED = "deadline_exceeded"  # the cluster ended the task's job at the run's time limit
 MAX_DURATION = "max_duration"  # the run took longer than its duration limit

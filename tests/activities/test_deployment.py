@@ -111,6 +111,17 @@ def test_a_job_that_is_there_is_taken_as_it_is_whatever_is_refused_now(house: Ho
     )
 
 
+@pytest.mark.parametrize("cause", ["job_changed", "labels_removed"])
+def test_a_job_that_the_service_has_deleted_again_is_not_taken(house: House, cause: str) -> None:
+    """The cluster may list it for another moment."""
+    plan = house.begin("sleepy")
+    house.deployer.loses_answers = True
+    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    house.deployer.trouble = Refused("a webhook changes Jobs", cause=cause)
+    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    assert (outcome.refused, outcome.job_id, outcome.cause) == (True, None, cause)
+
+
 def test_a_job_of_another_request_is_not_taken(house: House) -> None:
     """The service had compared the requests and said that they differ; the worker took the job all the same."""
     plan = house.begin("sleepy")

@@ -30,7 +30,7 @@ from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.observe.failure import DELETION_EXIT_CODES
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.domain.looks import JobKey
-from crawler_lifecycle.domain.reasons import JOB_LEAVING, LABELS_REMOVED
+from crawler_lifecycle.domain.reasons import JOB_CHANGED, JOB_LEAVING, LABELS_REMOVED
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.ports import LogChunk
 from tests.api_servers import Answered, Fault, Json, an_api_server
@@ -249,6 +249,56 @@ def test_a_job_that_came_without_our_labels_is_deleted_and_refused(acting: Actin
     assert caught.value.cause == LABELS_REMOVED
     assert deleted.body["preconditions"].keys() == {"uid"}
     assert acting.server.objects["jobs"] == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"podReplacementPolicy": None}, "podReplacementPolicy None instead of Failed"),
+        ({"podReplacementPolicy": "TerminatingOrFailed"}, "podReplacementPolicy TerminatingOrFailed instead of Failed"),
+        ({"backoffLimit": 6}, "backoffLimit 6 instead of 0"),
+        ({"completions": None}, "completions None instead of 1"),
+        ({"ttlSecondsAfterFinished": 0}, "ttlSecondsAfterFinished 0 instead of 604800"),
+        ({"podFailurePolicy": None}, "no podFailurePolicy"),
+    ],
+)
+def test_a_job_that_may_start_a_second_pod_or_lose_its_end_is_deleted_and_refused(
+    acting: Acting, changes: Json, words: str
+) -> None:
+    changes_jobs(acting, changes)
+
+    with pytest.raises(Refused, match=f"with {words}, and is deleted again: something in the cluster") as caught:
+        acting.deploying.deploy(acting.request())
+
+    assert caught.value.cause == JOB_CHANGED
+    assert acting.server.objects["jobs"] == {}
+
+
+def test_a_job_that_the_cluster_changes_without_harm_is_deployed(acting: Acting) -> None:
+    """Kueue suspends Jobs and names their manager, and a policy may shorten a deadline or a long time to live."""
+    changes_jobs(
+        acting,
+        {"suspend": True, "managedBy": "kueue.x-k8s.io/multikueue", "activeDeadlineSeconds": 60, "parallelism": 0}
+        | {"ttlSecondsAfterFinished": 3600},
+    )
+    assert acting.deploying.deploy(acting.request()).created
+
+
+def changes_jobs(acting: Acting, changes: Json) -> None:
+    """A webhook, a policy or a feature gate changes the specification of each new Job."""
+    put = acting.server.put
+
+    def put_changed(kind: str, value: Json) -> Json:
+        value["spec"] = {name: given for name, given in (value["spec"] | changes).items() if given is not None}
+        return put(kind, value)
+
+    acting.server.put = put_changed  # type: ignore[method-assign]
+
+
+def test_the_api_server_is_asked_to_refuse_fields_that_it_does_not_know(acting: Acting) -> None:
+    acting.deploy()
+    [made] = acting.server.asked("POST", "jobs")
+    assert made.query["fieldValidation"] == "Strict"
 
 
 def test_a_job_without_our_labels_is_adopted_when_the_answer_to_its_request_was_lost(acting: Acting) -> None:

@@ -166,6 +166,24 @@ def test_a_version_that_is_too_old_is_told(cluster: KubernetesCluster, server: A
         cluster.check()
 
 
+def test_nothing_is_deployed_to_a_version_that_is_too_old(cluster: KubernetesCluster, server: ApiServer) -> None:
+    server.git_version = "v1.27.9"
+    with pytest.raises(NotReady, match=r"v1\.27\.9: use 1\.30 or later") as caught:
+        cluster.deploy(a_request())
+    assert caught.value.cause == "cluster_too_old"
+    assert server.asked("POST", "jobs") == []
+
+    server.git_version = "v1.30.1"  # somebody has upgraded the cluster
+    assert cluster.deploy(a_request()).created
+
+
+def test_the_version_is_read_once_for_many_deployments(cluster: KubernetesCluster, server: ApiServer) -> None:
+    server.faults = [Fault("GET", "/version", Answered(503)), Fault("GET", "/version", Answered(403, "Forbidden"))]
+    for _ in range(4):
+        assert cluster.deploy(a_request()).created
+    assert len(server.asked("GET", "/version")) == 2
+
+
 def test_doctor_tells_which_right_is_missing_and_for_what(chosen: settings.Settings, server: ApiServer) -> None:
     control = Control(Installation(chosen, {"TEMPORAL_ADDRESS": "127.0.0.1:9"}))
     control.parts.__dict__["cluster"] = cluster_of(chosen, INSTALLATION)

@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.kubernetes.http.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.http.rights import missing_rights
-from crawler_lifecycle.adapters.kubernetes.http.server_version import checked_version
+from crawler_lifecycle.adapters.kubernetes.http.server_version import AcceptedVersion, checked_version
 from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
@@ -68,6 +68,7 @@ class KubernetesCluster:
         self._jobs = new_jobs()
         self._logs = Logs(self._api, log_storage.files.absolute(), log_storage.most_bytes)
         self._deploying = Deploying(self._api, pods)
+        self._version = AcceptedVersion(self._api)
         self._places = places
         # without a database, looks are compared with the namespace that this process saw first
         places_for_looks = places or PlacesInMemory()
@@ -88,6 +89,7 @@ class KubernetesCluster:
         expected = _place_of(request.namespace) if request.namespace else self.confirm()
         if expected is not None:
             self._confirmed.must_be_present(expected)
+        self._version.must_be_accepted()
         return self._deploying.deploy(request)
 
     def confirm(self) -> Place | None:

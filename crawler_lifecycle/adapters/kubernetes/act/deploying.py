@@ -3,21 +3,22 @@
 The Job's name comes from the key, so the API server itself refuses a second Job. Whenever an answer leaves the Job's
 existence open, the Job is read by its name, now or at the next try.
 
-A new Job that lacks our labels in the answer to its creation is deleted again, because no list, inventory or watch
-would show the Job. A Job whose labels go missing later is kept: the Job may run, and its uid on record identifies it.
+The answer to a Job's creation shows what admission and the API server made of the request. A Job without our labels is
+deleted again, because no list, inventory or watch would show the Job. So is a Job that may start a second pod, or whose
+end would be lost. A Job that is changed later is kept: the Job may run, and its stored uid identifies it.
 """
 
 import logging
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from crawler_lifecycle.adapters.job_request import refuse_if_late
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of, labels_of
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
-from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMED, Unreadable
+from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMED, Decoder, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA
-from crawler_lifecycle.adapters.kubernetes.objects import LABELS, NO_LABELS, Labels, Metadata
+from crawler_lifecycle.adapters.kubernetes.objects import LABELS, NO_LABELS, Labels, Metadata, Object, PodFailurePolicy
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.naming import job_name
@@ -32,8 +33,64 @@ MEND_LABELS = (
     "something in the cluster, such as a mutating webhook, changes the labels of Jobs: "
     "exempt this namespace, or labels that begin with crawler-lifecycle/, from it"
 )
+# the API server refuses a request with a field that it does not know; without this, it drops the field silently
+STRICT = {"fieldValidation": "Strict"}
+MEND_JOBS = (
+    "something in the cluster, such as a mutating webhook, a policy or a feature gate, changes Jobs: "
+    "exempt this namespace from it"
+)
+# A Job that the cluster removes earlier than this after its end may be gone before anybody looks: looks are up to 15
+# minutes apart. A clean-up that is later loses at most evidence.
+LEAST_SECONDS_TO_LIVE = 3600
 
 logger = logging.getLogger(__name__)
+
+
+class PodSpec(Object, frozen=True):
+    restart_policy: str | None = None
+
+
+class PodTemplate(Object, frozen=True):
+    spec: PodSpec = PodSpec()
+
+
+class MadeSpec(Object, frozen=True):
+    """The fields of a new Job that limit it to a single pod, and that keep its end in sight."""
+
+    completions: int | None = None
+    backoff_limit: int | None = None
+    pod_replacement_policy: str | None = None
+    template: PodTemplate = PodTemplate()
+    pod_failure_policy: PodFailurePolicy | None = None
+    ttl_seconds_after_finished: int | None = None
+
+    def differences(self, asked: dict[str, Any]) -> list[str]:
+        """Return what differs from the specification that was asked for and could start a second pod or lose an end.
+
+        Kueue may suspend the Job or give it another manager, and policies may shorten its deadline: these differences
+        are no fault. A Job without a time to live waits for our removal.
+        """
+        made: dict[str, Any] = {
+            "completions": self.completions,
+            "backoffLimit": self.backoff_limit,
+            "podReplacementPolicy": self.pod_replacement_policy,
+            "restartPolicy": self.template.spec.restart_policy,
+        }
+        wanted = {**asked, "restartPolicy": asked["template"]["spec"]["restartPolicy"]}
+        differing = [name for name, value in made.items() if value != wanted[name]]
+        made["ttlSecondsAfterFinished"] = seconds = self.ttl_seconds_after_finished
+        if seconds is not None and seconds < min(asked["ttlSecondsAfterFinished"], LEAST_SECONDS_TO_LIVE):
+            differing.append("ttlSecondsAfterFinished")
+        found = [f"{name} {made[name]} instead of {wanted[name]}" for name in differing]
+        return found if self.pod_failure_policy else [*found, "no podFailurePolicy"]
+
+
+class MadeJob(Object, frozen=True):
+    metadata: Metadata
+    spec: MadeSpec = MadeSpec()
+
+
+MADE_JOBS = Decoder("Job", MadeJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +112,7 @@ class Deploying:
                 return existing
             raise
         try:
-            created_job = _metadata_of(self.api.post(self.api.jobs_path(), job), request)
+            created = _made_job(self.api.post(self.api.jobs_path(), job, STRICT), request)
         except Missing as error:
             raise NotReady(
                 f"make the namespace {self.api.namespace}: {error.message}", cause=reasons.CLUSTER_FORBIDS
@@ -68,9 +125,14 @@ class Deploying:
             if not was_silent and (existing := self._existing_deployment(request)):
                 return existing
             raise TemporaryError(error.message, cause=reasons.CLUSTER_UNAVAILABLE) from error
-        if differing_labels := _differing_labels(created_job.labels or NO_LABELS, request):
-            self._delete_and_refuse(created_job, differing_labels)
-        return _deployment(request, created_job, created=True)
+        if differing_labels := _differing_labels(created.metadata.labels or NO_LABELS, request):
+            labels = ", ".join(LABELS[label] for label in differing_labels)
+            self._delete_and_refuse(
+                created.metadata, f"without its label {labels}", MEND_LABELS, reasons.LABELS_REMOVED
+            )
+        if differences := created.spec.differences(job["spec"]):
+            self._delete_and_refuse(created.metadata, f"with {', '.join(differences)}", MEND_JOBS, reasons.JOB_CHANGED)
+        return _deployment(request, created.metadata, created=True)
 
     def _existing_deployment(self, request: DeploymentRequest) -> Deployment | None:
         """Return the key's job, or None if no such job exists. A label that is missing by now is no objection.
@@ -99,31 +161,40 @@ class Deploying:
             raise Conflict(f"{request.key} was deployed already, for another request")
         return _deployment(request, job, created=False)
 
-    def _delete_and_refuse(self, job: Metadata, differing_labels: list[str]) -> NoReturn:
+    def _delete_and_refuse(self, job: Metadata, how: str, remedy: str, cause: str) -> NoReturn:
         """Delete exactly the given Job, and raise Refused, or TemporaryError if the Job could not be deleted.
 
         The Job's name holds the run's uid, so the Job is ours.
         """
         options = {"propagationPolicy": "Background"}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": job.uid}, **options}
-        problem = f"job {job.name} came without its label {', '.join(LABELS[label] for label in differing_labels)}"
+        problem = f"job {job.name} came {how}"
         try:
             self.api.delete(self.api.jobs_path(job.name), body, options)
         except Missing:
             pass
         except ApiFailed as error:
-            raise TemporaryError(
-                f"{problem}, and is not deleted yet: {error.message}", cause=reasons.LABELS_REMOVED
-            ) from error
-        raise Refused(f"{problem}, and is deleted again: {MEND_LABELS}", cause=reasons.LABELS_REMOVED)
+            raise TemporaryError(f"{problem}, and is not deleted yet: {error.message}", cause=cause) from error
+        raise Refused(f"{problem}, and is deleted again: {remedy}", cause=cause)
+
+
+def _made_job(body: bytes, request: DeploymentRequest) -> MadeJob:
+    """Return the new Job. Raise Unreadable if the answer holds another object."""
+    job = MADE_JOBS.item(body)
+    _check_name(job.metadata, request)
+    return job
 
 
 def _metadata_of(body: bytes, request: DeploymentRequest) -> Metadata:
     """Return the Job's metadata. Raise Unreadable if the answer holds another object."""
     metadata = NAMED.item(body).metadata
+    _check_name(metadata, request)
+    return metadata
+
+
+def _check_name(metadata: Metadata, request: DeploymentRequest) -> None:
     if metadata.name != job_name(request.run_uid, request.task, request.attempt) or not metadata.uid:
         raise Unreadable(f"the API server's answer is not the job of {request.key}")
-    return metadata
 
 
 def _differing_labels(present: Labels, request: DeploymentRequest) -> list[str]:

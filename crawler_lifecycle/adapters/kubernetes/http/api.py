@@ -73,9 +73,10 @@ class Api:
         """Return the body. Like every request, raise Missing for an object that does not exist, else ApiFailed."""
         return self._whole("GET", path, query, accept)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
+    def post(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
         """Create an object. The API server gives up when we do, so no object appears after we stopped waiting."""
-        return self._whole("POST", path, {"timeout": f"{math.ceil(self._access.read_seconds)}s"}, JSON, body)
+        timeout = f"{math.ceil(self._access.read_seconds)}s"
+        return self._whole("POST", path, {"timeout": timeout, **(query or {})}, JSON, body)
 
     def delete(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
         return self._whole("DELETE", path, query, JSON, body)
@@ -224,7 +225,9 @@ class Api:
             if answer.status < 300:
                 if answer.headers.get("Content-Type", "").startswith(PAGE_FOR_PEOPLE):
                     answer.close()
-                    raise answers.ApiFailed(f"a proxy answers {method} {path} with a page instead of the Kubernetes API")
+                    raise answers.ApiFailed(
+                        f"a proxy answers {method} {path} with a page instead of the Kubernetes API"
+                    )
                 break
             failed = answers.refusal(method, path, answer)
             pause = 0.0 if answer.status == 401 else max(failed.retry_after or 0.0, SHORTEST_PAUSE)
