@@ -94,7 +94,8 @@ class SmallCluster:
     def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         return []
 
-    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None: ...
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> dict[JobKey, str]:
+        return {}
 
     def kill(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None: ...
 

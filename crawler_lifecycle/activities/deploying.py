@@ -17,8 +17,8 @@ from crawler_lifecycle.domain.reasons import (
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer, KnowsItsPlace
 
-# With these causes the scheduler service has deleted the new job, which may be listed for a moment; no later try can
-# succeed.
+# With these causes the scheduler service has deleted the new job. A look may still list the job for a moment, but no
+# later try can succeed.
 DELETED_AGAIN = (LABELS_REMOVED, JOB_CHANGED)
 
 

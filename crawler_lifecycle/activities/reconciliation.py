@@ -14,7 +14,7 @@ from crawler_lifecycle.activities.flow_nudges import NO_NUDGES, FlowNudges
 from crawler_lifecycle.activities.metrics import count_saturated, measure_clocks
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import looks
-from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunInput
+from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue, removable
 from crawler_lifecycle.domain.looks import JobKey, Look, TaskRow, uids_of
@@ -32,6 +32,9 @@ BYTES_IN_A_PAGE = 1_000_000
 STOPPING_WITH_EVIDENCE = 100  # stopping tasks of a look: a stop of thousands of jobs must not wait for all their logs
 JOBS_REMOVED_IN_A_PAGE = 100  # few, because the removal of a job may first have to store the job's log
 TRIES_OF_A_PAGE = 3  # then the page's jobs stay: a single job may be the cause, and must not hold up the next pages
+NOT_REMOVED = (
+    "not_removed"  # the first problem's line in the timeline: without a right, such as to read logs, every job stays
+)
 # The pause after a look grows with the look's duration. A hundred looks at once would slow one another down, and each
 # run would then wait as if the cluster were slow.
 LOOKS_AT_ONCE = 16
@@ -139,23 +142,27 @@ class ReconciliationActivities:
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
         unexplained = set(self.tasks.unexplained(run.run_id))
         keys = [(row.task, _last_attempt_over(row)) for row in rows]
-        staying_jobs = self._remove_page(run.run_uid, [key for key in keys if key not in unexplained], uids_of(rows))
+        staying_jobs = self._remove_page(step.run, [key for key in keys if key not in unexplained], uids_of(rows))
         return Removal(left=staying_jobs, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
 
     def _tasks_over(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)
         return sorted(number for status, numbers in by_status.items() if status.is_over for number in numbers)
 
-    def _remove_page(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> int:
-        """Remove the jobs and return how many stay for now.
+    def _remove_page(self, run: RunRef, keys: Sequence[JobKey], uids: Uids) -> int:
+        """Remove the jobs and return how many stay for now. The run's timeline has the first problem.
 
         After several tries the whole page stays (see TRIES_OF_A_PAGE), unless the cluster does not answer at all: then
         the check raises an error.
         """
         if activity.info().attempt <= TRIES_OF_A_PAGE:
-            return self.cluster.remove(run_uid, keys, uids=uids)
+            try:
+                return self.cluster.remove(run.run_uid, keys, uids=uids)
+            except TemporaryError as error:
+                self.runs.note(run, NOT_REMOVED, NOT_REMOVED, f"ended jobs stay in the cluster: {error.message}")
+                raise
         self.cluster.check()
-        logger.warning("run %s: %s jobs could not be removed and stay in the cluster for now", run_uid, len(keys))
+        logger.warning("run %s: %s jobs could not be removed and stay in the cluster for now", run.run_uid, len(keys))
         return len(keys)
 
     @activity.defn(no_thread_cancel_exception=True)

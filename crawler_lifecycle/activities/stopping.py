@@ -54,7 +54,8 @@ class StoppingActivities:
         run, jobs, uids, rest = self._page_of_jobs(step)
         with self._problem_on_record(step.run):
             keep = partial(self._keep_facts, step.run)
-            self.cluster.stop(run.run_uid, jobs, uids=uids, hurried=run.intent is Intent.FORCE, keep=keep)
+            elsewhere = self.cluster.stop(run.run_uid, jobs, uids=uids, hurried=run.intent is Intent.FORCE, keep=keep)
+            self._note_elsewhere(step.run, elsewhere)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -131,6 +132,17 @@ class StoppingActivities:
                     f"tasks {tasks} are made to end at once on nodes that do not answer ({nodes}): they may run on"
                 )
                 self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message, hurried=True)
+
+    def _note_elsewhere(self, run: RunRef, elsewhere: Mapping[JobKey, str]) -> None:
+        """Note jobs under another controller in the timeline: they may run in a cluster beyond the proof."""
+        if elsewhere:
+            tasks, managers = to_ranges({task for task, _ in elsewhere}), ", ".join(sorted(set(elsewhere.values())))
+            message = (
+                f"tasks {tasks} are run by {managers}, perhaps in another cluster: the proof of the stop covers only "
+                "this cluster, and a program there may still be ending"
+            )
+            with _best_effort(run, "jobs that another controller runs are not noted"):
+                self.runs.note(run, f"elsewhere:{tasks}", StopPhase.UNCONFIRMED, message, hurried=True)
 
     def _page_of_jobs(self, step: StopTasks) -> tuple[RunState, list[JobKey], Uids, str]:
         """Return the run, a page of jobs, the uids of these jobs, and the remaining tasks as ranges.

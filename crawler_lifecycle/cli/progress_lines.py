@@ -64,7 +64,7 @@ def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Itera
     for line in stop_lines(details):
         yield f"  stop      {line}"
     if run.look_problem:
-        yield f"  cluster   not seen since {rfc3339(run.last_look_at)}: {run.look_problem}"
+        yield f"  cluster   last seen {rfc3339(run.last_look_at)}: {run.look_problem}"
     for task in details.tasks[:most_tasks]:
         yield f"  {task_line(task, now)}"
     if len(details.tasks) > most_tasks:
@@ -93,7 +93,7 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
     old_stop_lines = set(stop_lines(before)) if before else set()
     yield from (f"run {run.run_id}  {line}" for line in stop_lines(after) if line not in old_stop_lines)
     if run.look_problem and (old_run is None or old_run.look_problem != run.look_problem):
-        yield f"run {run.run_id}  cluster not seen since {rfc3339(run.last_look_at)}: {run.look_problem}"
+        yield f"run {run.run_id}  cluster last seen {rfc3339(run.last_look_at)}: {run.look_problem}"
 
 
 def _state(details: RunDetails) -> tuple[object, ...]:

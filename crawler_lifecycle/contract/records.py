@@ -88,7 +88,9 @@ class RunRecord(RunSummary):
     request: KeptRequest
     entry: Crawler = Field(description="the run's copy of its catalogue entry")
     last_look_at: datetime | None
-    look_problem: str | None = Field(description="why the last look could not observe the cluster")
+    look_problem: str | None = Field(
+        description="why the last look could not observe the cluster, or what in the cluster people should know"
+    )
     next_look_at: datetime | None
     nudge_sent: int = Field(description="number of the last nudge")
     nudge_acknowledged: int = Field(description="number of the last nudge that a look answered")

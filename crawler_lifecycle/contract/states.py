@@ -83,7 +83,7 @@ class StopPhase(StrEnum):
     QUEUED_CANCELLED = "queued_cancelled"  # tasks without a job are STOPPED
     JOBS_ASKED = "jobs_asked"  # the jobs were asked to end
     FORCED = "forced"  # the jobs are killed
-    UNCONFIRMED = "unconfirmed"  # jobs on silent nodes were killed, but may run on there
+    UNCONFIRMED = "unconfirmed"  # jobs on silent nodes were killed, or other clusters' jobs were asked: they may run on
     PROVED = "proved"  # a look shows the end for all the run's jobs
 
 

@@ -122,7 +122,7 @@ class Look:
 
     complete: bool  # false after an error or with a partial list
     jobs: Mapping[JobKey, JobLook] = field(default_factory=dict)
-    problem: str | None = None  # why the look is incomplete
+    problem: str | None = None  # why the look is incomplete, or what a person should know of a complete look
     clock_ahead: timedelta | None = None  # our clock minus the cluster's; None if both share a clock
     keeps_ended_jobs: bool = False  # ended jobs take room in the cluster until their removal
 

@@ -82,8 +82,11 @@ class Cluster(Protocol):
         uids: Uids = NO_UIDS,
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
-    ) -> None:
+    ) -> Mapping[JobKey, str]:
         """Ask the jobs to end. An absent job counts as asked. `hurried`: the caller kills the jobs next.
+
+        Return the jobs that another controller than the cluster's own runs, with the controller's name: their programs
+        may run in another cluster, and outlive the jobs here.
 
         Before the first request to end, `keep` gets the outcome facts about jobs with a uid in `uids`: the cluster
         forgets the facts with the jobs. Unreadable facts delay no request.

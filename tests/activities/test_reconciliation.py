@@ -154,6 +154,8 @@ def test_a_page_that_fails_again_and_again_keeps_no_other_from_being_removed(
         house.do(removing.remove_jobs, step)
     cluster.outage = None
     assert house.do(removing.remove_jobs, step) == Removal(left=10, rest="10-14")
+    notes = [line.message for line in house.details(plan).log if line.event == "not_removed"]
+    assert notes == ["ended jobs stay in the cluster: its log cannot be kept"]
 
 
 def test_many_jobs_are_removed_in_pages(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

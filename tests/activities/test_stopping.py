@@ -108,8 +108,9 @@ class Knowing:
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return {}
 
-    def stop(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False, **_: object) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False, **_: object) -> dict[JobKey, str]:
         self.done.append("ended in a hurry" if hurried else "ended")
+        return {}
 
     kill = stop
 
@@ -145,12 +146,29 @@ def test_who_will_be_killed_next_is_asked_in_a_hurry(house: House) -> None:
     assert cluster.done == [[(0, 1)], "ended in a hurry"]
 
 
+class Elsewhere(Knowing):
+    """A cluster whose jobs run in another cluster."""
+
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> dict[JobKey, str]:
+        return dict.fromkeys(jobs, "kueue.x-k8s.io/multikueue")
+
+
+def test_a_stop_says_once_what_its_proof_does_not_cover(house: House) -> None:
+    plan = house.started("sleepy", tasks=2)
+    house.deploy_children(plan)
+    stopping = replace(house.stopping, cluster=cast(Cluster, Elsewhere()))
+    for _ in range(2):
+        house.do(stopping.k8_stop_task, StopTasks(run=plan.run))
+    [line] = [line.message for line in house.details(plan).log if line.event == StopPhase.UNCONFIRMED]
+    assert "tasks 0-1 are run by kueue.x-k8s.io/multikueue, perhaps in another cluster" in line
+
+
 class Denying(Knowing):
     """A cluster in which one job cannot be deleted; or that does not answer at all."""
 
     outage: TemporaryError | None = None
 
-    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> dict[JobKey, str]:
         raise TemporaryError("the job of task 0 is held by a policy")
 
     kill = stop

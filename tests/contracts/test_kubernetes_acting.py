@@ -297,8 +297,8 @@ def changes_jobs(acting: Acting, changes: Json) -> None:
 
 def test_the_api_server_is_asked_to_refuse_fields_that_it_does_not_know(acting: Acting) -> None:
     acting.deploy()
-    [made] = acting.server.asked("POST", "jobs")
-    assert made.query["fieldValidation"] == "Strict"
+    [post] = acting.server.asked("POST", "jobs")
+    assert post.query["fieldValidation"] == "Strict"
 
 
 def test_a_job_without_our_labels_is_adopted_when_the_answer_to_its_request_was_lost(acting: Acting) -> None:
@@ -494,6 +494,64 @@ def test_a_job_on_record_whose_labels_were_edited_leaves_the_cluster(acting: Act
     acting.removing.remove(acting.run_uid, [(0, 1)], {(0, 1): metadata["uid"]})
 
     assert acting.server.objects["jobs"] == {}
+
+
+def put_copy(acting: Acting, job: Json, **labels: str) -> Json:
+    """A person reads a job's object and creates it again under another name, for debugging."""
+    copied = {**job["metadata"]["labels"], **{f"crawler-lifecycle/{name}": text for name, text in labels.items()}}
+    metadata = {"name": f"debug-{len(acting.server.objects['jobs'])}", "labels": copied}
+    return acting.server.put("jobs", {"metadata": metadata, "spec": dict(job["spec"])})
+
+
+@pytest.mark.parametrize("end", ["ask", "kill"])
+def test_a_copy_of_a_job_is_ended_once_the_job_is_gone(acting: Acting, end: str) -> None:
+    """A look shows what bears the labels of the run, and the stop of the run waited for the copy indefinitely."""
+    copy = put_copy(acting, acting.deploy(), task="77")
+    acting.pod(copy)["metadata"]["labels"] = {}
+
+    getattr(acting.stopping, end)(acting.run_uid, [(0, 1)])
+    assert "deletionTimestamp" not in copy["metadata"], "its task was not asked to end"
+    getattr(acting.stopping, end)(acting.run_uid, [(77, 1)])
+
+    deleted = acting.server.asked("DELETE")[-1]
+    assert (deleted.path.endswith(copy["metadata"]["name"]), deleted.query["propagationPolicy"]) == (True, "Foreground")
+    assert deleted.body["preconditions"].keys() == {"uid", "resourceVersion"}
+
+
+@pytest.mark.parametrize("jobs", [1, 25])
+def test_a_copy_does_not_hide_the_job_from_its_stop(acting: Acting, jobs: int) -> None:
+    keys = [(task, 1) for task in range(jobs)]
+    for task, _ in keys:
+        acting.deploy(task)
+    copies = [put_copy(acting, acting.job(0)) for _ in range(2)]
+
+    acting.stopping.ask(acting.run_uid, keys)
+
+    assert all("deletionTimestamp" in acting.job(task)["metadata"] for task, _ in keys)
+    assert not any("deletionTimestamp" in copy["metadata"] for copy in copies)
+
+
+def test_copies_of_others_and_copies_that_have_ended_are_left_alone(acting: Acting) -> None:
+    job = acting.deploy()
+    for labels in ({"installation": str(uuid4())}, {"run-uid": str(uuid4())}, {"attempt": "2"}):
+        put_copy(acting, job, **labels)
+    acting.server.end(put_copy(acting, job)["metadata"]["name"], "Failed")
+    del acting.server.objects["jobs"][acting.name()]
+
+    acting.stopping.kill(acting.run_uid, [(0, 1)])
+
+    assert acting.server.asked("DELETE") == []
+
+
+def test_a_stop_names_the_jobs_that_another_controller_runs(acting: Acting) -> None:
+    """Kueue runs the Job in another cluster: nothing is left here as soon as the Job is deleted."""
+    acting.deploy()["spec"]["managedBy"] = "kubernetes.io/job-controller"
+    acting.deploy(1)["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    acting.deploy(2)
+
+    elsewhere = acting.stopping.ask(acting.run_uid, [(0, 1), (1, 1), (2, 1)])
+
+    assert elsewhere == {(1, 1): "kueue.x-k8s.io/multikueue"}
 
 
 def test_killing_deletes_the_job_first_and_then_its_pods_at_once(acting: Acting) -> None:
@@ -857,7 +915,7 @@ def test_a_stop_does_not_wait_for_ever_while_one_after_the_other_ends(
 ) -> None:
     patience = "LISTEN_SECONDS" if how == "asked" else "HURRIED_SECONDS"
     monkeypatch.setattr(f"crawler_lifecycle.adapters.kubernetes.act.stopping.{patience}", 1.0)
-    ends: dict[str, Callable[..., None]] = {
+    ends: dict[str, Callable[..., object]] = {
         "asked": acting.stopping.ask,
         "hurried": partial(acting.stopping.ask, hurried=True),
         "killed": acting.stopping.kill,
@@ -1142,11 +1200,19 @@ def test_a_log_is_that_of_the_crawl_wherever_its_container_stands(acting: Acting
     assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["crawl"] * 3
 
 
-def test_the_first_container_is_meant_where_none_is_ours(acting: Acting) -> None:
+@pytest.mark.parametrize(
+    ("default", "meant"), [(None, "first"), ("theirs", "theirs"), ("of another pod", "first"), ("crawl", "first")]
+)
+def test_the_default_or_the_first_container_is_meant_where_none_is_ours(
+    acting: Acting, default: str | None, meant: str
+) -> None:
+    """An injector that puts its proxy first names the container of the service as the default."""
     pod = acting.pod(acting.deploy(), "Succeeded")
-    pod["spec"]["containers"] = [{"name": "theirs"}, {"name": "proxy"}]
+    pod["spec"]["containers"] = [{"name": "first"}, {"name": "theirs"}]
+    if default:
+        pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": default}
     acting.collecting.evidence(acting.run_uid, [(0, 1)])
-    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["theirs"]
+    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == [meant]
 
 
 def test_an_init_container_that_failed_tells_why_nothing_ran(acting: Acting) -> None:
@@ -1192,10 +1258,10 @@ def test_what_stands_in_place_of_a_log_is_not_shown_as_the_words_of_the_crawl(ac
         page = Answered(200, headers={"Content-Type": "text/html"})
         acting.server.faults = [Fault("GET", "/log", page) for _ in range(2)]
 
-    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    [evidence_of_task] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
 
-    assert found.log_tail == ""
-    assert words in found.events[0]
+    assert evidence_of_task.log_tail == ""
+    assert words in evidence_of_task.events[0]
     if excuse == "of the node":
         assert acting.logs.chunk(PODS.item(json.dumps(pod).encode()), 0, ended=True).text == ""
     else:

@@ -19,7 +19,7 @@ from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.kubernetes.http.rights import RIGHTS, missing_rights
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.cluster import BUSY_SECONDS
-from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
+from tests.api_servers import Answered, ApiServer, Fault, Json, an_access, an_api_server
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_page_of_a_proxy_is_shown(api: Api, server: ApiServer) -> None:
 def test_a_page_of_a_proxy_is_no_answer_whatever_its_status(api: Api, server: ApiServer, method: str) -> None:
     verb = {"chunks": "GET"}.get(method, method.upper())
     server.faults = [Fault(verb, "", Answered(200, headers={"Content-Type": "text/html; charset=utf-8"}))]
-    body = () if verb == "GET" else ({},)
+    body: tuple[Json, ...] = () if verb == "GET" else ({},)
     with pytest.raises(ApiFailed, match=f"a proxy answers {verb} /api/v1/namespaces/crawls with a page"):
         list(getattr(api, method)(api.namespace_path(), *body))
 

@@ -135,7 +135,8 @@ ELSEWHERE = {
     "ReconciliationActivities: runs.mark_waiting",  # the cluster is full for five minutes
     "HistoryActivities: tasks.by_status",  # a job's own deadline ended it while nobody supervised
     "StoppingActivities: tasks.sync",  # a Kubernetes pod that has ended, or was told to, before a stop deletes its Job
-    "StoppingActivities: runs.note",  # nodes that do not answer
+    "StoppingActivities: runs.note",  # nodes that do not answer, and jobs of another cluster
+    "ReconciliationActivities: runs.note",  # jobs of Kubernetes that cannot be removed
     "StoppingActivities: cluster.check",  # a job that cannot be ended, again and again
     "JobAudit: cluster.kill",  # an earlier audit has asked, minutes ago
     # jobs of a local cluster take no room when they are over

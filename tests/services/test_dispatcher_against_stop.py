@@ -95,13 +95,15 @@ class QuickCluster(SmallCluster):
         time.sleep(random.choice((0, 0.01, 0.03)))  # what it shows grows old on its way
         return Look(complete=True, jobs=jobs)
 
-    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> dict[JobKey, str]:
         for task, _attempt in jobs:
             if uid := self.running.get((run_uid, task)):
                 self.ended[run_uid, task] = uid
                 self.running.pop((run_uid, task), None)
+        return {}
 
-    kill = stop
+    def kill(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
+        self.stop(run_uid, jobs)
 
     def prove(self, run_uid: str) -> None:
         self.proved.add(run_uid)

@@ -260,3 +260,54 @@ def test_null_lists_are_empty_and_null_fields_unknown() -> None:
     assert JOBS.page(b'{"kind":"JobList","items":null}').whole == []
     nulls = b'{"metadata":{"name":"a","uid":"u","labels":null},"spec":null,"status":{"phase":null,"conditions":null}}'
     assert PODS.page(b'{"kind":"PodList","items":[' + nulls + b"]}").broken == []
+
+
+def named(obj: Json, name: str, **changed: str) -> Json:
+    changed_labels = {f"crawler-lifecycle/{label}": text for label, text in changed.items()}
+    metadata = {**obj["metadata"], "name": name, "labels": {**obj["metadata"]["labels"], **changed_labels}}
+    return {**obj, "metadata": metadata}
+
+
+def test_a_job_with_our_labels_that_the_run_has_not_made_is_named() -> None:
+    """A stop of the run waits for it, and nothing said for what."""
+    copy = named(job(uid="copy", **RUNS), "debug-crawl", task="77")
+    seen = look(Shelf().put(jobs=[*many(1, **RUNS), copy]), 1)
+    assert (seen.complete, set(seen.jobs)) == (True, {(0, 1), (77, 1)})
+    assert "job debug-crawl has the labels of this run (task 77, attempt 1)" in (seen.problem or "")
+    ended = named(job(0, 1, FAILED, uid="copy"), "debug-crawl", task="77")
+    assert look(Shelf().put(jobs=[*many(1, **RUNS), ended]), 1).problem is None
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_copy_of_a_job_is_told_and_the_job_itself_counts(*, is_first: bool) -> None:
+    ours, copy = many(1, **RUNS), named(job(0, 1, FAILED, uid="copy"), "debug-crawl")
+    seen = look(Shelf().put(jobs=[copy, *ours] if is_first else [*ours, copy]), 1)
+    assert (seen.complete, seen.jobs[0, 1].phase) == (True, JobPhase.RUNNING)
+    assert "debug-crawl" in (seen.problem or "")
+    assert "both claim task 0, attempt 1: delete the copy" in (seen.problem or "")
+
+
+def test_a_job_that_is_listed_twice_is_no_copy() -> None:
+    seen = look(Shelf().put(jobs=many(1, **RUNS) * 2), 1)
+    assert (seen.complete, seen.problem, seen.jobs[0, 1].phase) == (True, None, JobPhase.RUNNING)
+
+
+def test_two_pods_of_a_job_that_may_run_at_once_are_told() -> None:
+    """The Job of another service, or a changed one, starts a pod while the earlier pod is still ending."""
+    seen = look(Shelf().put(jobs=many(1, **RUNS, terminating=1)), 1)
+    assert (seen.complete, seen.jobs[0, 1].phase, seen.jobs[0, 1].cause) == (True, JobPhase.RUNNING, None)
+    assert "has 2 pods that may run at once" in (seen.problem or "")
+    for counts in ({"active": 0, "terminating": 1}, {"active": 1, "ready": 1, "terminating": 0}):
+        assert look(Shelf().put(jobs=many(1, **counts)), 1).problem is None
+
+
+def test_a_pod_that_has_left_its_job_is_told_where_the_pods_are_read() -> None:
+    own = pod("Pending", waiting("ContainerCreating"), uid="uid-0")
+    own["status"]["conditions"] = [SCHEDULED]
+    released = pod("Running", running(), uid="uid-0")
+    released["metadata"] |= {"name": "left", "uid": "left", "ownerReferences": [], "labels": labels()}
+    seen = look(Shelf().put(jobs=many(1, **WAITS), pods=[own, released]), 1)
+    assert (seen.complete, seen.jobs[0, 1].cause) == (True, "container_creating")
+    assert "pod left runs beside the pod of job" in (seen.problem or "")
+    released["status"]["phase"] = "Failed"
+    assert look(Shelf().put(jobs=many(1, **WAITS), pods=[own, released]), 1).problem is None

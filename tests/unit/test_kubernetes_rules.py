@@ -310,6 +310,15 @@ def test_rule_17_a_main_container_that_is_done_while_another_is_not() -> None:
     assert run_with(running("proxy"), ended(0)) == (JobPhase.RUNNING, "sidecar_hanging")
 
 
+def test_rule_17_a_proxy_that_an_injector_put_first_is_not_the_main_container() -> None:
+    """A pod of another scheduler service: its task was RUNNING for as long as the proxy ran."""
+    there = pod("Running", running("istio-proxy"), ended(3, name="app"))
+    there["spec"]["containers"] = [{"name": "istio-proxy"}, {"name": "app"}]
+    assert told(seen([job(0, 1, **ACTIVE)], [there])) == (JobPhase.RUNNING, None)
+    there["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "app"}
+    assert told(seen([job(0, 1, **ACTIVE)], [there])) == (JobPhase.RUNNING, "sidecar_hanging")
+
+
 def test_rule_18_a_main_container_that_crashes_again_and_again() -> None:
     assert run_with(waiting("CrashLoopBackOff")) == (JobPhase.RUNNING, "crash_loop")
 

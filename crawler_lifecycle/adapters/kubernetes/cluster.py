@@ -138,8 +138,8 @@ class KubernetesCluster:
         uids: Uids = NO_UIDS,
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
-    ) -> None:
-        self._stopping.ask(run_uid, jobs, uids, hurried=hurried, keep=keep)
+    ) -> dict[JobKey, str]:
+        return self._stopping.ask(run_uid, jobs, uids, hurried=hurried, keep=keep)
 
     def kill(
         self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, keep: KeepFacts = keep_no_facts

@@ -30,6 +30,8 @@ LABELS = {  # the label's key by the field in `Labels`
     "controller_uid": "batch.kubernetes.io/controller-uid",  # stays on an orphan pod, whose owner reference is lost
 }
 
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # annotation of a pod, written by people and injectors
+
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Base class of objects and their parts.
@@ -91,6 +93,14 @@ class Metadata(Object, frozen=True):
         forget_absurd_times(self, "creation_timestamp")
 
 
+class PodAnnotations(msgspec.Struct, frozen=True, gc=False, rename={"default_container": DEFAULT_CONTAINER}):
+    default_container: Words = None
+
+
+class PodMetadata(Metadata, frozen=True):
+    annotations: PodAnnotations | None = None
+
+
 class Condition(Object, frozen=True):
     type: Words = None
     status: Words = None
@@ -128,6 +138,7 @@ class Template(Object, frozen=True):
 
 class JobSpec(Object, frozen=True):
     suspend: bool | None = None
+    managed_by: Words = None
     template: Template | None = None
     pod_failure_policy: PodFailurePolicy | None = None
 
@@ -149,6 +160,7 @@ class JobStatus(Object, frozen=True):
 
 
 NO_JOB_STATUS = JobStatus()
+JOB_CONTROLLER = "kubernetes.io/job-controller"  # the cluster's own
 
 
 class Job(Object, frozen=True):
@@ -162,6 +174,12 @@ class Job(Object, frozen=True):
         template = self.spec.template.spec if self.spec and self.spec.template else None
         seconds = template.termination_grace_period_seconds if template else None
         return USUAL_GRACE if seconds is None else timedelta(seconds=seconds)
+
+    @property
+    def other_manager(self) -> str | None:
+        """Return the Job's controller; None for the cluster's own. Kueue runs Jobs in another cluster."""
+        manager = self.spec.managed_by if self.spec else None
+        return None if manager == JOB_CONTROLLER else manager or None
 
 
 class Waiting(Object, frozen=True):
@@ -226,7 +244,7 @@ class PodStatus(Object, frozen=True):
 
 
 class Pod(Object, frozen=True):
-    metadata: Metadata
+    metadata: PodMetadata
     spec: PodSpec | None = None
     status: PodStatus | None = None
 

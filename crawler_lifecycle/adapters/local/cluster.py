@@ -89,9 +89,10 @@ class LocalCluster:
         uids: Uids = NO_UIDS,  # noqa: ARG002
         hurried: bool = False,  # noqa: ARG002 (a local stop does not wait)
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
-    ) -> None:
+    ) -> dict[JobKey, str]:
         with _errors_are_temporary("stop jobs"):
             self._stopper.ask_to_end(self._folders(run_uid, jobs))
+        return {}
 
     def kill(
         self,

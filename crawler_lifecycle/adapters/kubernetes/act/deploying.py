@@ -3,9 +3,9 @@
 The Job's name comes from the key, so the API server itself refuses a second Job. Whenever an answer leaves the Job's
 existence open, the Job is read by its name, now or at the next try.
 
-The answer to a Job's creation shows what admission and the API server made of the request. A Job without our labels is
-deleted again, because no list, inventory or watch would show the Job. So is a Job that may start a second pod, or whose
-end would be lost. A Job that is changed later is kept: the Job may run, and its stored uid identifies it.
+The answer to a Job's creation shows how admission and the API server changed the request. A Job without our labels is
+deleted again, because no list, inventory or watch would show the Job. A Job is deleted, too, if the changes may start a
+second pod or lose the Job's end. A Job changed later is kept: the Job may run, and its stored uid identifies it.
 """
 
 import logging
@@ -33,14 +33,14 @@ MEND_LABELS = (
     "something in the cluster, such as a mutating webhook, changes the labels of Jobs: "
     "exempt this namespace, or labels that begin with crawler-lifecycle/, from it"
 )
-# the API server refuses a request with a field that it does not know; without this, it drops the field silently
+# the API server refuses a request with an unknown field; by default, the field would be dropped silently
 STRICT = {"fieldValidation": "Strict"}
 MEND_JOBS = (
     "something in the cluster, such as a mutating webhook, a policy or a feature gate, changes Jobs: "
     "exempt this namespace from it"
 )
-# A Job that the cluster removes earlier than this after its end may be gone before anybody looks: looks are up to 15
-# minutes apart. A clean-up that is later loses at most evidence.
+# A Job removed by the cluster earlier after its end may be gone before the next look: looks are up to 15 minutes apart.
+# A later clean-up loses at most evidence.
 LEAST_SECONDS_TO_LIVE = 3600
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class PodTemplate(Object, frozen=True):
 
 
 class MadeSpec(Object, frozen=True):
-    """The fields of a new Job that limit it to a single pod, and that keep its end in sight."""
+    """Fields of a new Job for a limit of a single pod, and for an end in sight."""
 
     completions: int | None = None
     backoff_limit: int | None = None
@@ -65,24 +65,24 @@ class MadeSpec(Object, frozen=True):
     ttl_seconds_after_finished: int | None = None
 
     def differences(self, asked: dict[str, Any]) -> list[str]:
-        """Return what differs from the specification that was asked for and could start a second pod or lose an end.
+        """Return differences from the requested specification, if they could start a second pod or lose an end.
 
         Kueue may suspend the Job or give it another manager, and policies may shorten its deadline: these differences
         are no fault. A Job without a time to live waits for our removal.
         """
-        made: dict[str, Any] = {
+        values: dict[str, Any] = {
             "completions": self.completions,
             "backoffLimit": self.backoff_limit,
             "podReplacementPolicy": self.pod_replacement_policy,
             "restartPolicy": self.template.spec.restart_policy,
         }
         wanted = {**asked, "restartPolicy": asked["template"]["spec"]["restartPolicy"]}
-        differing = [name for name, value in made.items() if value != wanted[name]]
-        made["ttlSecondsAfterFinished"] = seconds = self.ttl_seconds_after_finished
+        differing = [name for name, value in values.items() if value != wanted[name]]
+        values["ttlSecondsAfterFinished"] = seconds = self.ttl_seconds_after_finished
         if seconds is not None and seconds < min(asked["ttlSecondsAfterFinished"], LEAST_SECONDS_TO_LIVE):
             differing.append("ttlSecondsAfterFinished")
-        found = [f"{name} {made[name]} instead of {wanted[name]}" for name in differing]
-        return found if self.pod_failure_policy else [*found, "no podFailurePolicy"]
+        sentences = [f"{name} {values[name]} instead of {wanted[name]}" for name in differing]
+        return sentences if self.pod_failure_policy else [*sentences, "no podFailurePolicy"]
 
 
 class MadeJob(Object, frozen=True):

@@ -1,7 +1,8 @@
 """Stops: jobs are asked to end, or forced.
 
 A Job is deleted with its pods in the foreground: the Job stays in sight until its last pod is gone. Only the version as
-read is deleted: a job that ends in the same moment has changed since, and keeps its end.
+read is deleted: a job that ends in the same moment has changed since, and keeps its end. A Job with a job's labels and
+another name, such as a person's copy, is ended as well, once the job's own Job is gone.
 """
 
 import logging
@@ -40,7 +41,16 @@ CUT_OFF_AFTER = timedelta(minutes=1)
 # Later than this in a call no further node is asked: the surrounding step has a minute or two.
 NODES_SECONDS = 20.0
 WITHOUT_GRACE = {"gracePeriodSeconds": 0}
+NOT_ALL_JOBS = "not all jobs could be told to end"
 CONFLICT = 409  # status of the answer if the object differs from the object as read
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The Job whose deletion, or whose own end, also ends its pods."""
+
+    uid: str
+    manager: str | None  # the Job's controller, unless the cluster's own runs the Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +66,18 @@ class Stopping:
         *,
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
-    ) -> None:
+    ) -> dict[JobKey, str]:
         """Ask the jobs to end: delete their Jobs first, since a Job replaces its pod, then the pods that no Job ends.
 
-        If `keep` raises Fenced, no job and no pod is ended: they may belong to a later supervisor.
+        Return the jobs under another controller. If `keep` raises Fenced, no job and no pod is ended: they may
+        belong to a later supervisor.
         """
         living = self._living_pods(run_uid, keys, uids, keep)
         listen_seconds = HURRIED_SECONDS if hurried else LISTEN_SECONDS
-        ending_uids = self._delete_jobs(run_uid, keys, uids, living, listen_seconds)
-        remaining = self._remaining_pods(run_uid, [key for key in keys if key not in ending_uids])
-        self._end_pods([*remaining, *_pods_of_earlier_jobs(living, ending_uids)])
+        ending = self._delete_jobs(run_uid, keys, uids, living, listen_seconds)
+        remaining = self._remaining_pods(run_uid, [key for key in keys if key not in ending])
+        self._end_pods([*remaining, *_pods_of_earlier_jobs(living, {key: job.uid for key, job in ending.items()})])
+        return {key: job.manager for key, job in ending.items() if job.manager}
 
     def kill(
         self,
@@ -95,8 +107,8 @@ class Stopping:
         uids: Uids,
         living: Mapping[JobKey, Sequence[Pod]],
         listen_seconds: float,
-    ) -> dict[JobKey, str]:
-        """Delete the Jobs. Return, by job, the uids of the Jobs whose end also ends their pods.
+    ) -> dict[JobKey, Ending]:
+        """Delete the Jobs. Return, by job, the Jobs whose end also ends their pods.
 
         Before its deletion a job's newest living pod gets a listener, if there is room for the listener within
         `listen_seconds`.
@@ -116,13 +128,15 @@ class Stopping:
                     self.listening.begin(run_uid, key, pod, until=0.0 if is_ending_already else listen_until)
                 yield key
 
-        def delete(key: JobKey) -> tuple[JobKey, str | None]:
+        def delete(key: JobKey) -> tuple[JobKey, Ending | None]:
             for pod in living.get(key, ())[:1]:
                 self.listening.wait_for_answer(pod, listen_until)
             return key, self._delete_job(run_uid, key, listed.get(key), uid_on_record=uids.get(key))
 
-        ending_uids = self.jobs.for_each(delete, keys_with_listeners(), "not all jobs could be told to end")
-        return {key: uid for key, uid in ending_uids if uid is not None}
+        ending = dict(self.jobs.for_each(delete, keys_with_listeners(), NOT_ALL_JOBS))
+        if without_job := [key for key, job in ending.items() if job is None]:
+            self.jobs.for_each(self._delete_copy, self.jobs.under_other_names(run_uid, without_job), NOT_ALL_JOBS)
+        return {key: job for key, job in ending.items() if job is not None}
 
     def _living_pods(
         self, run_uid: str, keys: Sequence[JobKey], uids: Uids, keep: KeepFacts
@@ -146,8 +160,8 @@ class Stopping:
         pods_by_key = self.jobs.pods(run_uid, keys) if keys else {}
         return _living(pod for pods in pods_by_key.values() for pod in pods)
 
-    def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, *, uid_on_record: str | None) -> str | None:
-        """Delete the Job. Return its uid if its deletion or its own end also ends its pods.
+    def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, *, uid_on_record: str | None) -> Ending | None:
+        """Delete the Job. Return the Job if its deletion or its own end also ends its pods.
 
         Return None if the caller has to end the pods: the Job does not exist, or was deleted longer ago than
         DELETION_PASSED_ON_WITHIN, so that the cluster seems not to pass the deletion on.
@@ -157,21 +171,32 @@ class Stopping:
             listed = None  # a next turn reads the Job again, since the listed Job has changed
             if job is None:
                 return None
-            uid = job.metadata.uid
+            ending = Ending(job.metadata.uid, job.other_manager)
             if deleted := job.metadata.deletion_timestamp:
-                return uid if self.jobs.api.clock.now() - deleted < DELETION_PASSED_ON_WITHIN else None
-            if _is_ending(job):
-                return uid
+                return ending if self.jobs.api.clock.now() - deleted < DELETION_PASSED_ON_WITHIN else None
             try:
-                self.jobs.delete(self.jobs.api.jobs_path(job.metadata.name), job.metadata, "Foreground")
+                if self._delete_once(job):
+                    return ending
             except Missing:
                 return None
-            except ApiFailed as error:
-                if error.status != CONFLICT:  # after a conflict the next turn reads the changed Job
-                    raise
-            else:
-                return uid
         raise TemporaryError(f"the job of task {key[0]} changes faster than it can be told to end")
+
+    def _delete_copy(self, job: Job) -> None:
+        """Delete the Job under another name; after a change meanwhile, the next round sees the Job."""
+        with suppress(Missing):
+            self._delete_once(job)
+
+    def _delete_once(self, job: Job) -> bool:
+        """Delete the Job as read. Return False if the Job has changed since. Leave an ending Job alone."""
+        if job.metadata.deletion_timestamp is not None or _is_ending(job):
+            return True
+        try:
+            self.jobs.delete(self.jobs.api.jobs_path(job.metadata.name), job.metadata, "Foreground")
+        except ApiFailed as error:
+            if error.status != CONFLICT:
+                raise
+            return False
+        return True
 
     def _end_pods(self, living: Sequence[Pod], *, forced: bool = False) -> None:
         """Delete the pods, by force without grace. Only force deletes a pod again that is already being deleted."""

@@ -4,8 +4,8 @@ Ages of objects are computed with this clock: the API server writes the times of
 machine may be an hour away from its clock. A Date header has whole seconds and may be old by the time that the answer
 took: the clock is right within a second or two.
 
-Several API servers may answer in turn, with clocks that are minutes apart. The slowest of the clocks counts, so that no
-job is ended too early: ages may then be too small by the difference.
+Several API servers may answer in turn, with clocks minutes apart. The slowest clock counts, so no job is ended too
+early: ages may then be too small by the difference.
 """
 
 import threading
@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 FIRST, LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)  # times outside are nonsense
 SAME_WITHIN_SECONDS = 2  # clocks that differ by no more than this agree
 HALF_A_SECOND = timedelta(seconds=0.5)  # is added to a header's time: the header leaves out up to a second
-PERIOD_SECONDS = 1800.0  # the slowest clock of this period and of the period before counts
+PERIOD_SECONDS = 1800.0  # the slowest clock in the present and the previous period counts
 
 
 class ServerClock:
@@ -29,7 +29,7 @@ class ServerClock:
         self._period_began_at = 0.0  # by our monotonic clock
 
     def set(self, date: str | None) -> None:
-        """Compare the clock with a Date header. A header that is missing or makes no sense changes nothing."""
+        """Compare the clock with a Date header. A missing or senseless header changes nothing."""
         server_time = _parsed(date)
         if server_time is None:
             return

@@ -57,16 +57,16 @@ def _checked_words(api: Api) -> str:
 
 
 class AcceptedVersion:
-    """Refuses deployments to a server that is too old. An accepted version counts for ACCEPTED_SECONDS."""
+    """Refuses deployments to an outdated server. An accepted version counts for ACCEPTED_SECONDS."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._accepted_until = 0.0  # by the monotonic clock; threads may ask the server twice, which does no harm
+        self._accepted_until = 0.0  # by the monotonic clock; threads may ask the server twice without harm
 
     def must_be_accepted(self) -> None:
         """Raise NotReady for a version before OLDEST, and TemporaryError without an answer.
 
-        A server that refuses to tell its version is accepted, as by `checked_version`.
+        A server with an unknown version is accepted, as by `checked_version`.
         """
         if time.monotonic() < self._accepted_until:
             return

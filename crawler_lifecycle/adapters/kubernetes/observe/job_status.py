@@ -95,6 +95,19 @@ def is_usable_without_pods(look: JobLook) -> bool:
     return look.phase is JobPhase.ENDING or look.cause in CAUSES_WAITING_FOR_PODS
 
 
+def remark_on_pods(job: Job) -> str | None:
+    """Return a sentence if two pods of the Job may run at once; None otherwise, as for our own Jobs.
+
+    A Job whose `podReplacementPolicy` is not Failed, from another service or edited later, gets a second pod while the
+    first is still ending.
+    """
+    status = job.status or NO_JOB_STATUS
+    number = (status.active or 0) + (status.terminating or 0)
+    if number < 2 or not is_positive(status.active):
+        return None
+    return f"job {job.metadata.name} has {number} pods that may run at once: see its podReplacementPolicy"
+
+
 def true_conditions(status: JobStatus) -> dict[str, Condition]:
     """Return the true conditions by type. Among duplicates the last in sorted order counts, not the last sent."""
     conditions = [condition for condition in status.conditions or () if condition.is_true]

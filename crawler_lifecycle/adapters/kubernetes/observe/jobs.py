@@ -21,7 +21,7 @@ from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey
-from crawler_lifecycle.domain.naming import checked_uid, job_name
+from crawler_lifecycle.domain.naming import checked_uid, job_name, task_and_attempt
 from crawler_lifecycle.errors import BadInput, TemporaryError
 
 Item = TypeVar("Item")
@@ -84,11 +84,33 @@ class Jobs:
             return Job(NAMED.item(self.api.get(path, accept=naming.METADATA)).metadata)
 
     def list_jobs(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
-        """List these Jobs, many tasks per request. Absent and unreadable Jobs are left out."""
+        """List these Jobs, many tasks per request. Absent and unreadable Jobs are left out.
+
+        Among Jobs with the same labels, the Job with the proper name counts.
+        """
         wanted = set(keys)
-        pages = self._pages(self.api.jobs_path(), run_uid, (task for task, _ in wanted), until)
-        jobs = (job for page in pages for job in JOBS.page(page).whole)
-        return {key: job for job in jobs if (key := _key_of_job(job, run_uid)) and key in wanted}
+        by_key: dict[JobKey, Job] = {}
+        for job in self._listed(run_uid, wanted, until):
+            key = _key_of_job(job, run_uid)
+            if key in wanted and (key not in by_key or task_and_attempt(job.metadata.name, run_uid)):
+                by_key[key] = job
+        return by_key
+
+    def under_other_names(self, run_uid: str, keys: Iterable[JobKey]) -> list[Job]:
+        """List Jobs with the labels of these jobs and other names, such as people's copies."""
+        wanted = set(keys)
+        return [
+            job
+            for job in self._listed(run_uid, wanted)
+            if task_and_attempt(job.metadata.name, run_uid) is None
+            and (key := key_of(job.metadata.labels)) in wanted
+            and self._labels_fit_job(job.metadata.labels, run_uid, key)
+        ]
+
+    def _listed(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> Iterator[Job]:
+        """Yield all readable Jobs with these tasks' labels."""
+        for page in self._pages(self.api.jobs_path(), run_uid, (task for task, _ in keys), until):
+            yield from JOBS.page(page).whole
 
     def list_dated(self, run_uid: str, tasks: Iterable[int]) -> dict[JobKey, DatedJob]:
         """List these tasks' Jobs in every attempt. Unreadable Jobs are left out."""

@@ -143,7 +143,12 @@ class Observer:
                 survey.jobs[key] = replace(look, facts=facts_of(look, None, orphans))
         requests: list[EventRequest] = []
         for key, job in survey.jobs_needing_pods.items():
-            own_pods = [pod for pod in pods_by_key.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
+            listed = pods_by_key.get(key, ())
+            own_pods = [pod for pod in listed if pods.controller_uid(pod) == job.metadata.uid]
+            others = [pod for pod in listed if pod not in own_pods and pods.lives(pod)]
+            if others and any(pods.lives(pod) for pod in own_pods):
+                names = ", ".join(sorted(pod.metadata.name for pod in others))
+                survey.remarks.append(f"pod {names} runs beside the pod of job {job.metadata.name}, which it has left")
             look = survey.jobs[key] = pod_status.look_with_pods(key, job, own_pods, timing)
             if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own_pods)):
                 requests.append(EventRequest(key, uid, job))

@@ -168,13 +168,16 @@ def main_container(pod: Pod) -> ContainerStatus | None:
 
 
 def main_name(pod: Pod) -> str | None:
-    """Return the name of the main container: ours, or the first in a pod of another scheduler service.
+    """Return the name of the main container: ours, or else the default or the first container.
 
+    An injected sidecar may stand first. Injectors then name the main container as the default.
     None: the specification names no container.
     """
     names = [container.name for container in (pod.spec.containers if pod.spec else None) or ()]
-    has_ours = MAIN_CONTAINER in names or any(container.name == MAIN_CONTAINER for container in containers(pod))
-    return MAIN_CONTAINER if has_ours else next(iter(names), None)
+    if MAIN_CONTAINER in names or any(container.name == MAIN_CONTAINER for container in containers(pod)):
+        return MAIN_CONTAINER
+    default = pod.metadata.annotations.default_container if pod.metadata.annotations else None
+    return default if default in names else next(iter(names), None)
 
 
 def state(container: ContainerStatus | None) -> ContainerState:

@@ -6,6 +6,7 @@ The look (`looking.py`) adds Jobs as it lists them; the survey recognizes our Jo
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 
 from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
@@ -25,6 +26,7 @@ class Survey:
     jobs: dict[JobKey, JobLook] = field(default_factory=dict)
     jobs_needing_pods: dict[JobKey, Job] = field(default_factory=dict)  # pods can change the looks at these Jobs
     problems: list[str] = field(default_factory=list)  # each makes the look incomplete
+    remarks: list[str] = field(default_factory=list)  # news for people about a complete look
     list_requests: int = 0  # list pages requested so far
 
     def add(self, job: Job, key: JobKey | None = None) -> None:
@@ -43,6 +45,8 @@ class Survey:
             return
         if key in self.jobs and not self._settle_two_jobs(key, name):
             return
+        if remark := job_status.remark_on_pods(job):
+            self.remarks.append(remark)
         look = job_status.look_of_job(key, job)
         self.jobs_needing_pods.pop(key, None)
         # pods tell more about a watched job, and show for any job whether a part still runs after the due time
@@ -91,15 +95,22 @@ class Survey:
 
     @property
     def problem(self) -> str | None:
-        """Return the first problem that makes the look incomplete, or else of an unclear watched job; None: no problem.
+        """Return the first problem of an incomplete look, or else of an unclear watched job, or else a remark.
 
-        Remains of an absent Job are no problem, even if unclear.
+        Remains of an absent Job are no problem, even if unclear. None: no problem.
         """
-        if self.problems:
-            return self.problems[0]
         watched = (job for key, job in sorted(self.jobs.items()) if key in self.watched)
         unclear = (job.message for job in watched if job.phase is JobPhase.UNCLEAR and not job.is_orphan)
-        return next(unclear, None)
+        return next(chain(self.problems, unclear, self._strangers(), self.remarks), None)
+
+    def _strangers(self) -> Iterator[str]:
+        """Yield a sentence for every living Job with our labels and without a task, such as a copy."""
+        for key, job in sorted(self.jobs.items()):
+            if key not in self.watched and not job.gone and job.name != self.proper_name(key):
+                yield (
+                    f"job {job.name} has the labels of this run (task {key[0]}, attempt {key[1]}), and the run has not "
+                    "made it: it is ended, and a stop waits for its end"
+                )
 
     def counted(self, list_pages: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pages of a list, and count each page as a request of the look."""
@@ -115,10 +126,12 @@ class Survey:
 
         The Job with the attempt's proper name counts. If neither has the proper name, make the job unclear.
         """
-        if self.proper_name(key) == name:
-            return True
-        if self.jobs[key].name != self.proper_name(key):
-            self.add_unclear(
-                key, name, f"jobs {self.jobs[key].name} and {name} both claim task {key[0]}, attempt {key[1]}"
-            )
+        known, proper = self.jobs[key].name, self.proper_name(key)
+        if name == known:
+            return True  # after beginning anew, a list repeats Jobs
+        problem = f"jobs {known} and {name} both claim task {key[0]}, attempt {key[1]}"
+        if proper in (name, known):
+            self.remarks.append(f"{problem}: delete the copy")
+            return name == proper
+        self.add_unclear(key, name, problem)
         return False

@@ -106,7 +106,7 @@ export function showRun({ main, name: id, place, list, signal }) {
       Number.isInteger(decided) && [" ", h("button.link", () => tasks.show(decided), `Log of task ${decided}`)]].flat());
     say(held, run.status === "PROCESSING" && run.held_by && run.admitted_at
       && `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.`);
-    say(problem, run.look_problem && !isOver(run) && `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}`);
+    say(problem, run.look_problem && !isOver(run) && `Cluster, last seen ${utc(run.last_look_at)}: ${run.look_problem}`);
   }
 
   // With the crawler's last completed run before.
