@@ -5,6 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STATE  ?=
 CATALOGUE ?=
+KEEP   ?=
+FREE_PORTS ?=
 EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
 SEED    ?=
@@ -38,11 +40,11 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
-	@$(BIN)/crawlctl demo
+run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards (KEEP=1: at Ctrl-C)
+	@exec $(BIN)/crawlctl demo $(if $(KEEP),--keep)
 
-up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file)
-	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
+up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file, FREE_PORTS=1)
+	@exec $(BIN)/crawlctl up $(if $(FREE_PORTS),--free-ports) $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
 test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (9 to 15 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q

@@ -37,6 +37,9 @@ def _without_nul(text: str) -> str:
 
 
 ProcessText = Annotated[str, AfterValidator(_without_nul)]
+# names for which the check has no complaint; the service takes any printable name
+PLAIN_NAME = re.compile(r"^\w[\w./:@+%-]*$")
+PLAIN_NAME_WORDS = "expected letters, digits and the characters _ . / : @ + % - and a letter or digit at the beginning"
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -130,12 +133,13 @@ def _read(path: Path) -> bytes:
 def problems_of(path: Path) -> list[str]:
     """Return a line for every problem in a catalogue file, also for programs and files missing on this machine."""
     try:
-        tables = _tables(path, _read(path))
+        tables, problems = _tables(path, _read(path))
     except NotReady as error:
         return [error.message]
-    problems = [
-        problem for name, table in tables["crawlers"].items() for problem in _problems_of_entry(path, name, table)
-    ]
+    for name, table in tables["crawlers"].items():
+        if not PLAIN_NAME.match(name):
+            problems.append(f"{path}: crawlers.{_one_line(name)[:150]}: name: {PLAIN_NAME_WORDS}")
+        problems += _problems_of_entry(path, name, table)
     for name, table in tables["managers"].items():
         try:
             _manager(path, name, table)
@@ -175,27 +179,33 @@ def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
 
 
 def _parse(path: Path, content: bytes) -> _Entries:
-    tables = _tables(path, content)
+    tables, problems = _tables(path, content)
+    if problems:
+        raise NotReady(problems[0])
     return _Entries(
         {name: _entry(path, name, table) for name, table in tables["crawlers"].items()},
         {name: _manager(path, name, table) for name, table in tables["managers"].items()},
     )
 
 
-def _tables(path: Path, content: bytes) -> dict[str, dict[str, Any]]:
-    """Return the tables by kind and name. Raise NotReady without crawlers, for further tables, or without TOML."""
+def _tables(path: Path, content: bytes) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the tables by kind and name, and what is wrong with the kinds. Raise NotReady without TOML."""
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise NotReady(f"{path}: not a TOML file: {_one_line(error)}") from error
     tables, managers = document.pop("crawlers", None), document.pop("managers", {})
-    if document:
-        raise NotReady(f"{path}: {min(document)}: unknown; expected tables [crawlers.NAME] and [managers.NAME] only")
+    problems = [
+        f"{path}: {_one_line(name)[:150]}: unknown; expected tables [crawlers.NAME] and [managers.NAME] only"
+        for name in sorted(document)
+    ]
     if not isinstance(tables, dict) or not tables:
-        raise NotReady(f"{path}: crawlers: expected at least one table [crawlers.NAME]")
+        problems.append(f"{path}: crawlers: expected at least one table [crawlers.NAME]")
+        tables = {}
     if not isinstance(managers, dict):
-        raise NotReady(f"{path}: managers: expected tables [managers.NAME]")
-    return {"crawlers": tables, "managers": managers}
+        problems.append(f"{path}: managers: expected tables [managers.NAME]")
+        managers = {}
+    return {"crawlers": tables, "managers": managers}, problems
 
 
 def _manager(path: Path, name: str, table: Any) -> ManagerEntry:

@@ -109,7 +109,9 @@ class SchedulerClient:
         names = self._result(CrawlerNames, answer)
         line = f"scheduler service at {self._url}, {len(names.crawlers)} crawlers in its catalogue"
         if names.problem:
-            raise NotReady(f"the catalogue was not read again, its last good state is in use: {names.problem}")
+            raise NotReady(
+                f"the edited catalogue has an error, and its last valid version is still in use: {names.problem}"
+            )
         return line
 
     def _names(self) -> CrawlerNames:

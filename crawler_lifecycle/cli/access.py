@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
+    from crawler_lifecycle.contract.answers import InstallationView, Resumed, Started, Stopping
     from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
     from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
     from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         ScheduleSummary,
         Triggered,
     )
-    from crawler_lifecycle.contract.states import RunStatus
+    from crawler_lifecycle.contract.states import ListedStatus
     from crawler_lifecycle.control.reading import Download
     from crawler_lifecycle.ports import LogChunk
 
@@ -33,12 +33,14 @@ class RunAccess(Protocol):
         *,
         limit: int = 20,
         before: int | None = None,
-        status: "RunStatus | None" = None,
+        status: "ListedStatus | None" = None,
         crawler: str | None = None,
         flows: bool = False,
         flow: str | None = None,
         tag: str | None = None,
     ) -> "Sequence[RunSummary]": ...
+
+    def installation(self, most_saturated: int) -> "InstallationView": ...
 
     def show(self, run: int | str) -> "RunDetails": ...
 

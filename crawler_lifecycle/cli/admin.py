@@ -75,7 +75,7 @@ def _doctor_lines(checks: "Sequence[Check]") -> "Iterator[str]":
     for check in checks:
         if check.because_of is not None:
             continue
-        mark = click.style("ok  ", fg="green") if check.ok else click.style("mend", fg="red")
+        mark = click.style("ok  ", fg="green") if check.ok else click.style("FAIL", fg="red")
         yield f"{mark}  {check.part}: {plain(with_state(check.line))}"
         if unchecked := [other.part for other in checks if other.because_of == check.part]:
             yield f"      not checked because of this: {', '.join(unchecked)}"
@@ -84,7 +84,7 @@ def _doctor_lines(checks: "Sequence[Check]") -> "Iterator[str]":
 @click.command()
 @standard_options
 def accept_namespace(state: Path | None, as_json: bool) -> None:
-    """Record the present Kubernetes namespace as the namespace of this installation.
+    """Accept the present Kubernetes namespace as the installation's.
 
     The installation remembers its namespace by the uid. With another kubeconfig, or after a cluster was made anew, a
     namespace with the same name shows no jobs: no job counts as gone until this command is given.
@@ -104,10 +104,10 @@ def accept_namespace(state: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"before": earlier_uid, "now": now.namespace_uid, "namespace": now.namespace})
     elif before == now:
-        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) was known already")
+        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) is the installation's already")
     else:
         earlier = f", before it was {before.namespace} ({before.namespace_uid})" if before else ""
-        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) is the one of this installation now{earlier}")
+        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) is now the installation's{earlier}")
 
 
 @click.group("token", cls=Commands)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 @standard_options
 def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | None, as_json: bool) -> None:
-    """Show where database, Temporal and cluster disagree, since when, and the repairs.
+    """Show where database, Temporal and cluster disagree.
 
     Without an option, show the findings of the last audits. The exit status is 7 after a disagreement (with --repair:
     after a disagreement that could not be repaired), and 4 if an audit was not complete or no audit ran lately. Before

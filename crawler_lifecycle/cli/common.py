@@ -6,13 +6,14 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from crawler_lifecycle.cli.remote.choice import open_api, refuse_api, typed_api
+from crawler_lifecycle.cli.remote.choice import TYPED_API, open_api, refuse_api, typed_api
 
 if TYPE_CHECKING:
     from crawler_lifecycle.cli.access import Access, LimitAccess, RunAccess
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))
-REPLACEMENTS = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"}
+# characters that hide others or turn the order of a line around, as on the page
+HIDING_CODES = (0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+REPLACEMENTS = {
+    **{code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"},
+    **{code: f"[U+{code:04X}]" for code in HIDING_CODES},
+}
 TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
+WANTS_JSON = "crawlctl.json"  # key in the context's `meta`; the value is true if --json was typed
 COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
 # commands that use neither database nor API, or only the installation's own database
 WITHOUT_API = ("accept-namespace", "db", "demo", "doctor", "token", "up")
@@ -30,7 +37,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
 class Duration(click.ParamType[int]):
-    """An option's duration such as `90`, `30s`, `2h` or `1h30m`; the value is the number of seconds."""
+    """An option's duration such as `30s`, `2h` or `1h30m`; the value is the number of seconds."""
 
     name = "duration"
 
@@ -38,7 +45,9 @@ class Duration(click.ParamType[int]):
         if isinstance(value, int):
             return value
         if re.fullmatch(r"[0-9]{1,12}", value):
-            return int(value)
+            if int(value) == 0:
+                return 0
+            self.fail(f"{value} has no unit: say {value}s, {value}m, {value}h or {value}d", param, ctx)
         parts = re.fullmatch(r"(?:[0-9]{1,9}[smhd])+", value)
         if not parts:
             self.fail(f"{value!r} is not a duration such as 30s, 15m or 1h30m", param, ctx)
@@ -66,18 +75,27 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-def state_option(command: Command) -> Command:
+def state_option(command: Command, *, expose_value: bool = True) -> Command:
     return click.option(
         "--state",
         type=Folder(path_type=Path, file_okay=False),
-        callback=_remember_state,
+        callback=_remember(TYPED_STATE),
+        expose_value=expose_value,
         help="State folder of the embedded stack (default: $CRAWLER_STATE or ~/.local/state/crawler-lifecycle).",
     )(command)
 
 
-def _remember_state(ctx: click.Context, _: click.Parameter, state: Path | None) -> Path | None:
-    ctx.meta[TYPED_STATE] = state
-    return state
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that keeps an option's value in the context's `meta`, which all contexts of a command line
+    share. So the option may stand before a command or after it; the last value counts.
+    """
+
+    def remember(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
+        if value is not None and value is not False:
+            ctx.meta[key] = value
+        return ctx.meta.get(key, value)
+
+    return remember
 
 
 def with_state(message: str) -> str:
@@ -97,12 +115,54 @@ def _with_api(command: str, api: str) -> str:
     return command if name in WITHOUT_API else " ".join([program, "--api", shlex.quote(api), name, *words])
 
 
-def json_option(command: Command) -> Command:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+def json_option(command: Command, *, expose_value: bool = True) -> Command:
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        callback=_remember(WANTS_JSON),
+        expose_value=expose_value,
+        help="Print JSON, for programs.",
+    )(command)
+
+
+def api_option(command: Command) -> Command:
+    return click.option(
+        "--api",
+        metavar="URL",
+        callback=_choose_api,
+        expose_value=False,
+        help="Use the HTTP API at URL, with the token in CRAWLER_REMOTE__TOKEN_FILE or CRAWLER_REMOTE__TOKEN, in place "
+        "of database and Temporal (default: $CRAWLER_REMOTE__URL).",
+    )(command)
+
+
+def _choose_api(ctx: click.Context, param: click.Parameter, api: str | None) -> None:
+    """Keep the URL. UsageError if the command has no equivalent in the API."""
+    typed = _remember(TYPED_API)(ctx, param, api)
+    context = ctx
+    while context.parent is not None and context.parent.parent is not None:
+        context = context.parent
+    if typed is not None and context.parent is not None and context.info_name in WITHOUT_API:
+        raise click.UsageError(
+            f"the API has no equivalent for `{context.info_name}`: call it without --api, on a machine of the "
+            "installation"
+        )
 
 
 def standard_options(command: Command) -> Command:
-    return state_option(json_option(command))
+    return api_option(state_option(json_option(command)))
+
+
+def verbose_option(command: Command) -> Command:
+    return click.option(
+        "-v", "--verbose", is_flag=True, help="Show the stages and the times of the next looks at the cluster, too."
+    )(command)
+
+
+def options_of_groups(command: Command) -> Command:
+    """Add the standard options in front of a command, whose own callbacks get their values."""
+    return api_option(state_option(json_option(command, expose_value=False), expose_value=False))
 
 
 def open_access(state: Path | None) -> "Access":
@@ -162,11 +222,21 @@ def print_json(value: Any) -> None:
 
 def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
     """Print the answer as JSON, or as text: the function `lines` turns the answer into lines."""
-    if as_json:
-        print_json(answer)
-    else:
-        for line in lines(plain(answer)):
-            click.echo(line)
+    with until_reader_leaves():
+        if as_json:
+            print_json(answer)
+        else:
+            for line in lines(plain(answer)):
+                click.echo(line)
+
+
+@contextmanager
+def until_reader_leaves() -> Iterator[None]:
+    """End the command with status 0 if the reader of its output, such as `head`, has read enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise click.exceptions.Exit(0) from None
 
 
 def user_name() -> str:
@@ -189,6 +259,8 @@ def crawlctl_command() -> str:
 
 def plain(value: Any) -> Any:
     """Return the value with all control characters replaced: a crawl's output must not control the terminal.
+
+    Characters that hide others or turn the order of a line around are shown by their code, such as `[U+202E]`.
 
     Texts are replaced in mappings, lists, tuples and pydantic models, too.
     """

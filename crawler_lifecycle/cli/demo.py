@@ -5,19 +5,30 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import crawlctl_command, json_option, plain, print_json, print_line, print_to_stderr
+from crawler_lifecycle.cli.common import (
+    TYPED_STATE,
+    api_option,
+    crawlctl_command,
+    json_option,
+    plain,
+    print_json,
+    print_line,
+    print_to_stderr,
+)
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.services.embedded.child import Say
     from crawler_lifecycle.services.embedded.stack import Stack
 
 CRAWLER = "bookshop"  # in the catalogue of the examples
@@ -27,14 +38,19 @@ TASKS = 4
 @click.command()
 @click.option("--results", type=click.Path(path_type=Path, file_okay=False), default=Path("crawl-results"),
               show_default=True, help="Folder for the results of the crawl.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep the service and its page until Ctrl-C.")
+@api_option
 @json_option
-def demo(results: Path, as_json: bool) -> None:
-    """Crawl the small bookshop among the examples, with four tasks, and show the progress.
+def demo(results: Path, keep: bool, as_json: bool) -> None:
+    """Run one real crawl on a temporary stack, and show its progress.
 
+    Four tasks crawl the small bookshop among the examples.
     The service starts in a temporary folder on free ports and is removed afterwards. The archive of the crawl and the
     event that announced the archive are kept. The exit status is 0 only if the run is COMPLETED and its four tasks
     SUCCEEDED.
     """
+    if click.get_current_context().meta.get(TYPED_STATE):
+        raise click.UsageError("--state is not for the demo: its state is temporary")
     from crawler_lifecycle.services.embedded.addresses import Ports
     from crawler_lifecycle.services.embedded.catalogues import DEFAULT
     from crawler_lifecycle.services.embedded.plan import make_plan
@@ -48,7 +64,7 @@ def demo(results: Path, as_json: bool) -> None:
         with owned(state):
             plan = make_plan(state, Ports.free(), DEFAULT)
             stack = Stack(plan, print_to_stderr if as_json else print_line, temporary=True)
-            status = asyncio.run(_demo(stack, results, as_json=as_json))
+            status = asyncio.run(_demo(stack, results, keep=keep, as_json=as_json))
     raise click.exceptions.Exit(status)
 
 
@@ -70,18 +86,18 @@ def _remove_settings() -> None:
             del os.environ[name]
 
 
-async def _demo(stack: "Stack", results: Path, *, as_json: bool) -> int:
+async def _demo(stack: "Stack", results: Path, *, keep: bool, as_json: bool) -> int:
     """Run the demo until its end or a signal, and return the exit status."""
     from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 
     try:
-        return await until_interrupted(_crawl(stack, results, as_json=as_json), stack.kill)
+        return await until_interrupted(_crawl(stack, results, keep=keep, as_json=as_json), stack.kill)
     except Interrupted as interrupted:
         click.echo(f"\n{interrupted.number.name}: the demo has ended and is removed.", err=True)
         return INTERRUPTED if interrupted.number.name == "SIGINT" else 128 + interrupted.number
 
 
-async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
+async def _crawl(stack: "Stack", results: Path, *, keep: bool, as_json: bool) -> int:
     """Start the stack, run the crawl, copy and print the results, and return the exit status."""
     from crawler_lifecycle.cli.screen import follow
     from crawler_lifecycle.contract.requests import RunRequest
@@ -90,10 +106,7 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
     say = print_to_stderr if as_json else print_line
     say(f"Starting Temporal, the scheduler service, dispatcher, watcher, API and worker in {stack.plan.state} ...")
     async with stack.running() as control:
-        say("They are up. While this lasts:")
-        say(f"  page    {stack.plan.page}")
-        say(f"  Web UI  {stack.plan.web_ui}")
-        say("Crawling the example bookshop ...\n")
+        say("They are up. Crawling the example bookshop ...\n")
         request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL)
         started = await control.runs.start(request)
         changes = control.runs.watch(started.run_id)
@@ -102,12 +115,16 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
         details = _with_locations_in(results_folder, details, control)
         await asyncio.to_thread(_copy_results, results_folder, details, control)
         items = await asyncio.to_thread(_count_items, control, details)
+        if as_json:
+            print_json({"run": details, "items": items, "results": str(results_folder)})
+        else:
+            _print_end(details, items, results_folder)
+        if keep:
+            await _keep(stack, say)
+    if not keep and not as_json:
+        _print_next(results_folder / f"{details.run.run_uid}.zip")
     is_completed = details.run.status is RunStatus.COMPLETED
     all_succeeded = details.run.tasks.get(TaskStatus.SUCCEEDED, 0) == TASKS
-    if as_json:
-        print_json({"run": details, "items": items, "results": str(results_folder)})
-    else:
-        _print_end(details, items, results_folder)
     return OK if is_completed and all_succeeded else NOT_COMPLETED
 
 
@@ -154,12 +171,31 @@ def _print_end(details: "RunDetails", items: int, results_folder: Path) -> None:
         f"  record   {results_folder / 'run.json'}",
         f"  archive  {results_folder / (run.run_uid + '.zip')}",
         f"  events   {results_folder / 'events.jsonl'}",
+    ):
+        print_line(line)
+
+
+async def _keep(stack: "Stack", say: "Say") -> None:
+    """Print the addresses of the stack, and return after Ctrl-C or a signal: the demo is then complete."""
+    for line in (
+        "",
+        "The service runs until Ctrl-C:",
+        f"  page    {stack.plan.page}",
+        f"  Web UI  {stack.plan.web_ui}",
+        f"  from a second terminal: {crawlctl_command()} list --state {stack.plan.state}",
+    ):
+        say(line)
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+
+
+def _print_next(archive: Path) -> None:
+    for line in (
         "",
         "Next:",
-        f"  {_list_command()} {results_folder / (run.run_uid + '.zip')}",
-        "  make up          keep the stack, and use it from a second terminal:",
-        f"  {crawlctl_command()} run sleeper --arg seconds=30",
-        f"  {crawlctl_command()} --help",
+        f"  {_list_command()} {archive}",
+        "  make up       start the service and its page until Ctrl-C; then, in a second terminal:",
+        f"  {crawlctl_command()} run {CRAWLER}",
     ):
         print_line(line)
 

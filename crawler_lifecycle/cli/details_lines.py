@@ -8,7 +8,7 @@ import click
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.cli.limit_lines import held_children
-from crawler_lifecycle.cli.list_lines import time_taken, why
+from crawler_lifecycle.cli.list_lines import listed_status, time_taken, why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
 from crawler_lifecycle.cli.words import coloured, counts, crawled, duration, facts, named, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
@@ -16,8 +16,10 @@ from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, Plac
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
 from crawler_lifecycle.domain.crawl_results import FIRST_STATS, PROBLEM
+from crawler_lifecycle.domain.words import counted
 
 UNUSABLE = PROBLEM.partition(":")[0]  # beginning of the event about a result that does not count
+MOST_WARNINGS = 3  # results that do not count, at the end of a run
 LAST_LINES = 3  # longest extract from a task's log tail
 
 
@@ -61,7 +63,7 @@ def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
         yield f"      {_former_line(former)}"
     if task.crawl_result and (account := _account(task.crawl_result)):
         yield f"      said: {account}"
-    elif problem := next((event for event in task.events if event.startswith(UNUSABLE)), None):
+    elif problem := _unusable_result(task):
         yield f"      {problem}"
     if _is_worth_evidence(task):
         yield from (f"      {line}" for line in _evidence_lines(task))
@@ -99,7 +101,7 @@ def _evidence_lines(task: TaskRecord) -> Iterator[str]:
 
 
 def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[str]:
-    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}"
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(listed_status(run))}"
     yield from facts(
         [
             ("outcome", run.outcome),
@@ -132,6 +134,28 @@ def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[s
             ("look problem", run.look_problem),
         ]
     )
+
+
+def end_lines(details: RunDetails) -> Iterator[str]:
+    """Yield the line of the run's end, then why, a warning for each result that does not count, and the exports."""
+    run = details.run
+    words = f"outcome {run.outcome}, reason {run.reason}"
+    yield f"run {run.run_id} ended {coloured(listed_status(run))} ({words}): {counts(run.tasks)}"
+    if explanation := why(run):
+        yield f"  why: {explanation}"
+    unusable = [(task.task, problem) for task in details.tasks if (problem := _unusable_result(task))]
+    for number, problem in unusable[:MOST_WARNINGS]:
+        yield click.style("  warning", fg="yellow") + f": task {number}: {problem}"
+    if len(unusable) > MOST_WARNINGS:
+        yield f"  ... and of {counted(len(unusable) - MOST_WARNINGS, 'more task')}: crawlctl show {run.run_id}"
+    yield from (f"  {export_line(export, run.end_number)}" for export in details.exports)
+
+
+def _unusable_result(task: TaskRecord) -> str | None:
+    """Return why the crawl's own account does not count; None if it counts, or if there is none."""
+    if task.crawl_result is not None:
+        return None
+    return next((event for event in task.events if event.startswith(UNUSABLE)), None)
 
 
 def export_line(export: ExportRecord, ends: int) -> str:

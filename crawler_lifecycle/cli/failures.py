@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from crawler_lifecycle.cli.common import plain, with_state
+from crawler_lifecycle.cli.common import options_of_groups, plain, with_state
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 
 OK = 0
@@ -50,7 +50,16 @@ TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is 
 
 
 class Commands(click.Group):
-    """A group for commands, which reports their failures without a traceback."""
+    """A group for commands, which reports their failures without a traceback.
+
+    The standard options may stand before the name of a command, too.
+    """
+
+    def __init__(self, *args: Any, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        own = {param.name for param in self.params}
+        group: click.Command = options_of_groups(click.Command(None))
+        self.params += [param for param in group.params if param.name not in own]
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -62,6 +71,12 @@ class Commands(click.Group):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta["as_json"] = as_json
         return context
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help. A long sentence is wrapped; click would cut it."""
+        rows = [(name, self.commands[name].get_short_help_str(LONGEST_MESSAGE)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

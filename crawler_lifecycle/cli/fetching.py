@@ -1,6 +1,7 @@
 """The command `fetch`, which downloads and checks a run's archive."""
 
 import hashlib
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.cli.common import open_reader, print_json, standard_options
-from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
     from crawler_lifecycle.control.reading import Download
+
+LONGEST_CRAWLER = 100  # characters of the crawler's name in the name of a file
 
 
 @click.command()
@@ -23,10 +26,11 @@ if TYPE_CHECKING:
               help="File, or an existing folder; default: the current folder.")  # fmt: skip
 @standard_options
 def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: bool) -> None:
-    """Fetch and check the archive of RUN: a zip file with the items of its tasks.
+    """Fetch the archive of RUN: a checked zip file with its items.
 
-    The archive comes from the folder or bucket to which RUN was exported. An existing file is replaced only by a whole
-    archive with the recorded SHA-256.
+    The archive comes from the folder or bucket to which RUN was exported. Only a whole archive with the recorded
+    SHA-256 becomes the file, and an existing file stays as it is. In a folder the file's name is made of crawler and
+    run, such as bookshop-run-7.zip, for the second end bookshop-run-7-2.zip.
 
     \b
     Examples:
@@ -35,20 +39,27 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
     """
 
     with open_reader(state).download(run, end) as archive:
-        target = (output / archive.name if output.is_dir() else output).absolute()
+        target = (output / _file_name(archive) if output.is_dir() else output).absolute()
         sha256 = _write(archive, target)
     size = archive.size
     if as_json:
         print_json({"run_id": archive.run_id, "end": archive.end, "file": str(target), "size": size, "sha256": sha256})
     else:
-        checked = "equal to the record" if archive.sha256 else "no SHA-256 is on record"
+        checked = "equal to the record" if archive.sha256 else "no SHA-256 is recorded"
         click.echo(f"the archive of run {archive.run_id}, end {archive.end}, was written to {target}")
         click.echo(f"  {size} bytes, SHA-256 {sha256} ({checked})")
 
 
+def _file_name(archive: "Download") -> str:
+    """Return the name for the file, made of letters, digits and ._- alone: the crawler's name may have any others."""
+    crawler = re.sub(r"[^A-Za-z0-9._-]+", "-", archive.crawler).strip("-.")[:LONGEST_CRAWLER] or "crawl"
+    end = f"-{archive.end}" if archive.end > 1 else ""
+    return f"{crawler}-run-{archive.run_id}{end}.zip"
+
+
 def _write(archive: "Download", target: Path) -> str:
     """Write the archive to the target and return its SHA-256. LifecycleError if the record has another SHA-256."""
-    name, digest = archive.name, hashlib.sha256()
+    name, digest = target.name, hashlib.sha256()
     bar = click.progressbar(length=archive.size, label=name, file=sys.stderr, hidden=not sys.stderr.isatty())
     with _draft_for(target) as draft, draft.open("wb") as file, bar:
         for chunk in archive.chunks:
@@ -59,19 +70,32 @@ def _write(archive: "Download", target: Path) -> str:
             raise TemporaryError(f"{name} broke off after {file.tell()} of {archive.size} bytes: try again")
         if archive.sha256 is not None and digest.hexdigest() != archive.sha256:
             raise LifecycleError(
-                f"{name} is damaged: its SHA-256 is {digest.hexdigest()}, and {archive.sha256} is on record"
+                f"{name} is damaged: its SHA-256 is {digest.hexdigest()}, the recorded one is {archive.sha256}"
             )
     return digest.hexdigest()
 
 
 @contextmanager
 def _draft_for(target: Path) -> Iterator[Path]:
-    """Yield a file beside the target. The file replaces the target after a success, and is removed after a failure."""
+    """Yield a file beside the target. The file becomes the target after a success, and is removed after a failure.
+
+    Conflict: the target exists. An empty file keeps its place meanwhile, against another download.
+    """
+    try:
+        target.open("xb").close()
+    except FileExistsError as error:
+        raise Conflict(f"{target} exists already: remove it, or choose another file with --output") from error
+    except OSError as error:
+        raise BadInput("output", f"{target} cannot be written: {error.strerror}") from error
     draft = target.with_name(f".{target.name}.part")
+    is_whole = False
     try:
         yield draft
         draft.replace(target)
+        is_whole = True
     except OSError as error:
         raise TemporaryError(f"{target} cannot be written: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)
+        if not is_whole:
+            target.unlink(missing_ok=True)

@@ -108,7 +108,7 @@ def end_lines(end: FlowEnd) -> Iterator[str]:
         yield f"  {path}:"
         yield from (f"    {line}" for line in error.rstrip().splitlines()[-LAST_LINES:])
     if (more := len(_tried(end.failed)) - MOST_ERRORS) > 0:
-        command = f"crawlctl flow jobs {shlex.quote(end.status.id)} --in discarded --attempts"
+        command = f"crawlctl flow jobs {shlex.quote(end.status.id)} --status discarded --attempts"
         yield f"  ... and {more} more (`{command}`)"
     if end.graph:
         yield ""

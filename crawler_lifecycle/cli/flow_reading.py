@@ -37,7 +37,7 @@ def open_flows(state: Path | None) -> "FlowReader":
 
 
 @click.command("list")
-@click.option("--in", "states", type=click.Choice(STATES), multiple=True, help="Only flows in this state.")
+@click.option("--status", "states", type=click.Choice(STATES), multiple=True, help="Only flows in this state.")
 @click.option("--family", help="Only flows of this family.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most flows to list.")
 @click.option("--before", metavar="FLOW", help="Only flows older than this flow: the next page.")
@@ -50,7 +50,7 @@ def list_flows(
     \b
     Examples:
       crawlctl flow list
-      crawlctl flow list --in discarded --in cancelled
+      crawlctl flow list --status discarded --status cancelled
       crawlctl flow list --json | jq -r '.[].id'
     """
     from crawler_lifecycle.cli.flow_lines import list_lines
@@ -92,7 +92,7 @@ def show(flow: str, state: Path | None, as_json: bool) -> None:
 @click.command()
 @flow_argument
 @jobs_argument
-@click.option("--in", "states", type=click.Choice(ALL_STATES), multiple=True, metavar="STATE", help=IN)
+@click.option("--status", "states", type=click.Choice(ALL_STATES), multiple=True, metavar="STATE", help=IN)
 @click.option("--attempts", "with_attempts", is_flag=True, help="With the attempts of each job, and their errors.")
 @click.option("--outcome", help="Only a manager's items with this outcome, such as `banned`.")
 @click.option("--tag", help="Only a manager's items with this tag or label.")
@@ -122,8 +122,8 @@ def jobs(
 
     \b
     Examples:
-      crawlctl flow jobs nightly-2026-11-22 --in discarded
-      crawlctl flow jobs november/shops --in failed
+      crawlctl flow jobs nightly-2026-11-22 --status discarded
+      crawlctl flow jobs november/shops --status failed
       crawlctl flow jobs november/shops --outcome banned --csv > banned.csv
       crawlctl flow jobs november/shops 17 --attempts
       crawlctl flow jobs nightly-2026-11-22 sites/de extract --json
@@ -147,7 +147,14 @@ def jobs(
     is_ledger = may_be_items and has_ledger(flows, flow, manager)
     if is_ledger and with_attempts:
         _refuse_beside_attempts(
-            {"--in": states, "--outcome": outcome, "--tag": tag, "--limit": limit, "--after": after, "--csv": as_csv}
+            {
+                "--status": states,
+                "--outcome": outcome,
+                "--tag": tag,
+                "--limit": limit,
+                "--after": after,
+                "--csv": as_csv,
+            }
         )
         refuse_unknown(flows, flow, jobs, manager)
         print_attempts(flows, flow, jobs, manager, as_json=as_json)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from crawler_lifecycle.cli.words import rfc3339, table
+from crawler_lifecycle.cli.words import facts, rfc3339, table, waiting_words
+from crawler_lifecycle.contract.answers import InstallationView
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord, in_words
 from crawler_lifecycle.contract.records import Place, RunSummary
 from crawler_lifecycle.contract.states import Intent, RunStatus
+from crawler_lifecycle.domain.words import counted
 
 COLUMNS = ("SCOPE", "RUNS", "TASKS", "PLACES KEPT", "WEIGHT", "RUNS IN LINE", "PAUSED")
 
@@ -24,6 +26,27 @@ def _row(record: LimitRecord) -> tuple[str, ...]:
         str(record.runs_held),
         _pause(record),
     )
+
+
+def installation_lines(view: InstallationView) -> Iterator[str]:
+    limits = view.limits
+    yield f"installation {view.installation}"
+    yield from facts(
+        [
+            ("open runs", f"{view.open_runs}, of them {view.runs_in_line} queued for a permit"),
+            ("running", f"{_of(limits.runs_begun, limits.runs)} runs"),
+            ("in cluster", f"{_of(limits.tasks_in_cluster, limits.tasks)} tasks"),
+            ("paused", None if limits.paused_at is None else _pause(limits)),
+            ("without room", f"{counted(view.saturated_runs, 'run')} for over 5 min" if view.saturated_runs else None),
+        ]
+    )
+    for run in view.saturated:
+        cause = waiting_words(run.waiting_cause) if run.waiting_cause else "waits"
+        yield f"    run {run.run_id}  {run.crawler}  {cause}, since {rfc3339(run.waiting_since)}"
+
+
+def _of(number: int, cap: int | None) -> str:
+    return str(number) if cap is None else f"{number} of {cap}"
 
 
 def _cap(number: int | None) -> str:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Command, open_limits, print_answer, standard_options, user_name
+from crawler_lifecycle.cli.common import Command, open_limits, open_reader, print_answer, standard_options, user_name
 from crawler_lifecycle.cli.failures import Commands
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.limits import LimitRecord
 
+MOST_SATURATED = 5  # runs without room that are named
 NONE = "none"  # takes a value away
 
 
@@ -38,7 +39,9 @@ def scope_options(command: Command) -> Command:
 @standard_options
 @click.pass_context
 def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
-    """Show or set limits: most runs, most tasks, and weights, for the installation, crawlers and labels.
+    """Show or set limits on runs and tasks.
+
+    A limit is for the installation, a crawler or a label; a label may also have a weight beside others.
 
     \b
     Examples:
@@ -58,10 +61,7 @@ def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
 @click.option("--tasks", type=Value(), help="Most tasks in the cluster, with main tasks; at least 2.")
 @click.option("--weight", type=Value(), help="Share of the cluster beside other labels; only with --label.")
 @standard_options
-@click.pass_context
 def set_limits(
-    ctx: click.Context,
-    /,
     crawler: str | None,
     label: str | None,
     actor: str | None,
@@ -80,25 +80,29 @@ def set_limits(
     named = {name: None if value == NONE else value for name, value in values.items() if value is not None}
     with refusals_as_bad_input():
         change = LimitChange.model_validate({"crawler": crawler, "label": label, **named})
-    commands = open_limits(state or _of_the_group(ctx, "state"))
-    _print(commands.change(change, actor or user_name()), as_json=as_json or bool(_of_the_group(ctx, "as_json")))
+    _print(open_limits(state).change(change, actor or user_name()), as_json=as_json)
 
 
-def _of_the_group(ctx: click.Context, option: str) -> Any:
-    """Return an option that was typed before the word `set`."""
-    return ctx.parent.params.get(option) if ctx.parent else None
+@click.group("installation", cls=Commands, invoke_without_command=True)
+@standard_options
+@click.pass_context
+def installation(ctx: click.Context, state: Path | None, as_json: bool) -> None:
+    """Show the installation's state, and pause or resume work.
 
-
-@click.group("installation", cls=Commands)
-def installation() -> None:
-    """Pause and resume the installation, a crawler or a label.
+    A pause is for the installation, a crawler or a label. Without a command, show how many runs are open, wait for
+    their permits and find no room in the cluster.
 
     \b
     Examples:
+      crawlctl installation
       crawlctl installation pause --reason "the cluster is upgraded"
       crawlctl installation pause --label site:example.com --reason "the site asked us"
       crawlctl installation resume --label site:example.com
     """
+    from crawler_lifecycle.cli.limit_lines import installation_lines
+
+    if ctx.invoked_subcommand is None:
+        print_answer(open_reader(state).installation(MOST_SATURATED), installation_lines, as_json=as_json)
 
 
 @installation.command()

@@ -4,25 +4,36 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.cli.limit_lines import permit_words, was_held
-from crawler_lifecycle.cli.words import counts, crawled, duration, rfc3339, table, waiting_words
+from crawler_lifecycle.cli.words import counts, crawled, duration, fitted, rfc3339, shortened, table, waiting_words
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.contract.states import ListedStatus, RunStatus
+from crawler_lifecycle.domain.reasons import BY_A_STOP
 
 RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "OUTCOME", "REASON", "TASKS", "CRAWLED", "TRIGGER", "CREATED", "TOOK", "WHY")
-STATUS = RUN_COLUMNS.index("STATUS")
+EXPENDABLE = ("TRIGGER", "REASON", "CREATED", "CRAWLED", "TASKS", "OUTCOME", "TOOK")  # first the least valuable
+STATUS = RUN_COLUMNS.index("STATUS")  # also in a narrow terminal
 CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
 LONGEST_WHY = 80  # characters; the rest of a longer explanation is cut off
 
 
-def list_lines(runs: Sequence[RunSummary], now: datetime) -> Iterator[str]:
-    return table([RUN_COLUMNS, *(_row(run, now) for run in runs)], STATUS)
+def list_lines(runs: Sequence[RunSummary], now: datetime, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of a table, no wider than `width`."""
+    rows: Sequence[Sequence[str]] = [RUN_COLUMNS, *(_row(run, now) for run in runs)]
+    return table(rows if width is None else fitted(rows, width, EXPENDABLE), STATUS)
+
+
+def listed_status(run: RunSummary) -> ListedStatus:
+    """Return the run's status with stopped runs apart from failures."""
+    is_stopped = run.status is RunStatus.FAILED and run.reason in BY_A_STOP
+    return ListedStatus.STOPPED if is_stopped else ListedStatus(run.status)
 
 
 def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
     return (
         str(run.run_id),
         run.crawler,
-        run.status,
+        listed_status(run),
         run.outcome or "-",
         run.reason or "-",
         counts(run.tasks),
@@ -30,7 +41,7 @@ def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
         run.trigger,
         rfc3339(run.created_at),
         duration(time_taken(run, now)),
-        _shortened(why(run) or _wait(run)),
+        shortened(why(run) or _wait(run), LONGEST_WHY),
     )
 
 
@@ -52,10 +63,6 @@ def _wait(run: RunSummary) -> str:
         return f"waits for its permit: {run.waiting_message}" if permit_words(run) else ""
     words = waiting_words(run.waiting_cause)
     return f"{words}: {run.waiting_message}" if run.waiting_message else words
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_WHY else f"{text[: LONGEST_WHY - 1]}…"
 
 
 def crawler_lines(crawlers: Sequence[Crawler]) -> Iterator[str]:

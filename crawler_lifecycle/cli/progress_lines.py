@@ -6,17 +6,19 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from crawler_lifecycle.cli.limit_lines import permit_words, was_held
-from crawler_lifecycle.cli.list_lines import time_taken, why
+from crawler_lifecycle.cli.list_lines import listed_status, time_taken, why
 from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
 from crawler_lifecycle.contract.records import LogRecord, Place, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.pacing import look_time
+from crawler_lifecycle.domain.words import counted
 
 LATE_AFTER = timedelta(seconds=90)  # tolerance for a look after its due time
 REQUESTS = ("stop", "force stop")  # events in the timeline for requests to stop
 PHASES: dict[str, str] = {  # event in the timeline -> words for the phase
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
-    StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
+    StopPhase.FORCED: "jobs killed", StopPhase.PROVED: "confirmed stopped",
 }  # fmt: skip
 
 
@@ -40,7 +42,7 @@ def stop_lines(details: RunDetails) -> Iterator[str]:
         elif line.event == StopPhase.UNCONFIRMED:
             yield f"not confirmed: {line.message}"
     if requested_at and not is_proved and not details.run.status.is_over:
-        yield "not proved yet: a job of the run may still be running"
+        yield "not confirmed yet: a job may still be running"
 
 
 def _since_last_reopening(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
@@ -49,17 +51,18 @@ def _since_last_reopening(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
     return log[reopenings[-1] :] if reopenings else log
 
 
-def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
-    """Yield the run's present state, with at most `most_tasks` tasks."""
+def progress_lines(details: RunDetails, now: datetime, most_tasks: int, *, verbose: bool = False) -> Iterator[str]:
+    """Yield the run's present state, with at most `most_tasks` tasks; `verbose`: with the stage and the next look."""
     run = details.run
     took = duration(time_taken(run, now))
-    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}  {took}"
-    yield f"  stage     {stage(details)}"
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(listed_status(run))}  {took}"
+    if verbose:
+        yield f"  stage     {stage(details)}"
     if explanation := why(run):
         yield f"  why       {explanation}"
-    if event := awaited_event(details):
-        yield f"  waits for {event}"
-    if not run.status.is_over:
+    if words := situation(details):
+        yield f"  {words}"
+    if not run.status.is_over and (verbose or _is_late(run, now)):
         yield f"  next look {_next_look(run, now)}"
     for line in stop_lines(details):
         yield f"  stop      {line}"
@@ -71,24 +74,26 @@ def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Itera
         yield f"  ... {counts(run.tasks)}"
 
 
-def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
-    """Yield a line for every change, for an output in which earlier lines stay. `before` is None at the first call."""
+def change_lines(before: RunDetails | None, after: RunDetails, *, verbose: bool = False) -> Iterator[str]:
+    """Yield a line for every change, for an output in which earlier lines stay. `before` is None at the first call.
+
+    `verbose`: with the stages, the waits for the main job, and the next looks.
+    """
     run = after.run
     old_run = before.run if before else None
     if before is None or _state(before) != _state(after):
-        event = awaited_event(after)
-        waiting_for = f", waits for {event}" if event else ""
-        yield f"run {run.run_id}  {coloured(run.status)}  stage {stage(after)}{waiting_for}"
+        words = (f"stage {stage(after)}" if verbose else None, situation(after))
+        yield f"run {run.run_id}  {coloured(listed_status(run))}  {', '.join(filter(None, words))}".rstrip()
     if why(run) and (old_run is None or why(old_run) != why(run)):
         yield f"run {run.run_id}  why: {why(run)}"
-    old_tasks = {task.task: (task.status, task.cause) for task in before.tasks} if before else {}
+    old_tasks = {task.task: _state_of_task(task, verbose=verbose) for task in before.tasks} if before else {}
     unchanged_new_task = (TaskStatus.QUEUED, None)  # a task in the queue gets no line until its first change
     for task in after.tasks:
-        if (task.status, task.cause) != old_tasks.get(task.task, unchanged_new_task):
+        if _state_of_task(task, verbose=verbose) != old_tasks.get(task.task, unchanged_new_task):
             yield f"run {run.run_id}  {task_line(task, after.run.finished_at or datetime.now(UTC))}"
     next_look = rfc3339(next_look_at(run))  # "-" before the main job has started
     old_next_look = rfc3339(next_look_at(old_run)) if old_run else "-"
-    if not run.status.is_over and next_look != old_next_look:
+    if verbose and not run.status.is_over and next_look != old_next_look:
         yield f"run {run.run_id}  next look {next_look}, or as soon as a task changes"
     old_stop_lines = set(stop_lines(before)) if before else set()
     yield from (f"run {run.run_id}  {line}" for line in stop_lines(after) if line not in old_stop_lines)
@@ -98,6 +103,11 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
 
 def _state(details: RunDetails) -> tuple[object, ...]:
     return details.run.status, stage(details), details.run.waiting_cause
+
+
+def _state_of_task(task: TaskRecord, *, verbose: bool) -> tuple[object, ...]:
+    cause = task.cause if verbose or task.cause != reasons.MAIN_JOB else None
+    return task.status, cause
 
 
 def stage(details: RunDetails) -> str:
@@ -113,20 +123,23 @@ def stage(details: RunDetails) -> str:
     return "1/4 initiation" if is_queued else "2/4 deployment"
 
 
-def awaited_event(details: RunDetails) -> str | None:
-    """Return the event for which the run waits, or the cause of its wait; None if the run is over and exported."""
+def situation(details: RunDetails) -> str | None:
+    """Return what the run waits for, or how many of its tasks run; None if the run is over and exported."""
     run = details.run
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
-        return f"its export ({', '.join(pending)})" if pending else None
+        return f"waits for its export ({', '.join(pending)})" if pending else None
     if cause := cause_of(run, details.place):
-        return cause
+        return f"waits for {cause}"
     if run.status is RunStatus.INITIALIZING:
-        return "the main job"
-    open_tasks = [task for task in details.tasks if not task.status.is_over]
-    if not open_tasks:
-        return "the last look"
-    return f"{len(open_tasks)} of {len(details.tasks)} tasks"
+        return "waits for the main job"
+    if all(task.status.is_over for task in details.tasks):
+        return "waits for the last look"
+    if run.status is RunStatus.STOPPING:
+        is_open = [not task.status.is_over for task in details.tasks]
+        return f"waits for the end of {sum(is_open)} of {counted(len(is_open), 'task')}"
+    is_running = [task.status is TaskStatus.RUNNING for task in details.tasks]
+    return f"{sum(is_running)} of {counted(len(is_running), 'task')} running"
 
 
 def cause_of(run: RunSummary, place: Place | None = None) -> str | None:
@@ -142,11 +155,16 @@ def cause_of(run: RunSummary, place: Place | None = None) -> str | None:
     return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
 
 
+def _is_late(run: RunRecord, now: datetime) -> bool:
+    due = next_look_at(run)
+    return due is not None and now - due > LATE_AFTER
+
+
 def _next_look(run: RunRecord, now: datetime) -> str:
     due = next_look_at(run)
     if due is None:
         return "when the main job has started"
-    if now - due > LATE_AFTER:
+    if _is_late(run, now):
         remedies = f"check its worker (crawlctl doctor) and its workflow (crawlctl resume {run.run_id})"
         return f"late since {rfc3339(due)}: {remedies}"
     time_left = f"in {duration(due - now)}" if due > now else "now"

@@ -1,6 +1,9 @@
 """The commands that only read: list, crawlers, show, logs."""
 
+import shutil
+import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,16 +17,25 @@ from crawler_lifecycle.cli.common import (
     print_json,
     print_to_stderr,
     standard_options,
+    until_reader_leaves,
 )
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
 
+# of runs, without the import of the contract, which is slow
+STATUSES = ("INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED")
+BYTES_OF_TAILS = 1 << 20  # of a log, in which `--tail` looks for the last lines
 LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
 
 
 @click.command("list")
-@click.option("--status", help="Only runs with this status, e.g. PROCESSING.")
+@click.option(
+    "--status",
+    type=click.Choice(STATUSES, case_sensitive=False),
+    help="Only runs with this status. STOPPED are the runs that a stop ended, FAILED the other failures.",
+)
 @click.option("--crawler", help="Only runs of this crawler.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
 @click.option(
@@ -47,25 +59,24 @@ def list_runs(
     """List runs, newest first. Runs of flows are left out: `crawlctl flow list` has the flows.
 
     OUTCOME is one word for the end, for programs that react to ends. REASON says what decided the end. TOOK counts from
-    the creation or the last reopening.
+    the creation or the last reopening. A terminal that is too narrow shows fewer columns, a pipe all of them.
 
     \b
     Examples:
       crawlctl list
-      crawlctl list --status FAILED --limit 100
+      crawlctl list --status failed --limit 100
       crawlctl list --flow nightly-2026-11-22
       crawlctl list --json | jq '.[].run_id'
     """
     from crawler_lifecycle.cli.list_lines import list_lines
-    from crawler_lifecycle.contract.states import RunStatus
+    from crawler_lifecycle.contract.states import ListedStatus
 
-    if status is not None and status.upper() not in list(RunStatus):
-        raise click.BadParameter(f"{status!r} is none of {', '.join(RunStatus)}", param_hint="--status")
-    run_status = RunStatus(status.upper()) if status else None
+    listed = ListedStatus(status) if status else None
     runs = open_reader(state).list(
-        limit=limit, before=before, status=run_status, crawler=crawler, flows=flows, flow=flow, tag=tag
+        limit=limit, before=before, status=listed, crawler=crawler, flows=flows, flow=flow, tag=tag
     )
-    print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC)), as_json=as_json)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), width), as_json=as_json)
     if not runs and not as_json:
         has_filter = bool(status or crawler or before or flow or tag)
         click.echo("No such runs." if has_filter else "No runs.")
@@ -121,14 +132,14 @@ def _check_catalogue(file: Path, *, as_json: bool) -> None:
         raise click.exceptions.Exit(USAGE)
     if not as_json:
         of_managers = f"; crawl managers: {', '.join(managers)}" if managers else ""
-        click.echo(f"{file} is a good catalogue: {', '.join(names)}{of_managers}")
+        click.echo(f"{file} is valid: {counted(len(names), 'crawler')} ({', '.join(names)}){of_managers}")
 
 
 @click.command()
 @click.argument("run")
 @standard_options
 def show(run: str, state: Path | None, as_json: bool) -> None:
-    """Show all that the database records about RUN, a RunID or a run_uid.
+    """Show all that is recorded about RUN, a RunID or a run_uid.
 
     \b
     Examples:
@@ -147,34 +158,47 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
     "--task", type=click.IntRange(min=0), help="Only this task; default: all tasks, with the task at every line."
 )
 @click.option("-f", "--follow", is_flag=True, help="Print until the tasks have ended.")
+@click.option("--tail", type=click.IntRange(min=1), metavar="N",
+              help="Begin with the last N lines of each task, of its last megabyte at most.")  # fmt: skip
 @standard_options
-def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: bool) -> None:
+def logs(run: str, task: int | None, follow: bool, tail: int | None, state: Path | None, as_json: bool) -> None:
     """Print the output of RUN's tasks.
 
     \b
     Examples:
       crawlctl logs 7
       crawlctl logs 7 --task 2 -f
+      crawlctl logs 7 --tail 20
     """
     from crawler_lifecycle.domain.pacing import log_pause
 
     runs = open_reader(state)
     details = runs.show(run)
     tasks = [row.task for row in details.tasks] if task is None else [task]
-    offsets = dict.fromkeys(tasks, 0)  # the next byte to read; a task is removed at the end of its log
+    # the next byte to read, at first perhaps counted from the end; a task is removed at the end of its log
+    offsets = dict.fromkeys(tasks, 0 if tail is None else -BYTES_OF_TAILS)
+    unprinted = dict.fromkeys(tasks, "")
+    begun: set[int] = set() if tail else set(tasks)  # tasks whose log is printed as it comes
     has_output = False
     while offsets:
         bytes_read = 0
         for number, offset in list(offsets.items()):
             chunk = runs.log(details, number, offset)
-            _print_log(number, chunk.text, prefixed=len(tasks) > 1, as_json=as_json)
             offsets[number] = chunk.offset
             bytes_read += chunk.read
             has_output = has_output or bool(chunk.text)
             no_more_expected = chunk.ended or not follow or details.run.status.is_over
-            if no_more_expected and not chunk.text:
+            is_last = no_more_expected and not chunk.text
+            if is_last:
                 del offsets[number]
-        if offsets and follow:
+            unprinted[number] += chunk.text
+            if number not in begun and chunk.text:
+                continue  # the present end of the log is not reached yet
+            lines, unprinted[number] = _whole_lines(unprinted[number], is_last=is_last)
+            _print_log(number, lines if number in begun else lines[-(tail or 0) :], prefixed=len(tasks) > 1,
+                       as_json=as_json)  # fmt: skip
+            begun.add(number)
+        if offsets and follow and begun.issuperset(offsets):
             # a pause limits the bytes a second; no event tells of new lines
             time.sleep(log_pause(bytes_read, LEAST_PAUSE_SECONDS))
             details = runs.show(run)
@@ -182,11 +206,19 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
         click.echo(f"There is no output, or no log can be read: crawlctl show {details.run.run_id}", err=True)
 
 
-def _print_log(task: int, text: str, *, prefixed: bool, as_json: bool) -> None:
+def _whole_lines(text: str, *, is_last: bool) -> tuple[list[str], str]:
+    """Return the lines, and the beginning of a line that goes on in the next part of the log."""
+    lines = text.splitlines(keepends=True)
+    rest = "" if is_last or not lines or lines[-1].endswith("\n") else lines.pop()
+    return [line.rstrip("\r\n") for line in lines], rest
+
+
+def _print_log(task: int, lines: Iterable[str], *, prefixed: bool, as_json: bool) -> None:
     """Print lines from a task's log; `prefixed`: with the task's number before every line."""
-    for line in text.splitlines():
-        if as_json:
-            print_json({"task": task, "line": line})
-        else:
-            shown = plain(line)
-            click.echo(f"{click.style(str(task), fg='cyan')} | {shown}" if prefixed else shown)
+    with until_reader_leaves():
+        for line in lines:
+            if as_json:
+                print_json({"task": task, "line": line})
+            else:
+                shown = plain(line)
+                click.echo(f"{click.style(str(task), fg='cyan')} | {shown}" if prefixed else shown)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import open_access, open_reader, plain, print_answer, print_json, standard_options
+from crawler_lifecycle.cli.common import (
+    open_access,
+    open_reader,
+    plain,
+    print_answer,
+    print_json,
+    standard_options,
+    verbose_option,
+    with_state,
+)
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
 
@@ -23,8 +32,10 @@ if TYPE_CHECKING:
 @click.option("--trigger", type=click.Choice(["manual", "api", "scheduled"]), default="manual", show_default=True)
 @click.option("--requested-by", help="Name for the record.")
 @click.option("--detach", is_flag=True, help="Print the run and return at once.")
+@verbose_option
 @standard_options
-def run(crawler: str, arguments: Arguments, detach: bool, state: Path | None, as_json: bool, **options: Any) -> None:
+def run(crawler: str, arguments: Arguments, detach: bool, verbose: bool, state: Path | None, as_json: bool,
+        **options: Any) -> None:  # fmt: skip
     """Start a run of CRAWLER and watch the run to its end.
 
     \b
@@ -34,10 +45,11 @@ def run(crawler: str, arguments: Arguments, detach: bool, state: Path | None, as
     """
 
     request = make_request(crawler, arguments, options)
-    raise click.exceptions.Exit(asyncio.run(_run(open_access(state), request, detach=detach, as_json=as_json)))
+    work = _run(open_access(state), request, detach=detach, verbose=verbose, as_json=as_json)
+    raise click.exceptions.Exit(asyncio.run(work))
 
 
-async def _run(control: "Access", request: "RunRequest", *, detach: bool, as_json: bool) -> int:
+async def _run(control: "Access", request: "RunRequest", *, detach: bool, verbose: bool, as_json: bool) -> int:
     """Start the run, watch the run unless `detach` is set, and return the exit status."""
     started = await control.runs.start(request)
     if detach:
@@ -47,14 +59,15 @@ async def _run(control: "Access", request: "RunRequest", *, detach: bool, as_jso
             click.echo(f"run {started.run_id} ({started.run_uid}), workflow {started.workflow_id}")
         return OK
     if not as_json:
-        click.echo(f"run {started.run_id} started: workflow {started.workflow_id}")
-    return await _watch(control.runs, started.run_id, as_json=as_json)
+        click.echo(f"run {started.run_id} started" + (f": workflow {started.workflow_id}" if verbose else ""))
+    return await _watch(control.runs, started.run_id, verbose=verbose, as_json=as_json)
 
 
 @click.command()
 @click.argument("run")
+@verbose_option
 @standard_options
-def watch(run: str, state: Path | None, as_json: bool) -> None:
+def watch(run: str, verbose: bool, state: Path | None, as_json: bool) -> None:
     """Show RUN live until RUN is over. With --json, print a line of JSON at every change.
 
     \b
@@ -63,22 +76,24 @@ def watch(run: str, state: Path | None, as_json: bool) -> None:
       crawlctl watch 7 && echo completed
     """
 
-    raise click.exceptions.Exit(asyncio.run(_watch(open_reader(state), run, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_watch(open_reader(state), run, verbose=verbose, as_json=as_json)))
 
 
-async def _watch(runs: "RunAccess", run: int | str, *, as_json: bool) -> int:
+async def _watch(runs: "RunAccess", run: int | str, *, verbose: bool, as_json: bool) -> int:
     """Show the run until the run is over, and return the exit status."""
+    from crawler_lifecycle.cli.details_lines import end_lines
     from crawler_lifecycle.cli.screen import follow
     from crawler_lifecycle.contract.states import RunStatus
 
     try:
         changes = runs.watch(run)
-        details = await (_print_changes(changes) if as_json else follow(changes))
+        details = await (_print_changes(changes) if as_json else follow(changes, verbose=verbose))
     except asyncio.CancelledError:  # Ctrl-C
-        click.echo(f"\nrun {run} goes on: crawlctl watch {run}", err=True)
+        click.echo("\n" + with_state(f"run {run} continues: `crawlctl watch {run}`"), err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     if not as_json:
-        _print_end(details)
+        for line in end_lines(plain(details)):
+            click.echo(line)
     return OK if details.run.status is RunStatus.COMPLETED else NOT_COMPLETED
 
 
@@ -92,28 +107,13 @@ async def _print_changes(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
     return last
 
 
-def _print_end(details: "RunDetails") -> None:
-    from crawler_lifecycle.cli.details_lines import export_line
-    from crawler_lifecycle.cli.list_lines import why
-    from crawler_lifecycle.cli.words import coloured, counts
-
-    details = plain(details)
-    run = details.run
-    words = f"outcome {run.outcome}, reason {run.reason}"
-    click.echo(f"run {run.run_id} ended {coloured(run.status)} ({words}): {counts(run.tasks)}")
-    if explanation := why(run):
-        click.echo(f"  why: {explanation}")
-    for export in details.exports:
-        click.echo(f"  {export_line(export, run.end_number)}")
-
-
 @click.command()
 @click.argument("run")
 @standard_options
 def export(run: str, state: Path | None, as_json: bool) -> None:
-    """Announce the end of RUN and archive its files again, without another crawl.
+    """Announce the end of RUN and archive its files again.
 
-    The event has the same id as before, so receivers recognise the repetition.
+    Nothing is crawled again. The event has the same id as before, so receivers recognise the repetition.
     """
     from crawler_lifecycle.cli.details_lines import export_line
 

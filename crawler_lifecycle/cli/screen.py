@@ -20,21 +20,21 @@ LEAST_TASKS = 4  # tasks shown even if the terminal has too few rows
 LINES_OF_RUN = 8  # usual number of lines above the tasks; a stop adds lines
 
 
-async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
+async def follow(changes: AsyncIterator[RunDetails], *, verbose: bool = False) -> RunDetails:
     """Show every change, on a terminal in place, otherwise as plain lines. Return the last state of the run."""
     if sys.stdout.isatty():
-        return await _draw(changes)
+        return await _draw(changes, verbose=verbose)
     last: RunDetails | None = None
     async for details in changes:
         shown: RunDetails = plain(details)  # without control characters, which a crawl may have printed
-        for line in change_lines(last, shown):
+        for line in change_lines(last, shown, verbose=verbose):
             click.echo(" ".join(line.splitlines()))
         last = shown
     assert last is not None, "a watched run is there at least once"
     return last
 
 
-async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
+async def _draw(changes: AsyncIterator[RunDetails], *, verbose: bool) -> RunDetails:
     """Draw the run at every change and every REDRAW_SECONDS. Return the last state of the run."""
     screen = Screen()
     last: RunDetails | None = None
@@ -47,7 +47,7 @@ async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
                     last = plain(next_change.result())
                     next_change = asyncio.ensure_future(anext(changes))
                 if last is not None:
-                    screen.show(progress_lines(last, datetime.now(UTC), _tasks_that_fit()))
+                    screen.show(progress_lines(last, datetime.now(UTC), _tasks_that_fit(), verbose=verbose))
     finally:
         next_change.cancel()
     assert last is not None, "a watched run is there at least once"

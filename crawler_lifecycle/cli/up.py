@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Queue of the steps and crawl managers; repeatable; default: default.",
 )
-@click.option("--stop-jobs", is_flag=True, help="End the jobs with the stack; otherwise jobs go on.")
+@click.option("--stop-jobs", is_flag=True, help="End the jobs with the stack; otherwise jobs continue.")
 @standard_options
 def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_port: int | None,
        scheduler_port: int | None, api_port: int | None, flows: tuple[str, ...], flow_queue: tuple[str, ...],
        stop_jobs: bool, state: Path | None, as_json: bool) -> None:  # fmt: skip
     """Run the whole service on this machine until Ctrl-C.
 
-    The state folder survives: after an end of any kind, `crawlctl up` goes on with every run. Ctrl-C ends the service
+    The state folder survives: after an end of any kind, `crawlctl up` continues every run. Ctrl-C ends the service
     in order and leaves the jobs running; a second Ctrl-C does not wait.
 
     \b
@@ -88,7 +89,7 @@ def catalogue_file(option: Path | None) -> Path:
 
 
 async def _serve(stack: "Stack", say: "Say", *, stop_jobs: bool, as_json: bool) -> None:
-    """Run the stack until Ctrl-C or a signal, then report the jobs that go on. A second Ctrl-C kills the stack."""
+    """Run the stack until Ctrl-C or a signal, then report the jobs that continue. A second Ctrl-C kills the stack."""
     from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 
     control = stack.control
@@ -133,13 +134,20 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
         "Try from a second terminal:",
         *(
             f"  {crawlctl_command()} {command}{option}"
-            for command in ("doctor", "run sleeper --arg seconds=30", "list")
+            for command in ("doctor", f"run {shlex.quote(_a_crawler_of(stack))}", "list")
         ),
         "",
-        "Ctrl-C ends the stack and its jobs." if stop_jobs else "Ctrl-C ends the stack; jobs go on.",
+        "Ctrl-C ends the stack and its jobs." if stop_jobs else "Ctrl-C ends the stack; jobs continue.",
     ):
         print_line(line)
     return None
+
+
+def _a_crawler_of(stack: "Stack") -> str:
+    """Return the name of a crawler in the stack's catalogue."""
+    from crawler_lifecycle.adapters.catalogue import Catalogue
+
+    return Catalogue.load(Path(stack.plan.environment["CRAWLER_SCHEDULER__CATALOGUE"])).names()[0]
 
 
 def _report_jobs(control: "Control", say: "Say", *, stop_jobs: bool) -> None:
@@ -149,13 +157,13 @@ def _report_jobs(control: "Control", say: "Say", *, stop_jobs: bool) -> None:
     try:
         jobs = end_jobs(control) if stop_jobs else open_jobs(control)
     except LifecycleError as error:
-        return say(f"jobs may go on: {error.message}")
+        return say(f"jobs may continue: {error.message}")
     if jobs.seen:
         say(f"{counted(len(jobs.seen), 'job')} left running; the next `crawlctl up` takes them over:")
         for job in jobs.seen:
             say(f"  {job.line}")
     for line in jobs.unseen:
-        say(f"jobs may go on in {line}")
+        say(f"jobs may still run in {line}")
     if not jobs.seen and not jobs.unseen:
         say("The stack has ended; no job is left running.")
     return None

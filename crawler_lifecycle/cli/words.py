@@ -19,6 +19,9 @@ COLOURS = {
     "executing": "cyan",
 }  # fmt: skip
 
+GAP = "  "  # between two columns
+LEAST_LAST_COLUMN = 20  # characters
+
 CAUSES = {
     reasons.MAIN_JOB: "the main job to run",
     reasons.DISPATCHER: "the dispatcher",
@@ -90,6 +93,25 @@ def named(values: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
+def fitted(rows: Sequence[Sequence[str]], width: int, expendable: Sequence[str]) -> Sequence[Sequence[str]]:
+    """Return the rows of a table no wider than `width`: without expendable columns, from the first title on, until the
+    last column has LEAST_LAST_COLUMN characters; longer texts in the last column are then cut.
+    """
+    columns = list(range(len(rows[0])))
+    widths = [max(len(row[column]) for row in rows) for column in columns]
+    for title in ("", *expendable):
+        columns = [column for column in columns if rows[0][column] != title]
+        left = width - sum(widths[column] + len(GAP) for column in columns[:-1])
+        if left >= min(LEAST_LAST_COLUMN, widths[columns[-1]]):
+            break
+    *others, last = columns
+    return [[*(row[column] for column in others), shortened(row[last], max(1, left))] for row in rows]
+
+
+def shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def table(rows: Sequence[Sequence[str]], status_column: int | None = None) -> Iterator[str]:
     """Yield a line for every row, with aligned columns. The first row has the titles; one column may have statuses."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -98,4 +120,4 @@ def table(rows: Sequence[Sequence[str]], status_column: int | None = None) -> It
         is_title = number == 0
         if status_column is not None and not is_title:
             cells[status_column] = coloured(row[status_column], widths[status_column])
-        yield "  ".join(cells).rstrip()
+        yield GAP.join(cells).rstrip()

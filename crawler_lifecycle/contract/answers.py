@@ -1,9 +1,10 @@
-"""Answers to commands for runs and audits, at every door."""
+"""Answers to commands for runs, audits and the installation, at every door."""
 
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.limits import LimitRecord
+from crawler_lifecycle.contract.records import RunRecord, RunSummary
 from crawler_lifecycle.contract.states import Intent
 
 
@@ -22,6 +23,17 @@ class Resumed(Message):
 
     run: RunRecord
     started: bool
+
+
+class InstallationView(Message):
+    """An installation's capacity, and what waits for capacity."""
+
+    installation: str = Field(description="UUID of the installation")
+    limits: LimitRecord = Field(description="caps and pause of the installation, with the present use")
+    open_runs: int = Field(description="runs that are not over, with those of flows")
+    runs_in_line: int = Field(description="runs that wait for their permit, whichever scope holds them")
+    saturated_runs: int = Field(description="runs that have waited for room in the cluster for five minutes or longer")
+    saturated: list[RunSummary] = Field(description="the saturated runs that wait longest, each with its waiting cause")
 
 
 class Stopping(Message):

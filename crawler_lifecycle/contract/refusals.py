@@ -42,7 +42,18 @@ WORDS = {
     "timezone_aware": f"{TIME}, with a time zone",
 }
 
-PATTERNS = {r"^[\w.-]+:[\w.]+$": "expected `module:Class` or `module:function`"}  # words for a pattern
+# pattern of a field -> words
+PATTERNS = {
+    r"^[\w.-]+:[\w.]+$": "expected `module:Class` or `module:function`",
+    r"^[a-z0-9][a-z0-9_.-]*:\S+$": "expected a kind, a colon and a value without blanks, such as site:example.com "
+    "(the kind: small letters, digits and . _ -)",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "expected a name such as nightly-books: letters, digits and . _ - with a "
+    "letter or digit at the beginning, 100 at most",
+    r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$": "expected a name such as cluster-1: small letters, digits and inner "
+    "hyphens, 63 at most",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "expected the name of a variable: letters, digits and _ without a digit at the "
+    "beginning",
+}
 
 
 def expectation(error: ErrorDetails | Mapping[str, Any]) -> str:

@@ -24,3 +24,4 @@ class RunFilter(Message):
 
 
 ALL_RUNS = RunFilter()
+OPEN_RUNS = RunFilter(statuses=tuple(status for status in RunStatus if not status.is_over), flows=True)

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.contract.answers import InstallationView
+from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import ExportState, ListedStatus, RunStatus, TaskStatus
+from crawler_lifecycle.contract.run_filter import OPEN_RUNS, RunFilter
+from crawler_lifecycle.contract.states import ExportState, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.domain.naming import event_id
@@ -30,6 +32,7 @@ class RunArchive:
     """A run's archive after an end. `sha256` was computed while the archive was written."""
 
     run_id: int
+    crawler: str
     end: int
     stored: StoredArchive
     sha256: str | None
@@ -40,8 +43,8 @@ class Download:
     """An archive on its way. `sha256` was computed while the archive was written."""
 
     run_id: int
+    crawler: str
     end: int
-    name: str
     size: int
     sha256: str | None
     chunks: Iterator[bytes]
@@ -59,7 +62,7 @@ def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], en
     _refuse_without_archive(run, export)
     event = parts.store.runs.export_event(archive_event)
     stored = parts.archiver.stored(run.run_uid, number)
-    return RunArchive(run.run_id, number, stored, event.sha256 if event else None)
+    return RunArchive(run.run_id, run.crawler, number, stored, event.sha256 if event else None)
 
 
 def _refuse_without_archive(run: RunRecord, export: ExportRecord | None) -> None:
@@ -87,7 +90,7 @@ class RunReader:
         *,
         limit: int = 20,
         before: int | None = None,
-        status: RunStatus | None = None,
+        status: ListedStatus | None = None,
         crawler: str | None = None,
         search: str | None = None,
         flows: bool = False,
@@ -98,8 +101,8 @@ class RunReader:
 
         Runs of flows are left out, unless `flows` includes them or `flow` names their flow by its id or uid.
         """
-        statuses = () if status is None else (status,)
-        chosen = RunFilter(statuses=statuses, crawler=crawler, search=search, flows=flows, flow=flow, tag=tag)
+        listed = () if status is None else (status,)
+        chosen = RunFilter(listed=listed, crawler=crawler, search=search, flows=flows, flow=flow, tag=tag)
         return self.select(chosen, limit=limit, before=before)
 
     def select(self, chosen: RunFilter, *, limit: int = 20, before: int | None = None) -> Sequence[RunSummary]:
@@ -113,6 +116,19 @@ class RunReader:
     def saturated(self, limit: int) -> SaturatedRuns:
         """Return the open runs that have waited for room in the cluster for long."""
         return self._context.store.records.saturated(limit)
+
+    def installation(self, most_saturated: int) -> InstallationView:
+        """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
+        store = self._context.store
+        limits, saturated = store.limits.all(), self.saturated(most_saturated)
+        return InstallationView(
+            installation=store.records.installation(),
+            limits=next(record for record in limits if record.scope == INSTALLATION),
+            open_runs=sum(self.counts(OPEN_RUNS).values()),
+            runs_in_line=sum(record.runs_held for record in limits),
+            saturated_runs=saturated.total,
+            saturated=list(saturated.longest),
+        )
 
     def show(self, run: int | str) -> RunDetails:
         return self._context.store.records.details(self.run_id(run))
@@ -149,7 +165,7 @@ class RunReader:
         archive = self.archive(run, end)
         stored = archive.stored
         with open_chunks(stored) as chunks:
-            yield Download(archive.run_id, archive.end, stored.name, stored.size, archive.sha256, chunks)
+            yield Download(archive.run_id, archive.crawler, archive.end, stored.size, archive.sha256, chunks)
 
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
         """Yield the run at every change, until the run is over and its exports are done or exceed EXPORT_PATIENCE."""

@@ -201,5 +201,6 @@ def _refuse_by_status(run: RunRecord, *, reopen: bool, has_unfinished_end: bool)
     if reopen and run.status is not RunStatus.FAILED:
         raise Conflict(f"run {run.run_id} is {run.status}: only a run that ended FAILED is reopened")
     if run.status.is_over and not reopen and not has_unfinished_end:
-        hint = ", but it can be reopened" if run.status is RunStatus.FAILED else ""
+        reopening = f", but it can be reopened: `crawlctl resume {run.run_id} --reopen`"
+        hint = reopening if run.status is RunStatus.FAILED else ""
         raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{hint}")

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.naming import MAIN_TASK
-from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.domain.words import counted, span
 
 FORCE_STOP = "force stop"
 STOPS = ("stop", FORCE_STOP)  # events in a run's timeline
@@ -41,8 +40,7 @@ def _explained(
     if reason == reasons.NEVER_STARTED:
         return _explained_by_start_limit(run, main_task)
     if reason == reasons.MAX_DURATION:
-        limit = _limit("duration", run.request.max_duration_seconds)
-        return Explanation(text=f"the run took longer than its {limit} allows")
+        return Explanation(text=f"the run exceeded its {_limit('time', run.request.max_duration_seconds)}")
     if reason == reasons.DEPLOYMENT_REFUSED:
         refusal = main_task.message if main_task and main_task.message else "its answer is not known"
         return Explanation(text=f"the main job could not be deployed: {_in_one_line(refusal)}", task=MAIN_TASK)
@@ -77,7 +75,7 @@ def _explained_by_start_limit(run: RunRecord, main_task: TaskRecord | None) -> E
 
 
 def _limit(name: str, seconds: int | None) -> str:
-    return f"{name} limit" if seconds is None else f"{name} limit of {timedelta(seconds=seconds)}"
+    return f"{name} limit" if seconds is None else f"{name} limit of {span(seconds)}"
 
 
 def _explained_by_task(run: RunRecord, row: TaskRecord | None) -> Explanation | None:
@@ -88,7 +86,7 @@ def _explained_by_task(run: RunRecord, row: TaskRecord | None) -> Explanation | 
     text = f"{name} {row.status}{_reason_and_code(row)}"
     line = last_line(row.log_tail) or last_line(row.message)
     if line:
-        text += f": {line}"
+        text += f"; its last line: {line}" if row.reason == reasons.KILLED else f": {line}"
     others = sum(run.tasks.get(status, 0) for status in FAILURES) - 1
     if others > 0:
         text += f" (and {counted(others, 'more task')} FAILED or LOST)"
@@ -97,6 +95,8 @@ def _explained_by_task(run: RunRecord, row: TaskRecord | None) -> Explanation | 
 
 def _reason_and_code(row: TaskRecord) -> str:
     """Return the reason and the exit code for the sentence. A reason such as `exit_1` only repeats the exit code."""
+    if row.reason == reasons.KILLED:
+        return ": killed (SIGKILL); perhaps out of memory"
     code = "" if row.exit_code is None else f"exit code {row.exit_code}"
     if row.reason and row.reason != f"exit_{row.exit_code}":
         return f" ({row.reason}, {code})" if code else f" ({row.reason})"

@@ -64,12 +64,14 @@ LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits, as reasons of a run's end
 # no reason, but the door of a stop: the run was replaced, because its schedule's next occurrence was due
 SCHEDULE_DOOR = "schedule"
 
+KILLED = "sigkill_unknown"  # a SIGKILL of unknown origin ended the program: often the kernel, for want of memory
+
 # reasons for exit codes with a usual meaning
 BY_EXIT_CODE = {
     126: "not_executable",
     127: "command_not_found",
     134: "sigabrt",
-    137: "sigkill_unknown",
+    137: KILLED,
     139: "sigsegv",
     143: "sigterm",
 }

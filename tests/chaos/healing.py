@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crawler_lifecycle.contract.records import RunSummary
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.states import ListedStatus, RunStatus
 from crawler_lifecycle.errors import LifecycleError
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
 from tests.chaos.weather import Passed
 
 PAUSE = 1.0
-OPEN = tuple(status for status in RunStatus if not status.is_over)
+OPEN = tuple(ListedStatus(status) for status in RunStatus if not status.is_over)
 Span = tuple[float, float]
 
 

@@ -242,8 +242,6 @@ def test_only_what_was_chosen_is_sent() -> None:
     ("settings", "words"),
     [
         ({"url": None}, "CRAWLER_REMOTE__URL"),
-        ({"url": "crawler.example", "token": "t"}, "https://crawler.example"),
-        ({"url": "ftp://crawler.example", "token": "t"}, "expected the API's address"),
         ({"url": "http://127.0.0.1:1"}, "CRAWLER_REMOTE__TOKEN"),
         ({"url": "http://127.0.0.1:1", "token": "a b"}, "printable"),
         ({"url": "http://127.0.0.1:1", "token_file": "/nowhere/token"}, "cannot be read"),
@@ -253,6 +251,12 @@ def test_only_what_was_chosen_is_sent() -> None:
 def test_settings_that_cannot_work_say_so(settings: dict[str, object], words: str) -> None:
     with pytest.raises(NotReady, match=words):
         Api.open(RemoteSettings.model_validate(settings))
+
+
+@pytest.mark.parametrize("url", ["crawler.example", "ftp://crawler.example", "http://"])
+def test_what_is_no_address_is_bad_input(url: str) -> None:
+    with pytest.raises(BadInput, match="expected the API's address"):
+        Api.open(RemoteSettings.model_validate({"url": url, "token": "t"}))
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:

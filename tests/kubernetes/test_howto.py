@@ -71,7 +71,7 @@ def test_the_commands_of_the_page(bed: Bed, desk: Path, machine: StandIn) -> Non
             said[" ".join(command[7:])] = machine.run(*command[command.index("--") + 1 :])
         check_that_doctor_sees_and_the_page_mends(kubectl, desk, machine)
     type_until(None)
-    assert "mend" not in said["doctor"]
+    assert "FAIL" not in said["doctor"]
     assert "cluster rights" in said["doctor"]
     assert "COMPLETED" in said["run hello"]
     assert "hello" in said["list"]
@@ -84,7 +84,7 @@ def check_that_doctor_sees_and_the_page_mends(kubectl: Kubectl, desk: Path, mach
     assert "delete jobs.batch" in complaint
     assert "kubectl apply" in complaint
     kubectl("apply", "--server-side", "-k", "installation", folder=desk)
-    until(lambda: "mend" not in doctor(machine), "doctor to be content")
+    until(lambda: "FAIL" not in doctor(machine), "doctor to be content")
 
 
 def doctor(machine: StandIn) -> str:
@@ -92,7 +92,7 @@ def doctor(machine: StandIn) -> str:
 
 
 def missing_rights(said: str) -> str | None:
-    lines = [line for line in said.splitlines() if line.startswith("mend") and "cluster rights" in line]
+    lines = [line for line in said.splitlines() if line.startswith("FAIL") and "cluster rights" in line]
     return lines[0] if lines else None
 
 

@@ -172,8 +172,15 @@ async def test_a_stop_is_proved(service: Service, crawler: str, stop: dict[str, 
     assert all(task.node for task in details.tasks), "what was known is kept, although all of it is gone"
     assert service.left(run) == []
     shown = service.crawlctl("show", str(run.run_id))
-    asked = ("force stop asked", "jobs made to end after") if stop else ("stop asked", "jobs asked to end after")
-    told = (*asked, "by ann, test: enough", "proved after", reason, f"| {LAST_WORDS}", "all of it: crawlctl logs")
+    asked = ("force stop asked", "jobs killed after") if stop else ("stop asked", "jobs asked to end after")
+    told = (
+        *asked,
+        "by ann, test: enough",
+        "confirmed stopped after",
+        reason,
+        f"| {LAST_WORDS}",
+        "all of it: crawlctl logs",
+    )
     assert [each for each in told if each not in shown] == [], shown
     assert service.crawlctl("logs", str(run.run_id), "--task", "0") == f"{LAST_WORDS}\n", "its pod is gone"
     with zipfile.ZipFile(archive_of(details)) as archive:

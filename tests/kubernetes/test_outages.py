@@ -74,7 +74,7 @@ async def test_an_api_server_hangs_for_a_minute(service: Service) -> None:
         assert "no answer of the Kubernetes API" in service.crawlctl("show", str(running.run_id))
         await asyncio.sleep(max(0.0, began + OUTAGE_SECONDS - time.monotonic()))
         assert service.summary(stopped).status is RunStatus.STOPPING
-        assert "not proved yet" in service.crawlctl("show", str(stopped.run_id))
+        assert "not confirmed yet" in service.crawlctl("show", str(stopped.run_id))
     assert_stopped(await service.until_over(stopped, SETTLED), 2)
     assert_completed(await service.until_over(late, SETTLED), 2)
     await assert_they_complete(service, others)
@@ -91,7 +91,7 @@ async def test_a_cluster_whose_controllers_stand_still_deletes_nothing(service: 
         assert "not_synced" in service.crawlctl("show", str(late.run_id))
         await service.until(stopped, TaskStatus.STOPPING, 2)
         assert service.summary(stopped).status is RunStatus.STOPPING
-        assert "not proved yet" in service.crawlctl("show", str(stopped.run_id))
+        assert "not confirmed yet" in service.crawlctl("show", str(stopped.run_id))
     assert_stopped(await service.until_over(stopped, SETTLED), 2)
     assert_completed(await service.until_over(late, SETTLED), 2)
     await assert_they_complete(service, others)

@@ -174,7 +174,10 @@ async def test_a_stop_while_temporal_is_down_is_read_at_the_next_look(stack: Sit
     async with missing(stack, "temporal"):
         status, told = await command(stack, "stop", str(run.run_id), "--actor", "ann")
         assert status == 0, told
-        assert "STOP is on record, its workflow will read the stop at its next look (later: Temporal does not" in told
+        assert (
+            f"Stop requested for run {run.run_id}: its workflow will read the request at its next look "
+            "(later: Temporal does not" in told
+        )
         assert stack.details(run).run.intent is Intent.STOP
     stack.release(run, 1)  # which the watcher sees
     details = await assert_stopped(stack, run)

@@ -14,23 +14,24 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "control.sh"
 RECORDED = EXAMPLE.parents[1] / "docs" / "howto" / "control-example.md"
 PATIENCE = 150.0
 EXPECTED = [  # in this order
-    r"run 1: STOP is on record, its workflow is told",
+    r"Stop requested for run 1",
     r"run 1  stop asked \S+ by ann, crawlctl: wrong arguments",
-    r"run 1  proved after \d+\.\d s: nothing of the run runs in the cluster any more",
-    r"run 2: STOP is on record",
-    r"run 2: FORCE is on record",
-    r"run 2  jobs made to end after \d+\.\d s: 1 job made to end at once",
-    r"run 2  proved after",
-    r"run 3 goes on under workflow crawl-brief-\w+, epoch 2: PROCESSING",
+    r"run 1  confirmed stopped after \d+\.\d s: nothing of the run runs in the cluster any more",
+    r"run 1 ended STOPPED \(outcome cancelled, reason stopped\): 3 STOPPED",
+    r"Stop requested for run 2",
+    r"Forced stop requested for run 2",
+    r"run 2  jobs killed after \d+\.\d s: 1 job made to end at once",
+    r"run 2  confirmed stopped after",
+    r"run 3 continues under workflow crawl-brief-\w+, epoch 2: PROCESSING",
     r"run 3 ended COMPLETED \(outcome finished, reason all_succeeded\): 1 SUCCEEDED",
-    r"run 1 goes on under workflow crawl-moody-\w+, epoch 2: INITIALIZING",
+    r"run 1 continues under workflow crawl-moody-\w+, epoch 2: INITIALIZING",
     r"run 1 ended COMPLETED \(outcome finished, reason all_succeeded\): 3 SUCCEEDED",
     r"task 2 +SUCCEEDED .*attempt 2",
     r"ended: FAILED: the run was stopped",
     r"reopened: its workflow goes on",
     r"ended: COMPLETED: all tasks succeeded",
     r"3 +brief +COMPLETED",
-    r"2 +stubborn +FAILED +cancel_timeout +stopped_forced",
+    r"2 +stubborn +STOPPED +cancel_timeout +stopped_forced",
     r"1 +moody +COMPLETED",
 ]
 

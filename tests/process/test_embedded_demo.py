@@ -3,14 +3,16 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
-from tests.embedded import crawlctl, processes_of
+from tests.embedded import LINK, crawlctl, processes_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
@@ -42,6 +44,25 @@ async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
     assert {each["location"] for each in told["run"]["exports"]} <= {str(path) for path in kept.iterdir()}
     assert leftovers(home) == []
     assert list(home.glob("crawl-demo-*")) == []
+
+
+@pytest.mark.system
+async def test_a_demo_keeps_its_stack_only_if_asked(home: Path) -> None:
+    """It printed the link of a page that was gone when one had read it."""
+    async with crawlctl(home, "demo", "--keep") as command:
+        link = await command.wait_for(LINK)
+        assert "60 items collected" in command.output
+        assert "http" not in command.output[: command.output.index("60 items collected")]
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(link.partition("#")[0])).status_code == 200
+        assert await command.end(signal.SIGINT) == 0, command.output
+    assert leftovers(home) == []
+    async with crawlctl(home, "demo") as command:
+        assert await command.end() == 0, command.output
+    assert not re.search(LINK, command.output)
+    next_steps = command.output[command.output.index("Next:") :]
+    assert "make up" in next_steps
+    assert "crawlctl run bookshop" in next_steps
 
 
 @pytest.mark.system

@@ -1,6 +1,7 @@
 """`crawlctl up`: it comes up, ends in order, and whatever is killed, the next one goes on."""
 
 import os
+import shlex
 import signal
 import socket
 from collections.abc import Iterator
@@ -33,8 +34,8 @@ async def test_a_stack_starts_where_a_disk_has_little_room(tmp_path: Path) -> No
         (state / "cluster").mkdir(parents=True)  # as an earlier stack leaves it: only existing folders are checked
         async with up(state), crawlctl(folder, "doctor", "--state", str(state)) as doctor:
             assert await doctor.end() != 0
-            assert "mend  disk: only " in doctor.output
-            assert doctor.output.count("mend  ") == 1, doctor.output
+            assert "FAIL  disk: only " in doctor.output
+            assert doctor.output.count("FAIL  ") == 1, doctor.output
 
 
 async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
@@ -82,6 +83,21 @@ async def test_the_first_command_of_the_help_succeeds(state: Path) -> None:
     async with up(state), crawlctl(state.parent, "run", "bookshop", "--state", str(state)) as first:
         assert await first.end() == 0, first.output
         assert "ended COMPLETED (outcome finished, reason all_succeeded)" in first.output
+
+
+async def test_what_it_suggests_works_with_the_catalogue_at_hand(state: Path) -> None:
+    """It suggested `run sleeper`, which only the catalogue of the examples has."""
+    catalogue = state.parent / "own.toml"
+    catalogue.write_text('[crawlers."my shop"]\ncommand = ["true"]\n')
+    async with up(state, "--catalogue", str(catalogue)) as command:
+        await command.wait_for("Ctrl-C ends the stack")
+        lines = command.output[command.output.index("Try from a second") :].splitlines()[1:4]
+        suggested = [shlex.split(line)[1:] for line in lines]
+        assert [words[0] for words in suggested] == ["doctor", "run", "list"]
+        assert suggested[1][1] == "my shop"
+        for words in suggested:
+            async with crawlctl(state.parent, *words) as tried:
+                assert await tried.end() == 0, tried.output
 
 
 async def test_a_part_that_dies_is_started_again_visibly(state: Path) -> None:

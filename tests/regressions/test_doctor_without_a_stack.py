@@ -36,7 +36,7 @@ def write_stack(state: Path, **pids: int) -> None:
 
 
 def mended(output: str) -> list[str]:
-    return [line for line in output.splitlines() if line.startswith("mend")]
+    return [line for line in output.splitlines() if line.startswith("FAIL")]
 
 
 def test_one_cause_is_one_line_with_a_remedy_that_can_be_copied(crawlctl: Crawlctl, state: Path) -> None:
@@ -44,7 +44,7 @@ def test_one_cause_is_one_line_with_a_remedy_that_can_be_copied(crawlctl: Crawlc
     doctor = crawlctl("doctor")
     assert doctor.exit_code == 4
     assert mended(doctor.output) == [
-        f"mend  stack: no stack runs on {state}: start one with `crawlctl up --state {state}`"
+        f"FAIL  stack: no stack runs on {state}: start one with `crawlctl up --state {state}`"
     ]
     unchecked = next(line for line in doctor.output.splitlines() if "not checked because of this: " in line)
     assert set(unchecked.partition(": ")[2].split(", ")) == OF_THE_STACK
@@ -56,7 +56,7 @@ def test_one_cause_is_one_line_with_a_remedy_that_can_be_copied(crawlctl: Crawlc
 def test_without_a_state_folder_there_is_one_cause_as_well(crawlctl: Crawlctl, state: Path) -> None:
     (line,) = mended(crawlctl("doctor").output)
     assert (
-        line == f"mend  stack: there is no state folder {state}: start a stack on it with `crawlctl up --state {state}`"
+        line == f"FAIL  stack: there is no state folder {state}: start a stack on it with `crawlctl up --state {state}`"
     )
 
 

@@ -36,7 +36,7 @@ def test_a_good_catalogue_names_its_managers(crawlctl: Crawlctl, tmp_path: Path)
     file = tmp_path / "catalogue.toml"
     file.write_text('[crawlers.books]\ncommand = ["true"]\n[managers.shops]\nclass = "m:Shops"\n')
     line = crawlctl("crawlers", "--check", str(file)).stdout
-    assert line == f"{file} is a good catalogue: books; crawl managers: shops\n"
+    assert line == f"{file} is valid: 1 crawler (books); crawl managers: shops\n"
     assert json.loads(crawlctl("crawlers", "--check", str(file), "--json").stdout)["managers"] == ["shops"]
 
 
@@ -61,7 +61,7 @@ def test_the_end_of_a_flow_names_outcomes_and_further_errors() -> None:
         for line in end_lines(FlowEnd(status=status, failed=failed, errors=errors, results={}))
     ]
     assert "discarded step-4: error" in lines
-    assert lines[-1] == "... and 2 more (`crawlctl flow jobs w --in discarded --attempts`)"
+    assert lines[-1] == "... and 2 more (`crawlctl flow jobs w --status discarded --attempts`)"
 
 
 def test_up_says_that_it_hosts_managers(crawlctl: Crawlctl) -> None:

@@ -7,12 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import click
-import pytest
 
-from crawler_lifecycle.cli.details_lines import details_lines
+from crawler_lifecycle.cli.details_lines import details_lines, end_lines
 from crawler_lifecycle.cli.list_lines import list_lines
 from crawler_lifecycle.cli.progress_lines import progress_lines
-from crawler_lifecycle.cli.running import _print_end
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from tests.unit.shown import NOW, a_run
@@ -29,13 +27,13 @@ def shown_facts(details: RunDetails) -> dict[str, str]:
     return {line[2:16].strip(): line[16:] for line in lines[1 : lines.index("")]}
 
 
-def test_list_and_show_have_outcome_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_show_have_outcome_and_reason() -> None:
     header, line = (click.unstyle(text) for text in list_lines([forced().run], NOW))
     assert line[header.index("OUTCOME") :].startswith("cancel_timeout ")
     assert line[header.index("REASON") :].startswith("stopped_forced ")
     assert shown_facts(forced()).items() >= FORCED.items()
-    _print_end(forced())
-    assert "FAILED (outcome cancel_timeout, reason stopped_forced)" in click.unstyle(capsys.readouterr().out)
+    ended = click.unstyle(next(end_lines(forced())))
+    assert "ended STOPPED (outcome cancel_timeout, reason stopped_forced)" in ended
 
 
 def test_a_reopened_run_takes_the_time_since_its_reopening() -> None:

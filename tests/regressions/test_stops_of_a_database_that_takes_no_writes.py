@@ -92,7 +92,7 @@ async def stopped_twice(
     plain = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann")
     forced = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force", "--json")
     assert plain.exit_code == 0, plain.output
-    assert plain.stdout.startswith(f"run {run.run_id}: STOP is not on record yet (")
+    assert plain.stdout.startswith(f"Stop requested for run {run.run_id}: the request is not stored yet (")
     return plain, forced, await stops_of(handle)
 
 
@@ -102,7 +102,7 @@ async def test_the_workflow_is_told_all_the_same(
     async with supervised(run, temporal) as handle:
         plain, forced, stops = await stopped_twice(crawlctl, run, handle)
     assert "readonly" in plain.stdout
-    assert "its workflow is told, and will put the stop on record when the database takes writes" in plain.stdout
+    assert "and will be when the database takes writes" in plain.stdout
     answer = Stopping.model_validate_json(forced.stdout)
     assert (answer.intent, answer.told) == ("FORCE", "signal")
     assert "readonly" in str(answer.not_on_record)
@@ -165,7 +165,7 @@ async def test_a_write_that_waits_delays_no_signal(
         result: Result = await stopping
         assert await stops_of(handle) == [early], "a single signal"
     assert result.exit_code == 0, result.output
-    assert f"run {run.run_id}: STOP is on record, its workflow is told" in result.stdout
+    assert result.stdout == f"Stop requested for run {run.run_id}\n"
     with sqlite3.connect(locked.execute("PRAGMA database_list").fetchone()[2]) as connection:
         [(asked_at,)] = connection.execute("SELECT at FROM history_logs WHERE event = 'stop'").fetchall()
     assert early.asked_at is not None
@@ -189,7 +189,7 @@ async def test_a_run_that_ended_while_the_write_waited_is_told(
         locked.execute("COMMIT")
         result: Result = await stopping
     assert result.exit_code == status, result.output
-    assert ("is on record, its workflow is told" in result.stdout) is (status == 0)
+    assert (result.stdout == f"Stop requested for run {run.run_id}\n") is (status == 0)
 
 
 def test_without_a_workflow_the_problem_of_the_database_is_told(
@@ -226,4 +226,4 @@ async def test_a_wait_for_a_locked_database_is_told(
     assert result.exit_code == 0, result.output
     (line,) = result.stderr.splitlines()
     assert line == f"stop of run {run.run_id}: the database or Temporal answers slowly, waiting for it ..."
-    assert "STOP is on record, its workflow is told" in result.stdout
+    assert result.stdout == f"Stop requested for run {run.run_id}\n"

@@ -105,10 +105,10 @@ def test_a_graph_is_drawn_from_json(crawlctl: Crawlctl, tmp_path: Path) -> None:
 
 
 def test_an_unknown_item_is_not_found(manager: Crawlctl) -> None:
-    for options in ([], ["--attempts"], ["--in", "failed"]):
+    for options in ([], ["--attempts"], ["--status", "failed"]):
         result = manager("flow", "jobs", "m/a", "99", *options)
         assert (result.exit_code, result.stderr) == (3, "Error: flow 'm/a' has no item 99\n"), options
-    assert manager("flow", "jobs", "m/a", "--in", "delayed").exit_code == 0
+    assert manager("flow", "jobs", "m/a", "--status", "delayed").exit_code == 0
     assert "delayed" in manager("flow", "jobs", "--help").stdout
 
 

@@ -83,7 +83,8 @@ def test_list_filters_and_pages(crawlctl: Cli, database: Database, make_run: Mak
     assert listed() == [last, hot, over]
     assert listed("--limit", "2") == [last, hot]
     assert listed("--limit", "1", "--before", str(hot)) == [over]
-    assert listed("--status", "failed") == [over]
+    assert listed("--status", "stopped") == [over]
+    assert listed("--status", "failed") == []
     assert listed("--tag", "hot") == [hot]
     assert listed("--crawler", "other") == []
     assert "No such runs." in crawlctl("list", "--crawler", "other").stdout
@@ -100,10 +101,31 @@ def test_show_and_watch_tell_all_of_a_run(crawlctl: Cli, database: Database, mak
 
 def test_both_ways_print_the_same(over_api: Cli, on_database: Cli, database: Database, make_run: MakeRun) -> None:
     run = str(end(database, make_run))
-    for words in (["list", "--json"], ["show", run, "--json"], ["limits"], ["audit", "--json"]):
+    for words in (
+        ["list", "--json"],
+        ["show", run, "--json"],
+        ["limits"],
+        ["audit", "--json"],
+        ["installation"],
+        ["installation", "--json"],
+    ):
         local, remote = on_database(*words), over_api(*words)
         assert local.stdout == remote.stdout, words
         assert "Traceback" not in remote.output
+
+
+def test_the_installation_alone_shows_its_state(crawlctl: Cli, make_run: MakeRun) -> None:
+    """The command printed its help, and only the API and the page had the state."""
+    make_run(2)
+    assert crawlctl("limits", "set", "--tasks", "500").exit_code == 0
+    assert crawlctl("installation", "pause", "--reason", "moved").exit_code == 0
+    shown = crawlctl("installation").stdout
+    assert "open runs     1, of them 0 queued for a permit" in shown
+    assert "in cluster    0 of 500 tasks" in shown
+    assert ": moved" in shown
+    told = answer(crawlctl("installation", "--json"))
+    assert isinstance(told, dict)
+    assert (told["open_runs"], told["limits"]["tasks"]) == (1, 500)
 
 
 def test_limits_and_pauses(crawlctl: Cli) -> None:
@@ -169,15 +191,15 @@ def test_flows_are_listed_and_explained(crawlctl: Cli, flow: str) -> None:
     assert ids() == ["night/1", "day"]
     assert ids("--limit", "1") == ["night/1"]
     assert ids("--before", "night/1") == ["day"]
-    assert ids("--in", "executing", "--in", "paused") == ["night/1", "day"]
-    assert ids("--in", "completed") == []
+    assert ids("--status", "executing", "--status", "paused") == ["night/1", "day"]
+    assert ids("--status", "completed") == []
     shown = answer(crawlctl("flow", "show", flow, "--json"))
     assert isinstance(shown, dict)
     assert (shown["status"]["id"], shown["failed"], shown["managers"]) == (flow, [], [])
     jobs = answer(crawlctl("flow", "jobs", flow, "--json"))
     assert isinstance(jobs, list)
     assert [job["path"] for job in jobs] == ["shop", "release"]
-    chosen = answer(crawlctl("flow", "jobs", flow, "release", "shop", "--in", "suspended", "--json"))
+    chosen = answer(crawlctl("flow", "jobs", flow, "release", "shop", "--status", "suspended", "--json"))
     assert isinstance(chosen, list)
     assert [job["path"] for job in chosen] == ["release"]
     assert "release" in crawlctl("flow", "why", flow, "release").stdout
@@ -206,16 +228,16 @@ def test_the_ledger_of_a_manager_is_read_and_changed(crawlctl: Cli, database: Da
     assert isinstance(shown, dict)
     assert len(shown["managers"]) == 1
     assert listed() == [1, 2, 3]
-    assert listed("--in", "failed") == [1]
-    assert listed("--in", "failed", "--in", "waiting") == [1, 2]
+    assert listed("--status", "failed") == [1]
+    assert listed("--status", "failed", "--status", "waiting") == [1, 2]
     assert listed("--after", "1", "--limit", "1") == [2]
     assert listed("3", "1") == [1, 3]
     assert crawlctl("flow", "why", flow.id, "2").exit_code == 0
     assert crawlctl("flow", "why", flow.id, "4").exit_code == 3
     assert crawlctl("flow", "retry", flow.id, "1").exit_code == 0
-    assert listed("--in", "waiting") == [1, 2]
+    assert listed("--status", "waiting") == [1, 2]
     assert crawlctl("flow", "cancel", flow.id, "2").exit_code == 0
-    assert listed("--in", "cancelled") == [2]
+    assert listed("--status", "cancelled") == [2]
 
 
 def test_flows_are_changed(crawlctl: Cli, flow: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.domain.pod_shape import ALLOWED_LABELS
+from crawler_lifecycle.errors import NotReady
 from tests.commands import SECRET, Crawlctl
 from tests.schedulers import TOKEN, SmallCluster, served
 
@@ -80,7 +81,7 @@ def test_a_catalogue_is_checked_before_anything_runs(crawlctl: Crawlctl, tmp_pat
         '[crawlers.f]\nimage = "f:1"\npod = { labels = { "kubernetes.io/os" = "any" } }\n'
     )
     result = crawlctl("crawlers", "--check", str(good))
-    assert (result.exit_code, result.stdout) == (0, f"{good} is a good catalogue: apples, bookshop\n")
+    assert (result.exit_code, result.stdout) == (0, f"{good} is valid: 2 crawlers (apples, bookshop)\n")
     result = crawlctl("crawlers", "--check", str(broken))
     assert result.exit_code == 2
     allowed = ", ".join(sorted(ALLOWED_LABELS))
@@ -94,6 +95,25 @@ def test_a_catalogue_is_checked_before_anything_runs(crawlctl: Crawlctl, tmp_pat
     told = json.loads(crawlctl("crawlers", "--check", str(broken), "--json").stdout)
     assert (len(told["problems"]), told["crawlers"]) == (5, [])
     assert "No such file" in crawlctl("crawlers", "--check", str(tmp_path / "none.toml")).stdout
+
+
+def test_a_check_reports_all_mistakes_in_one_pass(crawlctl: Crawlctl, tmp_path: Path) -> None:
+    """A table with a wrong name hid all other mistakes of the file, and names were not checked at all."""
+    path = tmp_path / "many.toml"
+    path.write_text(
+        "managers = 3\n"
+        '[crawler.news]\ncommand = ["true"]\n'
+        "[crawlers.\"x<script>\"]\ncommand = ['true']\n"
+        '[crawlers.c]\nprocesses = 0\ncomand = ["true"]\n'
+        "[settings]\n"
+    )
+    result = crawlctl("crawlers", "--check", str(path))
+    assert result.exit_code == 2
+    assert [line.removeprefix(f"{path}: ").partition(": ")[0] for line in result.stdout.splitlines()] == [
+        "crawler", "settings", "managers", "crawlers.x<script>", "crawlers.c", "crawlers.c",
+    ]  # fmt: skip
+    with pytest.raises(NotReady, match="crawler: unknown"):
+        Catalogue.load(path)
 
 
 def test_without_a_scheduler_service_it_is_one_line(crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> None:

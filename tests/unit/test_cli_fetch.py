@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -44,7 +45,7 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> list[RunArchive]:
 
 
 def in_bucket(url: str, *, size: int = len(CONTENT), sha256: str | None = SHA256) -> RunArchive:
-    return RunArchive(1, 2, StoredArchive("a.zip", size, url=url), sha256)
+    return RunArchive(1, "books & more", 2, StoredArchive("a.zip", size, url=url), sha256)
 
 
 def test_from_a_folder_and_from_a_bucket(
@@ -52,7 +53,7 @@ def test_from_a_folder_and_from_a_bucket(
 ) -> None:
     exported = tmp_path / "a.zip"
     exported.write_bytes(CONTENT)
-    here = RunArchive(1, 1, StoredArchive("a.zip", len(CONTENT), path=exported), SHA256)
+    here = RunArchive(1, "books & more", 1, StoredArchive("a.zip", len(CONTENT), path=exported), SHA256)
     for archive in (here, in_bucket(f"{bucket}/signed")):
         lies[:] = [archive]
         target = tmp_path / f"end-{archive.end}"
@@ -60,8 +61,42 @@ def test_from_a_folder_and_from_a_bucket(
         result = crawlctl("fetch", "1", "--output", str(target), "--json")
         assert result.exit_code == 0, result.output
         told = json.loads(result.stdout)
-        assert (told["end"], told["sha256"], told["file"]) == (archive.end, SHA256, str(target / "a.zip"))
-        assert (target / "a.zip").read_bytes() == CONTENT
+        name = "books-more-run-1.zip" if archive.end == 1 else "books-more-run-1-2.zip"
+        assert (told["end"], told["sha256"], told["file"]) == (archive.end, SHA256, str(target / name))
+        assert (target / name).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("crawler", "name"),
+    [
+        ("../../.bashrc", "bashrc-run-1-2.zip"),
+        ("\u202e ..", "crawl-run-1-2.zip"),
+        ("books/de", "books-de-run-1-2.zip"),
+        ("x" * 128, "x" * 100 + "-run-1-2.zip"),
+    ],
+)
+def test_the_file_has_our_name_whatever_the_server_calls_it(
+    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive], crawler: str, name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The name came from the server: a hostile one named `.bashrc`."""
+    archive = in_bucket(f"{bucket}/signed")
+    lies[:] = [replace(archive, crawler=crawler, stored=replace(archive.stored, name="../.bashrc"))]
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert crawlctl("fetch", "1").exit_code == 0
+    assert [path.name for path in folder.iterdir()] == [name]
+
+
+def test_no_file_is_overwritten(crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive]) -> None:
+    lies[:] = [in_bucket(f"{bucket}/signed")]
+    assert crawlctl("fetch", "1", "--output", str(tmp_path)).exit_code == 0
+    (tmp_path / "books-more-run-1-2.zip").write_bytes(b"mine")
+    result = crawlctl("fetch", "1", "--output", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (6, "")
+    assert "books-more-run-1-2.zip exists already" in result.stderr
+    assert (tmp_path / "books-more-run-1-2.zip").read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize(
@@ -72,18 +107,17 @@ def test_from_a_folder_and_from_a_bucket(
         ("expired", {}, 4, "answers 403"),
     ],
 )
-def test_what_is_not_whole_does_not_take_the_place_of_the_file(
+def test_nothing_is_left_of_what_is_not_whole(
     crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive], path: str, figures: dict[str, str],
     status: int, said: str,
 ) -> None:  # fmt: skip
     lies[:] = [in_bucket(f"{bucket}/{path}", **figures)]  # type: ignore[arg-type]
-    target = tmp_path / "out" / "kept.zip"
+    target = tmp_path / "out" / "new.zip"
     target.parent.mkdir()
-    target.write_bytes(b"before")
     result = crawlctl("fetch", "1", "--output", str(target))
     assert (result.exit_code, result.stdout) == (status, "")
     assert said in result.stderr
-    assert [each.read_bytes() for each in target.parent.iterdir()] == [b"before"]
+    assert list(target.parent.iterdir()) == []
 
 
 def test_a_run_without_an_archive_is_one_line(crawlctl: Crawlctl, run: RunRecord) -> None:
@@ -97,7 +131,8 @@ def test_a_place_that_cannot_be_written_is_one_line(
 ) -> None:
     lies[:] = [in_bucket(f"{bucket}/signed")]
     result = crawlctl("fetch", "1", "--output", str(tmp_path / "nowhere" / "a.zip"))
-    assert result.exit_code == 4
+    assert result.exit_code == 2, "the command line is wrong, not the installation"
+    assert "--output: " in result.stderr
     assert "nowhere/a.zip cannot be written: No such file" in result.stderr
 
 
@@ -107,8 +142,10 @@ def test_without_a_place_the_archive_is_in_the_current_folder_and_its_path_is_sh
     """Only the name of the file was shown, so that the folder was anybody's guess."""
     lies[:] = [in_bucket(f"{bucket}/signed")]
     monkeypatch.chdir(tmp_path)
+    path = tmp_path / "books-more-run-1-2.zip"
     shown = crawlctl("fetch", "1").stdout
-    assert shown.startswith(f"the archive of run 1, end 2, was written to {tmp_path / 'a.zip'}\n")
-    assert json.loads(crawlctl("fetch", "1", "--json").stdout)["file"] == str(tmp_path / "a.zip")
-    assert (tmp_path / "a.zip").read_bytes() == CONTENT
+    assert shown.startswith(f"the archive of run 1, end 2, was written to {path}\n")
+    assert path.read_bytes() == CONTENT
+    path.unlink()
+    assert json.loads(crawlctl("fetch", "1", "--json").stdout)["file"] == str(path)
     assert "default: the current folder" in " ".join(crawlctl("fetch", "--help").stdout.split())

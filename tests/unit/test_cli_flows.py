@@ -217,7 +217,7 @@ def test_lists_and_tables(pushed: Crawlctl, database: Database) -> None:
     title, row = lines(pushed, "list")
     assert title.split() == ["ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK"]
     assert row.startswith("nightly-1  nightly  executing  3 suspended, 1 available  ")
-    assert lines(pushed, "list", "--in", "completed") == ["ID  NAME  STATE  JOBS  CREATED  TOOK", "No such flows."]
+    assert lines(pushed, "list", "--status", "completed") == ["ID  NAME  STATE  JOBS  CREATED  TOOK", "No such flows."]
     assert said(pushed, "list", "--before", "nightly-1") == []
     assert "there is no flow 'x'" in lines(pushed, "list", "--before", "x", status=3)[0]
     hand(database).go_on()
@@ -226,7 +226,7 @@ def test_lists_and_tables(pushed: Crawlctl, database: Database) -> None:
         ["shop", "crawl", "bookshop", "executing"], ["extract", "step", "extract", "suspended"],
     ]  # fmt: skip
     assert [job["path"] for job in said(pushed, "jobs", "nightly-1", "load", "shop")] == ["shop", "load"]
-    assert [job["path"] for job in said(pushed, "jobs", "nightly-1", "--in", "executing")] == ["shop"]
+    assert [job["path"] for job in said(pushed, "jobs", "nightly-1", "--status", "executing")] == ["shop"]
     assert "has no job 'x'" in lines(pushed, "jobs", "nightly-1", "x", status=3)[0]
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from crawler_lifecycle.bootstrap.parts import NO_SERVICE
 from crawler_lifecycle.cli.common import Duration, KeyValue
 from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.cli.reading import STATUSES
 from crawler_lifecycle.cli.requests import REPORTS, make_request
-from crawler_lifecycle.contract.states import Report, Trigger
+from crawler_lifecycle.contract.states import ListedStatus, Report, Trigger
 from crawler_lifecycle.errors import BadInput
 
 Crawlctl = Callable[..., Result]
@@ -38,10 +39,18 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
         (["run", "bookshop", "--max-parallel", "0"], "--max-parallel: "),
         (["run", "bookshop", "--max-duration", "99999d"], "--max-duration: "),
         (["run", "bookshop", "--allowed-failures", "2"], "--allowed-failures: "),
+        (
+            ["run", "bookshop", "--label", "0"],
+            "--label 0: expected a kind, a colon and a value without blanks, such as",
+        ),
+        (["run", "bookshop", "--grace", "15"], "15 has no unit: say 15s, 15m, 15h or 15d"),
+        (["schedule", "create", "night", "bookshop", "--every", "15"], "15 has no unit: say 15s, 15m, 15h or 15d"),
+        (["schedule", "create", "a night", "bookshop", "--every", "15m"], "SCHEDULE: expected a name such as nightly"),
         (["run", ""], "CRAWLER: "),
         (["run", "x" * 200], "CRAWLER: "),
         (["run", "book\x07shop"], "CRAWLER: "),
         (["list", "--status", "NEARLY"], "--status"),
+        (["flow", "list", "--status", "NEARLY"], "--status"),
         (["list", "--limit", "0"], "--limit"),
         (["list", "--before", "-1"], "--before"),
         (["logs", "1", "--task", "-1"], "--task"),
@@ -71,6 +80,62 @@ def test_bad_input_is_named_and_nothing_is_made(
     assert not (tmp_path / "state").exists()
 
 
+IN_BOTH_PLACES = [
+    ["--state", "FOLDER", "--json", "list"],
+    ["list", "--state", "FOLDER", "--json"],
+    ["--json", "list", "--state", "FOLDER"],
+    ["--state", "FOLDER", "flow", "--json", "list"],
+    ["flow", "--state", "FOLDER", "list", "--json"],
+    ["limits", "--json", "set", "--state", "FOLDER", "--runs", "2"],
+    ["--state", "elsewhere", "list", "--state", "FOLDER", "--json"],
+]
+
+
+@pytest.mark.parametrize("words", IN_BOTH_PLACES, ids=" ".join)
+def test_the_standard_options_stand_before_a_command_or_after_it(words: list[str], tmp_path: Path) -> None:
+    """`--state` and `--json` were accepted only after a command, `--api` only before it."""
+    folder = str(tmp_path / "state")
+    result = CliRunner().invoke(main, [folder if word == "FOLDER" else word for word in words])
+    assert result.exit_code == 4, result.output
+    assert f"there is no database at {folder}/" in json.loads(result.stderr)["message"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--api", "URL", "list"], ["list", "--api", "URL"], ["flow", "--api", "URL", "list"]]
+)
+def test_an_api_is_named_before_a_command_or_after_it(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that is none exited with 4, as if the installation were away."""
+    monkeypatch.delenv("CRAWLER_REMOTE__TOKEN", raising=False)
+    for url, status, said in (
+        ("ftp://crawler.example", 2, "--api: expected the API's address"),
+        ("https://crawler.example", 4, "a token for the API is needed"),
+    ):
+        result = CliRunner().invoke(main, [url if word == "URL" else word for word in words])
+        assert result.exit_code == status
+        assert said in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--api", "https://a.example", "doctor"], ["doctor", "--api", "https://a.example"]])
+def test_a_command_without_an_equivalent_in_the_api_says_so(words: list[str]) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "the API has no equivalent for `doctor`" in result.stderr
+
+
+def test_the_state_of_the_demo_is_its_own(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["--state", str(tmp_path), "demo"])
+    assert result.exit_code == 2
+    assert "its state is temporary" in result.stderr
+
+
+def test_a_name_of_a_token_that_is_taken_has_a_status_of_its_own(crawlctl: Crawlctl) -> None:
+    """The status was 2, as if the command line were wrong."""
+    assert crawlctl("token", "create", "reader").exit_code == 0
+    again = crawlctl("token", "create", "reader")
+    assert (again.exit_code, again.stdout) == (6, "")
+    assert "there is a token named reader already" in again.stderr
+
+
 def test_without_a_command_there_is_help() -> None:
     for words in ([], ["schedule"]):
         result = CliRunner().invoke(main, words)
@@ -83,8 +148,9 @@ def test_a_report_is_a_field_of_the_request() -> None:
     assert make_request("shop", (), {"report": "end"}).report is Report.END
 
 
-def test_the_reports_of_the_command_are_those_of_the_request() -> None:
+def test_the_words_of_options_are_those_of_the_contract() -> None:
     assert tuple(Report) == REPORTS
+    assert tuple(ListedStatus) == STATUSES
 
 
 def test_numbers_of_retries_are_one_field_of_the_request() -> None:

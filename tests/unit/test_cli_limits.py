@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.details_lines import details_lines
 from crawler_lifecycle.cli.list_lines import list_lines
-from crawler_lifecycle.cli.progress_lines import awaited_event, progress_lines
+from crawler_lifecycle.cli.progress_lines import progress_lines, situation
 from crawler_lifecycle.cli.requests import make_request
 from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.records import Place, RunDetails, RunRecord
@@ -140,7 +140,7 @@ def lines_of(details: RunDetails) -> list[str]:
 
 def test_a_run_in_line_says_what_holds_it_and_its_place() -> None:
     details = in_line()
-    assert awaited_event(details) == PERMIT
+    assert situation(details) == f"waits for {PERMIT}"
     assert f"waits for {PERMIT}" in lines_of(details)
     assert any(PERMIT in line for line in progress_lines(details, NOW, 3))
     line = list(list_lines([details.run], NOW))[1]
@@ -150,7 +150,7 @@ def test_a_run_in_line_says_what_holds_it_and_its_place() -> None:
 def test_a_run_that_was_reopened_after_its_main_job_says_what_holds_it() -> None:
     """The run is PROCESSING, and showed neither cause nor place."""
     details = in_line(RunStatus.PROCESSING, started_at=NOW)
-    assert awaited_event(details) == PERMIT
+    assert situation(details) == f"waits for {PERMIT}"
     assert f"waits for {PERMIT}" in lines_of(details)
     assert not any(line.startswith("child tasks") for line in lines_of(details))
 
@@ -176,10 +176,10 @@ def test_held_child_tasks_name_the_scope_and_a_run_that_is_over_names_none() -> 
 
 def test_a_run_that_has_its_permit_or_is_stopped_is_not_in_line() -> None:
     begun = a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, held_by=SITE, admitted_at=NOW)
-    assert awaited_event(begun) == "the main job"
+    assert situation(begun) == "waits for the main job"
     assert not any("site:example.com" in line for line in lines_of(begun))
     for stopped in (in_line(intent=Intent.STOP), in_line(RunStatus.STOPPING, intent=Intent.STOP)):
-        assert "permit" not in str(awaited_event(stopped))
+        assert "permit" not in str(situation(stopped))
         assert not any("permit" in line for line in (*lines_of(stopped), *list_lines([stopped.run], NOW)))
 
 

@@ -156,7 +156,7 @@ def test_arguments_are_for_managers(flow: Flow, file: Path) -> None:
 
 
 def test_the_ledger_names_the_failed_items(flow: Flow, ledger: Managed) -> None:
-    (failed,) = said(flow("jobs", ledger.id, "--in", "failed", "--json"))
+    (failed,) = said(flow("jobs", ledger.id, "--status", "failed", "--json"))
     assert (failed["number"], failed["outcome"], failed["override"]) == (1, "failed", {"shop": "a"})
     assert [job["number"] for job in said(flow("jobs", ledger.id, "--json"))] == [1, 2, 3]
     assert [job["number"] for job in said(flow("jobs", ledger.id, "--outcome", "failed", "--json"))] == [1]
@@ -179,7 +179,7 @@ def test_the_ledger_as_csv(flow: Flow, ledger: Managed) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("jobs", "shops/nightly", "--in", "executing"), "'executing' is no state here"),
+        (("jobs", "shops/nightly", "--status", "executing"), "'executing' is no state here"),
         (("jobs", "shops/nightly", "one"), "'one' is no number of an item"),
         (("retry", "shops/nightly", "one"), "'one' is no number of an item"),
         (("retry", "shops/nightly", "--completed"), "not for items"),
@@ -340,7 +340,7 @@ def test_the_attempts_of_the_manager_itself(flow: Flow, ledger: Managed) -> None
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (("--in", "failed"), "--in"),
+        (("--status", "failed"), "--status"),
         (("--outcome", "failed", "--csv"), "--outcome, --csv"),
         (("--limit", "5", "--after", "1"), "--limit, --after"),
         (("--tag", "north"), "--tag"),

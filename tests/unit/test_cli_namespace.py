@@ -22,11 +22,8 @@ def test_a_namespace_is_accepted(crawlctl: Crawlctl, tmp_path: Path, monkeypatch
         again = crawlctl("accept-namespace").output
 
     assert first == {"before": None, "now": "of the namespace", "namespace": "crawls"}
-    assert (
-        second
-        == "namespace crawls (another) is the one of this installation now, before it was crawls (of the namespace)\n"
-    )
-    assert "was known already" in again
+    assert second == "namespace crawls (another) is now the installation's, before it was crawls (of the namespace)\n"
+    assert "is the installation's already" in again
 
 
 def test_there_is_none_on_this_machine(crawlctl: Crawlctl) -> None:

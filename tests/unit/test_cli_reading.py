@@ -10,11 +10,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.records import RunDetails, RunRecord
+from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
 from tests.commands import SECRET, Crawlctl
+from tests.databases import ref_to
 
 
 def test_list_shows_a_run_on_a_line(crawlctl: Crawlctl, run: RunRecord) -> None:
@@ -103,8 +107,7 @@ def every_command(group: click.Group, *above: str) -> Iterator[list[str]]:
 def test_every_command_explains_itself(command: list[str]) -> None:
     result = CliRunner().invoke(main, [*command, "--help"])
     assert result.exit_code == 0
-    is_only_a_group = "Commands:" in result.output and command != ["limits"]
-    assert ("--json" in result.output) is not is_only_a_group
+    assert all(option in result.output for option in ("--json", "--api")), "in front of a command, too"
 
 
 def test_what_a_crawler_is_given_in_its_environment_is_not_shown(crawlctl: Crawlctl, run: RunRecord) -> None:
@@ -113,3 +116,77 @@ def test_what_a_crawler_is_given_in_its_environment_is_not_shown(crawlctl: Crawl
     shown = json.loads(crawlctl("show", str(run.run_id), "--json").output)
     assert shown["run"]["entry"]["environment"] == {"TOKEN": "***"}
     assert run.entry.environment == {"TOKEN": SECRET}, "its jobs get it"
+
+
+def groups(group: click.Group, *above: str) -> Iterator[list[str]]:
+    yield list(above)
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from groups(command, *above, name)
+
+
+@pytest.mark.parametrize("group", list(groups(main)), ids=" ".join)
+def test_no_line_of_a_help_is_cut(group: list[str]) -> None:
+    """Eleven of the 21 lines ended in an ellipsis: nobody learned what the commands do."""
+    result = CliRunner().invoke(main, [*group, "--help"], terminal_width=80)
+    _, _, commands = result.output.partition("Commands:")
+    assert commands
+    assert "..." not in commands
+
+
+def test_the_runs_that_a_stop_ended_are_listed(crawlctl: Crawlctl, run: RunRecord, state_url: str) -> None:
+    """`--status STOPPED` was refused, though page and API list these runs."""
+    database = Database(state_url, pool_size=2)
+    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+    SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
+    database.close()
+    for status, runs in (("STOPPED", [run.run_id]), ("stopped", [run.run_id]), ("FAILED", [])):
+        assert [each["run_id"] for each in json.loads(crawlctl("list", "--status", status, "--json").stdout)] == runs
+    assert "STOPPED" in crawlctl("list").stdout
+
+
+LINES = [f"line {number}" for number in range(50)]
+TEXT = "".join(f"{line}\n" for line in LINES)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of each task, in parts whose ends are within lines."""
+
+    def read(_: RunReader, details: RunDetails, task: int, offset: int) -> LogChunk:
+        start = max(0, len(TEXT) + offset) if offset < 0 else offset
+        part = TEXT[start : start + 37]
+        return LogChunk(part, start + len(part), ended=start + len(part) >= len(TEXT), read=len(part))
+
+    monkeypatch.setattr(RunReader, "log", read)
+
+
+@pytest.mark.usefixtures("log")
+def test_a_log_has_whole_lines_and_a_tail_the_last_of_them(crawlctl: Crawlctl, run: RunRecord) -> None:
+    """A line on the border of two parts was printed as two lines."""
+    assert crawlctl("logs", str(run.run_id), "--task", "0").stdout.splitlines() == LINES
+    for tail, expected in ((1, LINES[-1:]), (20, LINES[-20:]), (1000, LINES)):
+        for follow in ([], ["--follow"]):
+            words = ["logs", str(run.run_id), "--task", "0", "--tail", str(tail), *follow]
+            assert crawlctl(*words).stdout.splitlines() == expected
+    lines = crawlctl("logs", str(run.run_id), "--tail", "2").stdout.splitlines()
+    assert lines == [f"{task} | {line}" for task in range(3) for line in LINES[-2:]]
+
+
+def test_a_reader_that_has_read_enough_is_no_failure(run: RunRecord, state: Path) -> None:
+    """`crawlctl logs 7 | head -1` exited with 1."""
+    code = (
+        "import os, sys\n"
+        "from crawler_lifecycle.control.reading import RunReader\n"
+        "from crawler_lifecycle.ports import LogChunk\n"
+        "reading, writing = os.pipe()\n"
+        "def read(runs, details, task, offset):\n"
+        "    if offset == 0: os.dup2(writing, 1); os.close(writing); os.close(reading)\n"
+        "    return LogChunk('a line\\n', offset + 7, ended=False, read=7)\n"
+        "RunReader.log = read\n"
+        f"sys.argv = ['crawlctl', 'logs', '{run.run_id}', '--task', '0', '--state', {str(state)!r}]\n"
+        "from crawler_lifecycle.cli.__main__ import run\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.cli import screen
-from crawler_lifecycle.cli.details_lines import details_lines
+from crawler_lifecycle.cli.details_lines import details_lines, end_lines
 from crawler_lifecycle.cli.list_lines import list_lines
-from crawler_lifecycle.cli.progress_lines import awaited_event, change_lines, progress_lines, stage, stop_lines
+from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines, situation, stage, stop_lines
 from crawler_lifecycle.cli.words import CAUSES, crawled, duration
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunDetails
@@ -38,24 +38,24 @@ def test_the_stage_follows_from_the_record(details: RunDetails, expected: str) -
 @pytest.mark.parametrize(
     ("details", "expected"),
     [
-        (a_run(RunStatus.INITIALIZING, TaskStatus.PENDING), "the main job"),
+        (a_run(RunStatus.INITIALIZING, TaskStatus.PENDING), "waits for the main job"),
         (
             a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, waiting_cause="capacity", waiting_since=NOW),
-            "capacity (since 2026-03-01T12:00:00Z)",
+            "waits for capacity (since 2026-03-01T12:00:00Z)",
         ),
-        (a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.SUCCEEDED), "1 of 2 tasks"),
+        (a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.SUCCEEDED), "1 of 2 tasks running"),
         (a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED), None),
-        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.PENDING)]), "its export (files_ready)"),
+        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.PENDING)]), "waits for its export (files_ready)"),
         (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.FAILED)]), None),
     ],
 )
 def test_what_is_waited_for(details: RunDetails, expected: str | None) -> None:
-    assert awaited_event(details) == expected
+    assert situation(details) == expected
 
 
 def test_progress_is_of_bounded_height_and_tells_the_next_look() -> None:
     details = a_run(RunStatus.PROCESSING, *[TaskStatus.RUNNING] * 500, started_at=NOW)
-    lines = list(progress_lines(details, NOW, most_tasks=10))
+    lines = list(progress_lines(details, NOW, most_tasks=10, verbose=True))
     assert len(lines) < 20
     assert any("next look in 1m00s (2026-03-01T12:01:00Z)" in line for line in lines)
     assert "500 RUNNING" in lines[-1]
@@ -194,7 +194,7 @@ def test_an_end_by_force_that_nobody_confirmed_is_told_with_the_stop() -> None:
     log = [LogRecord(at=NOW, event=event, message=message) for event, message in events]
     told = list(stop_lines(details.model_copy(update={"log": log})))
     assert told[1] == "not confirmed: tasks 0 may run on"
-    assert [line.partition(" after")[0] for line in told[2:]] == ["jobs made to end", "proved"]
+    assert [line.partition(" after")[0] for line in told[2:]] == ["jobs killed", "confirmed stopped"]
 
 
 def test_a_task_that_succeeded_beside_a_container_that_was_started_again_says_so() -> None:
@@ -224,8 +224,8 @@ def test_a_stop_that_is_proved_is_not_called_unproved_while_its_end_is_written_d
     details = a_run(RunStatus.STOPPING, TaskStatus.STOPPED)
     asked, proved = (LogRecord(at=NOW, event=event, message="") for event in ("stop", "proved"))
     ends = [list(stop_lines(details.model_copy(update={"log": log})))[-1] for log in ([asked], [asked, proved])]
-    assert ends[0].startswith("not proved yet")
-    assert ends[1].startswith("proved after")
+    assert ends[0].startswith("not confirmed yet")
+    assert ends[1].startswith("confirmed stopped after")
     again = LogRecord(at=NOW, event="reopened", message="")
     assert list(stop_lines(details.model_copy(update={"log": [asked, proved, again, asked]})))[-1] == ends[0]
 
@@ -239,10 +239,64 @@ def test_a_task_waits_in_words_and_in_those_of_the_page() -> None:
         for lines in (
             details_lines(waiting_run, NOW),
             progress_lines(waiting_run, NOW, 3),
-            change_lines(None, waiting_run),
+            change_lines(None, waiting_run, verbose=True),
         ):
             assert any(words in line for line in lines)
     page = (FOLDER / "words.js").read_text()
     on_page = re.search(r"const CAUSES = \{(.*?)\};", page, re.DOTALL)
     assert on_page
     assert dict(re.findall(r'(\w+): "([^"]*)"', on_page[1])) == CAUSES
+
+
+def test_without_verbose_a_watch_has_neither_stages_nor_looks() -> None:
+    """A newcomer read of stages and looks before knowing what they are."""
+    queued = a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.QUEUED, started_at=NOW)
+    queued.tasks[1] = queued.tasks[1].model_copy(update={"cause": "main_job"})
+    now = NOW + timedelta(seconds=30)
+    for lines in (change_lines(None, queued), progress_lines(queued, now, 3)):
+        text = click.unstyle("\n".join(lines))
+        assert "next look" not in text
+        assert "stage" not in text
+        assert "1 of 2 tasks running" in text
+    assert len(list(change_lines(None, queued))) == 2, "the run and its running task"
+    verbose = click.unstyle("\n".join(change_lines(None, queued, verbose=True)))
+    assert "stage 3/4 reconciliation" in verbose
+    assert "next look 2026-03-01T12:01:00Z" in verbose
+
+
+def test_a_look_that_is_late_is_shown_at_any_rate() -> None:
+    details = a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, started_at=NOW)
+    assert any("late since" in line for line in progress_lines(details, NOW + timedelta(minutes=10), 3))
+
+
+def test_a_result_that_does_not_count_is_a_warning_at_the_end_of_a_run() -> None:
+    """The run was COMPLETED, and only `show` said that its result was not used."""
+    details = a_run(RunStatus.COMPLETED, *[TaskStatus.SUCCEEDED] * 5)
+    for number in range(5):
+        events = ["deployed", f"CRAWL_RESULT not used: it is late ({number})"]
+        details.tasks[number] = details.tasks[number].model_copy(update={"events": events})
+    lines = [click.unstyle(line) for line in end_lines(details)]
+    assert lines[1] == "  warning: task 0: CRAWL_RESULT not used: it is late (0)"
+    assert lines[3:] == [
+        "  warning: task 2: CRAWL_RESULT not used: it is late (2)", "  ... and of 2 more tasks: crawlctl show 7",
+    ]  # fmt: skip
+
+
+def test_a_run_that_a_stop_ended_is_no_failure_in_a_list() -> None:
+    """It was a red FAILED there, and STOPPED on the page."""
+    stopped, failed = (a_run(RunStatus.FAILED, reason=reason).run for reason in ("stopped_forced", "tasks_failed"))
+    _, first, second = list_lines([stopped, failed], NOW)
+    assert click.style("STOPPED", fg="yellow") in first
+    assert click.style("FAILED ", fg="red") in second
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200, 400])
+def test_a_list_fits_a_terminal(width: int) -> None:
+    because = Explanation(text="task 0 (the main job) FAILED with exit code 2: " + "the argument is missing " * 5)
+    runs = [a_run(RunStatus.FAILED, TaskStatus.FAILED, reason="main_job_failed", explanation=because).run]
+    header, line = (click.unstyle(text) for text in list_lines(runs, NOW, width))
+    assert len(line) <= width
+    assert all(title in header for title in ("RUN", "CRAWLER", "STATUS", "WHY"))
+    assert "task 0 (the" in line
+    whole = [click.unstyle(text) for text in list_lines(runs, NOW)]
+    assert ([header, line] == whole) is (width >= len(whole[1]))

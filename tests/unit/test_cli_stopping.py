@@ -90,3 +90,35 @@ def test_a_stop_that_is_waited_for_tells_programs_the_same_and_then_the_end(
     answer, end = crawlctl(*words, "--wait").stdout.splitlines()
     assert Stopping.model_validate_json(answer) == first
     assert RunDetails.model_validate_json(end).run.intent is Intent.STOP
+
+
+def test_a_stop_that_is_waited_for_ends_with_the_end_of_the_run(
+    crawlctl: Crawlctl, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last line was the proof; `run` ends with status, outcome and reason."""
+
+    async def told(*_: object) -> str:
+        return "signal"
+
+    async def over(runs: RunReader, run_id: int) -> AsyncIterator[RunDetails]:
+        details = runs.show(run_id)
+        ended = {"status": RunStatus.FAILED, "reason": "stopped", "outcome": "cancelled"}
+        yield details.model_copy(update={"run": details.run.model_copy(update=ended)})
+
+    monkeypatch.setattr(Engine, "stop", told)
+    monkeypatch.setattr(RunReader, "watch", over)
+    result = crawlctl("stop", str(run.run_id), "--wait")
+    first, *_, last = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert first == f"Stop requested for run {run.run_id}"
+    assert last == f"run {run.run_id} ended STOPPED (outcome cancelled, reason stopped): 3 QUEUED"
+
+
+def test_a_failed_run_names_the_command_that_reopens_it(crawlctl: Crawlctl, run: RunRecord, state_url: str) -> None:
+    database = Database(state_url, pool_size=2)
+    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+    SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
+    with database.transaction() as connection:
+        connection.execute(histories.update().values(export_state=ExportState.DONE))
+    database.close()
+    assert f"`crawlctl resume {run.run_id} --reopen --state " in crawlctl("resume", str(run.run_id)).stderr

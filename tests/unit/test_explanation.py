@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.explanation import explanation, last_line
+from crawler_lifecycle.domain.words import span
 from tests.unit.shown import NOW, a_run, a_task
 
 SUCCEEDED, FAILED, LOST, STOPPED = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.STOPPED
@@ -97,11 +98,22 @@ def test_a_stop_of_an_earlier_end_is_not_told() -> None:
 def test_limits_are_told_with_their_length() -> None:
     main = a_task(0, STOPPED, reason="never_started", message="0/3 nodes are available")
     assert text_of("never_started", main, start_limit_seconds=90) == (
-        "the main job did not start within the start limit of 0:01:30: 0/3 nodes are available"
+        "the main job did not start within the start limit of 1 min 30 s: 0/3 nodes are available"
     )
-    assert text_of("max_duration", main, max_duration_seconds=600) == (
-        "the run took longer than its duration limit of 0:10:00 allows"
-    )
+    assert text_of("max_duration", main, max_duration_seconds=600) == ("the run exceeded its time limit of 10 min")
+
+
+def test_a_killed_program_is_called_killed() -> None:
+    """`sigkill_unknown, exit code 137` was shown."""
+    main = a_task(0, FAILED, reason="sigkill_unknown", exit_code=137, log_tail="page 8\n")
+    said = "task 0 (the main job) FAILED: killed (SIGKILL); perhaps out of memory"
+    assert text_of("main_job_failed", main) == f"{said}; its last line: page 8"
+    assert text_of("main_job_failed", main.model_copy(update={"log_tail": None})) == said
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0, "0 s"), (20, "20 s"), (90, "1 min 30 s"), (183600, "2 d 3 h")])
+def test_a_span_of_time_has_its_units(seconds: int, words: str) -> None:
+    assert span(seconds) == words
 
 
 def test_a_refused_deployment_says_what_the_service_said() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from crawler_lifecycle.cli import up
+from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
@@ -32,8 +33,10 @@ class Installation:
 
     parts = runs = cluster
 
-    def list(self, *, limit: int, before: int | None, status: RunStatus) -> Sequence[Any]:
-        newest = min(self.count, (before or self.count + 1) - 1) if status is RunStatus.PROCESSING else 0
+    def select(self, chosen: RunFilter, *, limit: int, before: int | None) -> Sequence[Any]:
+        assert RunStatus.PROCESSING in chosen.statuses
+        assert chosen.flows, "the crawls of a flow have jobs, too"
+        newest = min(self.count, (before or self.count + 1) - 1)
         numbers = range(newest, max(0, newest - limit), -1)
         return [SimpleNamespace(run_id=number, run_uid=str(number), crawler="books") for number in numbers]
 
@@ -63,6 +66,6 @@ def test_all_are_ended_if_that_is_asked_for() -> None:
 def test_what_cannot_be_seen_is_not_called_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     here, lines = cast("Control", Installation(2, problem="its folder is not there")), list[str]()
     up._report_jobs(here, lines.append, stop_jobs=False)
-    assert lines == [f"jobs may go on in run {number} (books): its folder is not there" for number in (2, 1)]
+    assert lines == [f"jobs may still run in run {number} (books): its folder is not there" for number in (2, 1)]
     monkeypatch.setattr(jobs, "GRACE_SECONDS", 0)
     assert len(end_jobs(here, grace=0).unseen) == 2

@@ -7,10 +7,10 @@ from itertools import islice
 
 from crawler_lifecycle.cli.remote.threads import call, iterate
 from crawler_lifecycle.client.http import Api
-from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
+from crawler_lifecycle.contract.answers import InstallationView, Resumed, Started, Stopping
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.states import ListedStatus
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, Download, is_handed_over
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import LogChunk
@@ -28,7 +28,7 @@ class RemoteRuns:
         *,
         limit: int = 20,
         before: int | None = None,
-        status: RunStatus | None = None,
+        status: ListedStatus | None = None,
         crawler: str | None = None,
         flows: bool = False,
         flow: str | None = None,
@@ -36,10 +36,15 @@ class RemoteRuns:
     ) -> Sequence[RunSummary]:
         """Return runs, newest first; with `before`, only runs older than this RunID."""
         chosen = self._api.runs.all(
-            status=status, crawler=crawler, flows="true" if flows else None, flow=flow, tag=tag, page_size=limit
+            listed=status, crawler=crawler, flows="true" if flows else None, flow=flow, tag=tag, page_size=limit
         )
         older = (run for run in chosen if before is None or run.run_id < before)
         return list(islice(older, limit))
+
+    def installation(self, most_saturated: int) -> InstallationView:
+        """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
+        view = self._api.limits.installation()
+        return view.model_copy(update={"saturated": view.saturated[:most_saturated]})
 
     def show(self, run: int | str) -> RunDetails:
         return self._api.runs.show(run)
@@ -95,7 +100,7 @@ class RemoteRuns:
         record = self._api.runs.overview(run).run
         number = record.end_number if end is None else end
         with self._api.archives.open(record.run_id, end) as archive:
-            yield Download(record.run_id, number, archive.name, archive.size, archive.sha256, archive.chunks)
+            yield Download(record.run_id, record.crawler, number, archive.size, archive.sha256, archive.chunks)
 
     async def start(self, request: RunRequest) -> Started:
         return await call(lambda: self._api.runs.start(request))

@@ -20,7 +20,7 @@ from crawler_lifecycle import __version__
 from crawler_lifecycle.adapters.http_client import Answer, HttpClient
 from crawler_lifecycle.client.http.problems import error_of
 from crawler_lifecycle.domain.pacing import Backoff
-from crawler_lifecycle.errors import LifecycleError, NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotReady, TemporaryError
 from crawler_lifecycle.logs import without_credentials
 
 T = TypeVar("T")
@@ -144,9 +144,11 @@ def _checked_url(url: str) -> str:
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise NotReady(f"{without_credentials(url)!r} is not an address of an API: {error}") from None
+        raise BadInput("api", f"{without_credentials(url)!r} is not an address of an API: {error}") from None
     if address.scheme not in ("http", "https") or not address.host:
-        raise NotReady(f"expected the API's address, such as https://crawler.example, not {without_credentials(url)!r}")
+        raise BadInput(
+            "api", f"expected the API's address, such as https://crawler.example, not {without_credentials(url)!r}"
+        )
     return url.rstrip("/")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from crawler_lifecycle.client.http.connection import Connection
+from crawler_lifecycle.contract.answers import InstallationView
 from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
 
 
@@ -21,6 +22,10 @@ class Limits:
     def all(self) -> Sequence[LimitRecord]:
         """Return the limits and pauses for all scopes with the present use. The installation comes first."""
         return self._connection.read(_Limits, "/v1/limits")["limits"]
+
+    def installation(self) -> InstallationView:
+        """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
+        return self._connection.read(InstallationView, "/v1/installation")
 
     def change(self, request: LimitChange) -> Sequence[LimitRecord]:
         """Write the request's values."""

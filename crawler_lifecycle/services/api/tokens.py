@@ -22,7 +22,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.control.stack_file import make_token, write_private
-from crawler_lifecycle.errors import BadInput, NotFound, NotReady
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 
 EMBEDDED_NAME = "embedded"  # of the page's token in the embedded stack
 EMBEDDED_FILE = "api.token"  # in the state folder, with the text of the page's token
@@ -92,14 +92,14 @@ class Tokens:
         return text
 
     def add(self, name: str, scopes: Sequence[Scope], text: str) -> None:
-        """Add a token with a given text. BadInput: the name is taken or not acceptable."""
+        """Add a token with a given text. BadInput: the name is not acceptable. Conflict: the name is taken."""
         try:
             new = Token(name=name, hash=_hash(text), scopes=sorted(set(scopes)), created_at=datetime.now(UTC))
         except ValidationError as error:
             raise BadInput("name", expectation(error.errors()[0])) from error
         with self._locked():
             if any(known.name == name for known in self.all()):
-                raise BadInput("name", f"there is a token named {name} already: revoke that, or choose another")
+                raise Conflict(f"there is a token named {name} already: revoke that, or choose another name")
             self._write([*self.all(), new])
 
     def revoke(self, name: str) -> None:

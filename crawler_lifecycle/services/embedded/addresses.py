@@ -34,8 +34,8 @@ class Ports:
             if _is_taken(port):
                 raise NotReady(
                     f"port {port} ({part}) is in use: end the program with this port, or choose another port: "
-                    f"`crawlctl up {option} PORT`, or `crawlctl up --free-ports` (make has no options; "
-                    "crawlctl is in .venv/bin of a checkout)"
+                    f"`crawlctl up {option} PORT`, or `crawlctl up --free-ports` (in a checkout: "
+                    "make up FREE_PORTS=1)"
                 )
 
 

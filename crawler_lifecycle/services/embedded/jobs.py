@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from crawler_lifecycle.contract.records import RunSummary
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.run_filter import OPEN_RUNS
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.domain.looks import JobKey, JobLook
 
@@ -54,11 +54,10 @@ def open_jobs(control: Control) -> OpenJobs:
 
 
 def _open_runs(control: Control) -> Iterator[RunSummary]:
-    for status in (status for status in RunStatus if not status.is_over):
-        before = None
-        while page := control.runs.list(limit=RUNS_IN_A_PAGE, before=before, status=status):
-            yield from page
-            before = page[-1].run_id
+    before = None
+    while page := control.runs.select(OPEN_RUNS, limit=RUNS_IN_A_PAGE, before=before):
+        yield from page
+        before = page[-1].run_id
 
 
 def end_jobs(control: Control, grace: float = GRACE_SECONDS) -> OpenJobs:
