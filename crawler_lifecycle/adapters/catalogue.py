@@ -37,7 +37,7 @@ def _without_nul(text: str) -> str:
 
 
 ProcessText = Annotated[str, AfterValidator(_without_nul)]
-# names for which the check has no complaint; the service takes any printable name
+# names accepted by the check; the service takes every printable name
 PLAIN_NAME = re.compile(r"^\w[\w./:@+%-]*$")
 PLAIN_NAME_WORDS = "expected letters, digits and the characters _ . / : @ + % - and a letter or digit at the beginning"
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -189,7 +189,7 @@ def _parse(path: Path, content: bytes) -> _Entries:
 
 
 def _tables(path: Path, content: bytes) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the tables by kind and name, and what is wrong with the kinds. Raise NotReady without TOML."""
+    """Return the tables by kind and name, and the mistakes in the kinds. Raise NotReady without TOML."""
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:

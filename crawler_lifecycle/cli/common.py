@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))
-# characters that hide others or turn the order of a line around, as on the page
+# characters with an effect on their neighbours: hidden text, reversed order; the page shows the same codes
 HIDING_CODES = (0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
 REPLACEMENTS = {
     **{code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"},
@@ -86,8 +86,9 @@ def state_option(command: Command, *, expose_value: bool = True) -> Command:
 
 
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback that keeps an option's value in the context's `meta`, which all contexts of a command line
-    share. So the option may stand before a command or after it; the last value counts.
+    """Return a callback that keeps an option's value in the `meta` shared by a command line's contexts.
+
+    So the option may stand before or after the command; the last value counts.
     """
 
     def remember(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
@@ -161,7 +162,7 @@ def verbose_option(command: Command) -> Command:
 
 
 def options_of_groups(command: Command) -> Command:
-    """Add the standard options in front of a command, whose own callbacks get their values."""
+    """Add the standard options for the place before a command. The command's callback gets the values."""
     return api_option(state_option(json_option(command, expose_value=False), expose_value=False))
 
 
@@ -232,7 +233,7 @@ def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json:
 
 @contextmanager
 def until_reader_leaves() -> Iterator[None]:
-    """End the command with status 0 if the reader of its output, such as `head`, has read enough."""
+    """End the command with status 0 if its reader, such as `head`, has read enough."""
     try:
         yield
     except BrokenPipeError:
@@ -260,7 +261,7 @@ def crawlctl_command() -> str:
 def plain(value: Any) -> Any:
     """Return the value with all control characters replaced: a crawl's output must not control the terminal.
 
-    Characters that hide others or turn the order of a line around are shown by their code, such as `[U+202E]`.
+    Characters for hidden or reversed text are shown by code, such as `[U+202E]`.
 
     Texts are replaced in mappings, lists, tuples and pydantic models, too.
     """

@@ -176,7 +176,7 @@ def _print_end(details: "RunDetails", items: int, results_folder: Path) -> None:
 
 
 async def _keep(stack: "Stack", say: "Say") -> None:
-    """Print the addresses of the stack, and return after Ctrl-C or a signal: the demo is then complete."""
+    """Print the stack's addresses, and return after Ctrl-C or a signal: the demo is then complete."""
     for line in (
         "",
         "The service runs until Ctrl-C:",

@@ -19,7 +19,7 @@ from crawler_lifecycle.domain.crawl_results import FIRST_STATS, PROBLEM
 from crawler_lifecycle.domain.words import counted
 
 UNUSABLE = PROBLEM.partition(":")[0]  # beginning of the event about a result that does not count
-MOST_WARNINGS = 3  # results that do not count, at the end of a run
+MOST_WARNINGS = 3  # lines about unusable results, at a run's end
 LAST_LINES = 3  # longest extract from a task's log tail
 
 
@@ -137,7 +137,7 @@ def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[s
 
 
 def end_lines(details: RunDetails) -> Iterator[str]:
-    """Yield the line of the run's end, then why, a warning for each result that does not count, and the exports."""
+    """Yield the line about the run's end, then why, warnings about unusable results, and the exports."""
     run = details.run
     words = f"outcome {run.outcome}, reason {run.reason}"
     yield f"run {run.run_id} ended {coloured(listed_status(run))} ({words}): {counts(run.tasks)}"
@@ -152,7 +152,7 @@ def end_lines(details: RunDetails) -> Iterator[str]:
 
 
 def _unusable_result(task: TaskRecord) -> str | None:
-    """Return why the crawl's own account does not count; None if it counts, or if there is none."""
+    """Return why the crawl's own account is unusable; None for a good account, and without an account."""
     if task.crawl_result is not None:
         return None
     return next((event for event in task.events if event.startswith(UNUSABLE)), None)

@@ -52,7 +52,7 @@ TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is 
 class Commands(click.Group):
     """A group for commands, which reports their failures without a traceback.
 
-    The standard options may stand before the name of a command, too.
+    The standard options may stand before the command's name, too.
     """
 
     def __init__(self, *args: Any, **extra: Any) -> None:
@@ -73,7 +73,7 @@ class Commands(click.Group):
         return context
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command's help. A long sentence is wrapped; click would cut it."""
+        """Write the first sentence from every command's help, wrapped: click would cut a long sentence."""
         rows = [(name, self.commands[name].get_short_help_str(LONGEST_MESSAGE)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

@@ -16,7 +16,7 @@ from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, Tempora
 if TYPE_CHECKING:
     from crawler_lifecycle.control.reading import Download
 
-LONGEST_CRAWLER = 100  # characters of the crawler's name in the name of a file
+LONGEST_CRAWLER = 100  # characters from the crawler's name in the file's name
 
 
 @click.command()
@@ -28,9 +28,9 @@ LONGEST_CRAWLER = 100  # characters of the crawler's name in the name of a file
 def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: bool) -> None:
     """Fetch the archive of RUN: a checked zip file with its items.
 
-    The archive comes from the folder or bucket to which RUN was exported. Only a whole archive with the recorded
-    SHA-256 becomes the file, and an existing file stays as it is. In a folder the file's name is made of crawler and
-    run, such as bookshop-run-7.zip, for the second end bookshop-run-7-2.zip.
+    The archive comes from the folder or bucket with RUN's exports. Only a whole archive with the recorded SHA-256
+    becomes the file, and an existing file is never overwritten. In a folder the file gets its name from crawler and
+    run, such as bookshop-run-7.zip, or bookshop-run-7-2.zip for the second end.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
 
 
 def _file_name(archive: "Download") -> str:
-    """Return the name for the file, made of letters, digits and ._- alone: the crawler's name may have any others."""
+    """Return the file's name: only letters, digits and ._- are taken from the crawler's name."""
     crawler = re.sub(r"[^A-Za-z0-9._-]+", "-", archive.crawler).strip("-.")[:LONGEST_CRAWLER] or "crawl"
     end = f"-{archive.end}" if archive.end > 1 else ""
     return f"{crawler}-run-{archive.run_id}{end}.zip"

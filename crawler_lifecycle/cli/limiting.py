@@ -12,7 +12,7 @@ from crawler_lifecycle.cli.failures import Commands
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.limits import LimitRecord
 
-MOST_SATURATED = 5  # runs without room that are named
+MOST_SATURATED = 5  # runs without room, shown by number
 NONE = "none"  # takes a value away
 
 
@@ -41,7 +41,7 @@ def scope_options(command: Command) -> Command:
 def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
     """Show or set limits on runs and tasks.
 
-    A limit is for the installation, a crawler or a label; a label may also have a weight beside others.
+    A limit is for the installation, a crawler or a label; a label may also have a weight.
 
     \b
     Examples:

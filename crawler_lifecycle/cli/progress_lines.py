@@ -124,7 +124,7 @@ def stage(details: RunDetails) -> str:
 
 
 def situation(details: RunDetails) -> str | None:
-    """Return what the run waits for, or how many of its tasks run; None if the run is over and exported."""
+    """Return the awaited event or the number of running tasks; None if the run is over and exported."""
     run = details.run
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]

@@ -24,9 +24,9 @@ from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
 
-# of runs, without the import of the contract, which is slow
+# runs' statuses, without the slow import of the contract
 STATUSES = ("INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED")
-BYTES_OF_TAILS = 1 << 20  # of a log, in which `--tail` looks for the last lines
+BYTES_OF_TAILS = 1 << 20  # a log's end, where `--tail` looks for the last lines
 LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
 
 
@@ -34,7 +34,7 @@ LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after ma
 @click.option(
     "--status",
     type=click.Choice(STATUSES, case_sensitive=False),
-    help="Only runs with this status. STOPPED are the runs that a stop ended, FAILED the other failures.",
+    help="Only runs with this status. STOPPED: ended by a stop; FAILED: all other failures.",
 )
 @click.option("--crawler", help="Only runs of this crawler.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
@@ -59,7 +59,7 @@ def list_runs(
     """List runs, newest first. Runs of flows are left out: `crawlctl flow list` has the flows.
 
     OUTCOME is one word for the end, for programs that react to ends. REASON says what decided the end. TOOK counts from
-    the creation or the last reopening. A terminal that is too narrow shows fewer columns, a pipe all of them.
+    the creation or the last reopening. A narrow terminal shows fewer columns, a pipe shows all columns.
 
     \b
     Examples:
@@ -178,7 +178,7 @@ def logs(run: str, task: int | None, follow: bool, tail: int | None, state: Path
     # the next byte to read, at first perhaps counted from the end; a task is removed at the end of its log
     offsets = dict.fromkeys(tasks, 0 if tail is None else -BYTES_OF_TAILS)
     unprinted = dict.fromkeys(tasks, "")
-    begun: set[int] = set() if tail else set(tasks)  # tasks whose log is printed as it comes
+    begun: set[int] = set() if tail else set(tasks)  # tasks with a log that is printed as the log grows
     has_output = False
     while offsets:
         bytes_read = 0
@@ -207,7 +207,7 @@ def logs(run: str, task: int | None, follow: bool, tail: int | None, state: Path
 
 
 def _whole_lines(text: str, *, is_last: bool) -> tuple[list[str], str]:
-    """Return the lines, and the beginning of a line that goes on in the next part of the log."""
+    """Return the whole lines, and the last line's beginning if the line is incomplete."""
     lines = text.splitlines(keepends=True)
     rest = "" if is_last or not lines or lines[-1].endswith("\n") else lines.pop()
     return [line.rstrip("\r\n") for line in lines], rest

@@ -78,7 +78,7 @@ async def _stop(
 def _stop_line(stopping: "Stopping") -> str:
     from crawler_lifecycle.contract.states import Intent
 
-    """Return a sentence: the request, and what is unusual about its way to the run's workflow."""
+    """Return a sentence: the request, and unusual circumstances on its way to the run's workflow."""
     request = f"{'Forced stop' if stopping.intent is Intent.FORCE else 'Stop'} requested for run {stopping.run_id}"
     # `told` is a key here; or, if Temporal did not answer, `later: ` with the problem
     way = {
@@ -122,7 +122,7 @@ async def _until_proved(control: "Access", run_id: int, *, verbose: bool, as_jso
 def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
     """Give RUN a supervisor again, or reopen a failed RUN.
 
-    A run loses its supervisor, for example, by a termination of its workflow. The new workflow looks at the jobs of RUN
+    A run loses its supervisor, for example, if its workflow is terminated. The new workflow looks at the jobs of RUN
     first. An open workflow is left alone. If RUN is over, an undelivered closing notice is sent.
 
     \b

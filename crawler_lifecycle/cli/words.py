@@ -94,18 +94,20 @@ def named(values: Mapping[str, str]) -> str:
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int, expendable: Sequence[str]) -> Sequence[Sequence[str]]:
-    """Return the rows of a table no wider than `width`: without expendable columns, from the first title on, until the
-    last column has LEAST_LAST_COLUMN characters; longer texts in the last column are then cut.
+    """Return a table's rows, fitted to the width.
+
+    Expendable columns are left out, from the first title on, until LEAST_LAST_COLUMN characters remain for the last
+    column. Longer texts in the last column are cut.
     """
     columns = list(range(len(rows[0])))
     widths = [max(len(row[column]) for row in rows) for column in columns]
     for title in ("", *expendable):
         columns = [column for column in columns if rows[0][column] != title]
-        left = width - sum(widths[column] + len(GAP) for column in columns[:-1])
-        if left >= min(LEAST_LAST_COLUMN, widths[columns[-1]]):
+        room = width - sum(widths[column] + len(GAP) for column in columns[:-1])
+        if room >= min(LEAST_LAST_COLUMN, widths[columns[-1]]):
             break
-    *others, last = columns
-    return [[*(row[column] for column in others), shortened(row[last], max(1, left))] for row in rows]
+    *kept, last = columns
+    return [[*(row[column] for column in kept), shortened(row[last], max(1, room))] for row in rows]
 
 
 def shortened(text: str, longest: int) -> str:

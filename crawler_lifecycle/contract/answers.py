@@ -26,7 +26,7 @@ class Resumed(Message):
 
 
 class InstallationView(Message):
-    """An installation's capacity, and what waits for capacity."""
+    """An installation's capacity, and the runs without capacity."""
 
     installation: str = Field(description="UUID of the installation")
     limits: LimitRecord = Field(description="caps and pause of the installation, with the present use")

@@ -42,7 +42,7 @@ WORDS = {
     "timezone_aware": f"{TIME}, with a time zone",
 }
 
-# pattern of a field -> words
+# pattern -> words
 PATTERNS = {
     r"^[\w.-]+:[\w.]+$": "expected `module:Class` or `module:function`",
     r"^[a-z0-9][a-z0-9_.-]*:\S+$": "expected a kind, a colon and a value without blanks, such as site:example.com "

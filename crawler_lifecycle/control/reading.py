@@ -118,7 +118,7 @@ class RunReader:
         return self._context.store.records.saturated(limit)
 
     def installation(self, most_saturated: int) -> InstallationView:
-        """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
+        """Return the installation's use of its capacity, and the runs without room in the cluster."""
         store = self._context.store
         limits, saturated = store.limits.all(), self.saturated(most_saturated)
         return InstallationView(

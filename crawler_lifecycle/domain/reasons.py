@@ -64,7 +64,7 @@ LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits, as reasons of a run's end
 # no reason, but the door of a stop: the run was replaced, because its schedule's next occurrence was due
 SCHEDULE_DOOR = "schedule"
 
-KILLED = "sigkill_unknown"  # a SIGKILL of unknown origin ended the program: often the kernel, for want of memory
+KILLED = "sigkill_unknown"  # SIGKILL by an unknown sender, often the kernel after memory ran out
 
 # reasons for exit codes with a usual meaning
 BY_EXIT_CODE = {

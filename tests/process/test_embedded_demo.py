@@ -48,7 +48,7 @@ async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
 
 @pytest.mark.system
 async def test_a_demo_keeps_its_stack_only_if_asked(home: Path) -> None:
-    """It printed the link of a page that was gone when one had read it."""
+    """The demo printed a link, and the page was gone when one had read the link."""
     async with crawlctl(home, "demo", "--keep") as command:
         link = await command.wait_for(LINK)
         assert "60 items collected" in command.output

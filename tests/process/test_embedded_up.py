@@ -86,7 +86,7 @@ async def test_the_first_command_of_the_help_succeeds(state: Path) -> None:
 
 
 async def test_what_it_suggests_works_with_the_catalogue_at_hand(state: Path) -> None:
-    """It suggested `run sleeper`, which only the catalogue of the examples has."""
+    """The suggestion was `run sleeper`, a crawler in the catalogue of the examples alone."""
     catalogue = state.parent / "own.toml"
     catalogue.write_text('[crawlers."my shop"]\ncommand = ["true"]\n')
     async with up(state, "--catalogue", str(catalogue)) as command:

@@ -123,9 +123,9 @@ def test_the_installation_alone_shows_its_state(crawlctl: Cli, make_run: MakeRun
     assert "open runs     1, of them 0 queued for a permit" in shown
     assert "in cluster    0 of 500 tasks" in shown
     assert ": moved" in shown
-    told = answer(crawlctl("installation", "--json"))
-    assert isinstance(told, dict)
-    assert (told["open_runs"], told["limits"]["tasks"]) == (1, 500)
+    view = answer(crawlctl("installation", "--json"))
+    assert isinstance(view, dict)
+    assert (view["open_runs"], view["limits"]["tasks"]) == (1, 500)
 
 
 def test_limits_and_pauses(crawlctl: Cli) -> None:

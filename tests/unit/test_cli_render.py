@@ -283,7 +283,7 @@ def test_a_result_that_does_not_count_is_a_warning_at_the_end_of_a_run() -> None
 
 
 def test_a_run_that_a_stop_ended_is_no_failure_in_a_list() -> None:
-    """It was a red FAILED there, and STOPPED on the page."""
+    """Such a run was a red FAILED there, and STOPPED on the page."""
     stopped, failed = (a_run(RunStatus.FAILED, reason=reason).run for reason in ("stopped_forced", "tasks_failed"))
     _, first, second = list_lines([stopped, failed], NOW)
     assert click.style("STOPPED", fg="yellow") in first

@@ -97,7 +97,7 @@ def test_a_stop_that_is_waited_for_ends_with_the_end_of_the_run(
 ) -> None:
     """Its last line was the proof; `run` ends with status, outcome and reason."""
 
-    async def told(*_: object) -> str:
+    async def signal(*_: object) -> str:
         return "signal"
 
     async def over(runs: RunReader, run_id: int) -> AsyncIterator[RunDetails]:
@@ -105,7 +105,7 @@ def test_a_stop_that_is_waited_for_ends_with_the_end_of_the_run(
         ended = {"status": RunStatus.FAILED, "reason": "stopped", "outcome": "cancelled"}
         yield details.model_copy(update={"run": details.run.model_copy(update=ended)})
 
-    monkeypatch.setattr(Engine, "stop", told)
+    monkeypatch.setattr(Engine, "stop", signal)
     monkeypatch.setattr(RunReader, "watch", over)
     result = crawlctl("stop", str(run.run_id), "--wait")
     first, *_, last = result.stdout.splitlines()

@@ -42,7 +42,7 @@ class RemoteRuns:
         return list(islice(older, limit))
 
     def installation(self, most_saturated: int) -> InstallationView:
-        """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
+        """Return the installation's use of its capacity, and the runs without room in the cluster."""
         view = self._api.limits.installation()
         return view.model_copy(update={"saturated": view.saturated[:most_saturated]})
 

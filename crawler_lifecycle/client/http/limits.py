@@ -24,7 +24,7 @@ class Limits:
         return self._connection.read(_Limits, "/v1/limits")["limits"]
 
     def installation(self) -> InstallationView:
-        """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
+        """Return the installation's use and the runs without room in the cluster."""
         return self._connection.read(InstallationView, "/v1/installation")
 
     def change(self, request: LimitChange) -> Sequence[LimitRecord]:
