@@ -1,12 +1,16 @@
 """Errors in two families: temporary (another try may help) and permanent (another try cannot help).
 
 An adapter translates its library's errors into these families once. A message is written for the person with the duty
-to act.
+to act. `code` is the class in one stable word for programs, which the HTTP API and `crawlctl --json` report.
 """
+
+MOST_MISTAKES_IN_A_MESSAGE = 5
 
 
 class LifecycleError(Exception):
     """Base class for all errors below. While the error makes a run or task wait, the run or task shows `cause`."""
+
+    code = "failed"
 
     def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
@@ -17,30 +21,46 @@ class LifecycleError(Exception):
 class TemporaryError(LifecycleError):
     """The same call may succeed later. The failed call may or may not have had its effect."""
 
+    code = "not_ready"
+
 
 class PermanentError(LifecycleError):
     """The same call can never succeed until a person changes its conditions."""
 
 
 class BadInput(PermanentError):
-    """The caller's input is not acceptable; the message names the field and the expected value."""
+    """The caller's input is not acceptable; the message names each wrong field and its expected value.
 
-    def __init__(self, field: str, expected: str) -> None:
-        super().__init__(f"{field}: {expected}")
+    `field` and `expected` are those of the first mistake, and `mistakes` has all of them.
+    """
+
+    code = "bad_input"
+
+    def __init__(self, field: str, expected: str, *more: tuple[str, str]) -> None:
         self.field = field
         self.expected = expected
+        self.mistakes = ((field, expected), *more)
+        told = [": ".join(mistake) for mistake in self.mistakes[:MOST_MISTAKES_IN_A_MESSAGE]]
+        left_out = len(self.mistakes) - len(told)
+        super().__init__("; ".join(told) + (f" (and {left_out} more)" if left_out else ""))
 
 
 class NotFound(PermanentError):
     """The requested object, such as a run or a file, does not exist in this installation."""
 
+    code = "not_found"
+
 
 class Conflict(PermanentError):
     """The present state forbids the request: a name or key is taken, or the run's state does not allow the request."""
 
+    code = "refused"
+
 
 class Over(Conflict):
-    """The run is over, so the request comes too late."""
+    """The run or flow is over, so the request comes too late."""
+
+    code = "over"
 
 
 class Refused(PermanentError):

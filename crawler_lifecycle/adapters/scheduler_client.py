@@ -55,16 +55,19 @@ class SchedulerClient:
         answer = self._request("GET", "/v1/crawler", params={"name": name})
         # a problem without a field concerns the service or its address, and says nothing about the crawler
         if answer.status in (404, 422) and (problem := _problem(answer)) and problem.field:
-            raise BadInput("crawler", problem.detail)
+            raise BadInput("crawler", problem.errors[0].detail if problem.errors else problem.detail)
         return self._result(Crawler, answer)
 
     def manager(self, name: str) -> ManagerEntry:
         """Return the crawl manager's entry. Raise BadInput if the service's catalogue has no good entry."""
         answer = self._request("GET", "/v1/manager", params={"name": name})
         problem = _problem(answer) if answer.status in (404, 422) else None
+        if problem is not None and not problem.field:
+            raise BadInput(
+                "manager", f"there is no crawl manager {name!r}: the scheduler service has no catalogue of managers"
+            )
         if problem is not None:
-            none = f"there is no crawl manager {name!r}: the scheduler service has no catalogue of managers"
-            raise BadInput("manager", problem.detail if problem.field else none)
+            raise BadInput("manager", problem.errors[0].detail if problem.errors else problem.detail)
         return self._result(ManagerEntry, answer)
 
     def crawler_names(self) -> list[str]:
@@ -88,8 +91,7 @@ class SchedulerClient:
         if answer.status == 409 and (problem := _problem(answer)):
             raise Conflict(problem.detail)
         if answer.status in REFUSING_STATUSES and (problem := _problem(answer)):
-            detail = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
-            raise Refused(detail, cause=problem.cause)
+            raise Refused(problem.detail, cause=problem.cause)
         deployment = self._result(Deployment, answer)
         if deployment.key != request.key:
             raise TemporaryError(f"the scheduler service at {self._url} answered for {deployment.key}: it is broken")

@@ -111,7 +111,7 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
     except LifecycleError as error:
         message, option = _with_option_name(error, ctx.meta.get(TYPED_COMMAND) if ctx else None)
         status = next((status for error_class, status in EXIT_STATUSES if isinstance(error, error_class)), WRONG)
-        print_failure(with_state(message), status, as_json=as_json, option=option)
+        print_failure(with_state(message), status, as_json=as_json, option=option, code=error.code)
         raise click.exceptions.Exit(status) from error
     except KeyboardInterrupt as interrupt:
         if as_json:
@@ -121,10 +121,12 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
         raise click.exceptions.Exit(INTERRUPTED) from interrupt
 
 
-def print_failure(message: str, status: int, *, as_json: bool, option: str | None = None) -> None:
+def print_failure(
+    message: str, status: int, *, as_json: bool, option: str | None = None, code: str | None = None
+) -> None:
     """Print the reason for this exit status. docs/howto/command-line.md describes the JSON object."""
     if as_json:
-        failure = {"error": KINDS[status], "exit_status": status, "message": message, "option": option}
+        failure = {"error": code or KINDS[status], "exit_status": status, "message": message, "option": option}
         click.echo(json.dumps(failure), err=True)
     else:
         click.echo(click.style("Error: ", fg="red") + plain(message), err=True)
@@ -145,21 +147,27 @@ def _one_line(error: click.UsageError) -> str:
 
 
 def _with_option_name(error: LifecycleError, command: click.Command | None) -> tuple[str, str | None]:
-    """Return the error's message, with the typed option in place of the request's field, and the option's name.
+    """Return the error's message, with the typed options in place of the request's fields, and the first option's name.
 
-    The name is None, and the message unchanged, if no option of the command has the field.
+    The name is None if no option of the command has the first field.
     """
     if not isinstance(error, BadInput):
         return error.message, None
-    field, _, inner_field = error.field.partition(".")
+    told = [_as_option(field, expected, command) for field, expected in error.mistakes]
+    mistakes = [(place, expected) for place, expected, _ in told]
+    return BadInput(*mistakes[0], *mistakes[1:]).message, told[0][2]
+
+
+def _as_option(whole_field: str, expected: str, command: click.Command | None) -> tuple[str, str, str | None]:
+    """Return a mistake with the name of its option in place of the field, and the name; None without such an option."""
+    field, _, inner_field = whole_field.partition(".")
     for param in command.params if command else ():
         if field in (param.name, f"{param.name}_seconds"):
             name = _option_name(param)
-            place = f"{name} {inner_field}" if inner_field else name
             # `--grace 5m` gives the field grace_seconds: the limit in "at least 1" is in seconds
-            expected = LIMIT.sub(r"\g<0> s", error.expected) if field != param.name else error.expected
-            return f"{place}: {expected}", name
-    return error.message, None
+            expected = LIMIT.sub(r"\g<0> s", expected) if field != param.name else expected
+            return f"{name} {inner_field}" if inner_field else name, expected, name
+    return whole_field, expected, None
 
 
 def _option_name(param: click.Parameter) -> str:

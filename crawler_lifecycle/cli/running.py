@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("crawler")
 @run_options
-@click.option("--trigger", type=click.Choice(["manual", "api", "scheduled"]), default="manual", show_default=True)
+@click.option(
+    "--trigger",
+    type=click.Choice(["manual", "api"]),
+    default="manual",
+    show_default=True,
+    help="Who starts the run: a person (manual) or a program (api). Scheduled runs are started by their schedule.",
+)
 @click.option("--requested-by", help="Name for the record.")
 @click.option("--detach", is_flag=True, help="Print the run and return at once.")
 @verbose_option

@@ -137,14 +137,27 @@ class Deployment(Message):
     created: bool = Field(description="false: an earlier request with this key made the job")
 
 
+class Mistake(Message):
+    """A part of a request that is not acceptable."""
+
+    field: str = Field(description="the part: a field of the body by its path, a parameter, a header, or `body`")
+    detail: str = Field(description="what the part was expected to be")
+
+
 class Problem(Message):
     """The service's error as application/problem+json (RFC 9457)."""
 
     type: str = "about:blank"
     title: str
     status: int
+    code: str = Field(
+        default="failed",
+        pattern=r"^[a-z][a-z0-9_]{0,63}$",
+        description="the kind of error in one stable word; `detail` is for people, and its words may change",
+    )
     detail: str
-    field: str | None = None
+    field: str | None = Field(default=None, description="the first part of the request that is not acceptable")
+    errors: list[Mistake] = Field(default=[], description="all parts of the request that are not acceptable")
     cause: str | None = Field(
         default=None,
         pattern=r"^[a-z][a-z0-9_]{0,63}$",

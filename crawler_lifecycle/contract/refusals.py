@@ -1,11 +1,12 @@
 """Words for pydantic's errors, in a single table for all doors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic_core import ErrorDetails
 
 LONGEST_EXPECTATION = 300  # characters
+LONGEST_FIELD = 200  # characters of a field's name: a client may send names of any length
 WHOLE_NUMBER, NUMBER, TRUTH = "expected a whole number", "expected a number", "expected true or false"
 OBJECT, TIME = "expected an object", "expected a time such as 2026-11-20T03:00:00Z"
 # pydantic's type for the error -> words; the names in braces come from the error's context
@@ -67,3 +68,11 @@ def expectation(error: ErrorDetails | Mapping[str, Any]) -> str:
     if "{input}" in words:  # otherwise the input may be a long text or a secret
         values["input"] = error["input"]
     return words.format(**values)[:LONGEST_EXPECTATION]
+
+
+def field_name(location: Iterable[object]) -> str:
+    """Return the field at pydantic's location, such as `crawler.processes`; empty for the whole model.
+
+    Pydantic marks an error in the key of a mapping by `[key]`; the field's name is enough for the reader.
+    """
+    return ".".join(str(part) for part in location if part != "[key]")[:LONGEST_FIELD]

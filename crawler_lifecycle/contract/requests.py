@@ -1,17 +1,27 @@
 """Models for requests by people and programs to start, resume or stop a run, and the checks at the doors."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Self, TypeVar
 
 from annotated_types import MaxLen
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
-from crawler_lifecycle.contract.refusals import expectation
+from crawler_lifecycle.contract.refusals import expectation, field_name
 from crawler_lifecycle.contract.retries import RequestedRetries, Retries
 from crawler_lifecycle.contract.states import Report, Trigger
 from crawler_lifecycle.errors import BadInput
@@ -47,8 +57,21 @@ Label = Annotated[
 ]
 MOST_PRIORITY = 100
 Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
+
+
+def _no_number(value: object) -> object:
+    """Refuse a number, which would be read as seconds since 1970."""
+    if isinstance(value, int | float) or (isinstance(value, str) and not re.match(r"\d{4}-", value)):
+        raise PydanticCustomError("datetime_parsing", "a number is no time")
+    return value
+
+
 # a time with a time zone, within every database's range
-Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
+Moment = Annotated[
+    AwareDatetime,
+    Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC)),
+    BeforeValidator(_no_number),
+]
 
 
 class RunParameters(Message):
@@ -153,6 +176,9 @@ class RunRequest(AcceptedRequest):
     @field_validator("arguments", "settings")
     @classmethod
     def _fit_into_a_variable(cls, values: dict[str, str]) -> dict[str, str]:
+        zero = next((name for name, value in values.items() if "\0" in value), None)
+        if zero is not None:
+            raise ValueError(f"{zero!r} contains a zero byte, which no program can receive")
         size = len(json.dumps(values))
         if size > MOST_ARGUMENT_BYTES:
             raise ValueError(f"are {size} bytes as JSON, at most {MOST_ARGUMENT_BYTES} reach a task")
@@ -238,11 +264,13 @@ def refusals_as_bad_input() -> Iterator[None]:
 
 
 def _bad_input(error: ValidationError) -> BadInput:
-    """Return the first error as BadInput, with a count for further errors."""
-    first, *others = error.errors(include_url=False)
-    # pydantic marks an error in a dict's key with "[key]"; the field's name is enough for the reader
-    field = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    if not field:  # an error about the whole model has no location; `RunRequest` puts the field's name into the type
-        field = first["type"] if first["type"] in RunRequest.model_fields else "request"
-    more = f" (and {len(others)} more)" if others else ""
-    return BadInput(field[:200], expectation(first) + more)
+    """Return all errors as BadInput."""
+    mistakes = []
+    for each in error.errors(include_url=False):
+        field = field_name(each["loc"])
+        if (
+            not field
+        ):  # an error about the whole model has no location; `RunRequest` puts the field's name into the type
+            field = each["type"] if each["type"] in RunRequest.model_fields else "request"
+        mistakes.append((field, expectation(each)))
+    return BadInput(*mistakes[0], *mistakes[1:])

@@ -18,11 +18,20 @@ class Report(StrEnum):
 
 
 class RunStatus(StrEnum):
-    INITIALIZING = "INITIALIZING"  # the main job has not started yet
-    PROCESSING = "PROCESSING"  # the main job has started
-    STOPPING = "STOPPING"  # a stop is under way
-    COMPLETED = "COMPLETED"  # all tasks succeeded, or no more tasks failed than the run allows
-    FAILED = "FAILED"  # the run did not end as COMPLETED; a stop may be the reason
+    """Status of a run.
+
+    - `INITIALIZING`: the main job has not started yet
+    - `PROCESSING`: the main job has started
+    - `STOPPING`: a stop is under way
+    - `COMPLETED`: all tasks succeeded, or no more tasks failed than the run allows
+    - `FAILED`: the run did not end as COMPLETED; a stop may be the reason
+    """
+
+    INITIALIZING = "INITIALIZING"
+    PROCESSING = "PROCESSING"
+    STOPPING = "STOPPING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
 
     @property
     def is_over(self) -> bool:
@@ -31,26 +40,43 @@ class RunStatus(StrEnum):
 
 
 class ListedStatus(StrEnum):
-    """A run's status in people's lists, with stopped runs apart from failures."""
+    """Status of a run in people's lists, with stopped runs apart from failures.
+
+    - `STOPPED`: a FAILED run that a stop ended
+    - `FAILED`: every other FAILED run; the other words are those of `RunStatus`
+    """
 
     INITIALIZING = "INITIALIZING"
     PROCESSING = "PROCESSING"
     STOPPING = "STOPPING"
     COMPLETED = "COMPLETED"
-    FAILED = "FAILED"  # without stopped runs
-    STOPPED = "STOPPED"  # FAILED by a stop
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
 
 
 class TaskStatus(StrEnum):
-    QUEUED = "QUEUED"  # the task waits for its deployment
-    DEPLOYING = "DEPLOYING"  # a claim is held, and a job may have been created
-    PENDING = "PENDING"  # the job exists and waits in the cluster
+    """Status of a task.
+
+    - `QUEUED`: the task waits for its deployment
+    - `DEPLOYING`: a claim is held, and a job may have been created
+    - `PENDING`: the job exists and waits in the cluster
+    - `RUNNING`: the task's program runs
+    - `STOPPING`: the job was told to end and has not ended yet
+    - `SUCCEEDED`: the task's program ended with the exit code 0
+    - `FAILED`: the last attempt failed, and none follows
+    - `STOPPED`: a stop ended the task
+    - `LOST`: the job is absent or unreadable for good, and its result is not known
+    """
+
+    QUEUED = "QUEUED"
+    DEPLOYING = "DEPLOYING"
+    PENDING = "PENDING"
     RUNNING = "RUNNING"
-    STOPPING = "STOPPING"  # the job was told to end and has not ended yet
+    STOPPING = "STOPPING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
-    STOPPED = "STOPPED"  # a stop ended the task
-    LOST = "LOST"  # the job is absent or unreadable for good, and its result is not known
+    STOPPED = "STOPPED"
+    LOST = "LOST"
 
     @property
     def is_over(self) -> bool:
@@ -70,11 +96,16 @@ IN_CLUSTER = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, Task
 
 
 class Intent(StrEnum):
-    """People's wish for a run. The wish only moves down the list, until the run is reopened."""
+    """People's wish for a run. The wish only moves down the list, until the run is reopened.
 
-    RUN = "RUN"  # the run goes on
-    STOP = "STOP"  # jobs are asked to end, and are killed after the grace period
-    FORCE = "FORCE"  # jobs are killed at once
+    - `RUN`: the run continues
+    - `STOP`: jobs are asked to end, and are killed after the grace period
+    - `FORCE`: jobs are killed at once
+    """
+
+    RUN = "RUN"
+    STOP = "STOP"
+    FORCE = "FORCE"
 
 
 class StopPhase(StrEnum):

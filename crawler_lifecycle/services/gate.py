@@ -1,14 +1,19 @@
-"""Gate of an HTTP service: refuses strangers, and compressed or large bodies, before an endpoint sees the request."""
+"""Gate of an HTTP service: refuses strangers and unacceptable bodies before an endpoint sees the request.
+
+A body is JSON as `json_bodies` reads it, neither compressed nor large.
+"""
 
 import hmac
 from collections.abc import Callable, Collection, Mapping
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crawler_lifecycle.services.json_bodies import BODY, refuse_body
 from crawler_lifecycle.services.problems import problem
+
+METHODS_WITH_A_BODY = ("POST", "PUT", "PATCH", "DELETE")
 
 # A check takes the request's bearer token ("" without a token) and the request, and returns the refusal, or None to
 # admit the request.
@@ -40,7 +45,7 @@ def no_token() -> Response:
 
 
 class Gate:
-    """Middleware that checks callers and refuses compressed or large bodies. Paths in `open_paths` need no token.
+    """Middleware that checks callers and bodies. Paths in `open_paths` need no token.
 
     The check sees a token that is sent to an open path, too, so that the endpoint may say more to its holder.
     """
@@ -55,15 +60,18 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await refusal(scope, receive, send)
-        else:
-            await self.app(scope, self._limited(receive), send)
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        """Return the refusal of a request by its headers, or None to admit the request."""
         headers = Headers(scope=scope)
+        refusal = self._refusal(scope, headers)
+        if refusal is None and scope["method"] in METHODS_WITH_A_BODY:
+            body = await _read(receive, self.largest_body)
+            if body is None:  # the client left
+                return
+            refusal = self._refusal_of_body(headers, body)
+            receive = _again(body, receive)
+        await (self.app if refusal is None else refusal)(scope, receive, send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the refusal of a request by its headers, or None to admit the request."""
         token, is_open = _bearer_token(headers), scope["path"] in self.open_paths
         refusal = self.check_caller(token, scope) if token or not is_open else None
         if refusal is not None and not is_open:
@@ -72,25 +80,42 @@ class Gate:
         if encoding != "identity":
             return problem(415, f"expected a body that is not packed, not {encoding[:40]}", "Content-Encoding")
         if int(headers.get("content-length", "0")) > self.largest_body:
-            return problem(413, self._too_large())
+            return self._too_large()
         return None
 
-    def _limited(self, receive: Receive) -> Receive:
-        """Return a `receive` that counts the bytes, since a body may come without an announced size."""
-        received = 0
+    def _refusal_of_body(self, headers: Headers, body: bytes) -> Response | None:
+        if len(body) > self.largest_body:
+            return self._too_large()
+        return refuse_body(headers, body) if body else None
 
-        async def receive_and_count() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self.largest_body:
-                raise HTTPException(413, self._too_large())
-            return message
+    def _too_large(self) -> Response:
+        return problem(413, f"is larger than {self.largest_body} bytes", BODY)
 
-        return receive_and_count
 
-    def _too_large(self) -> str:
-        return f"the body is larger than {self.largest_body} bytes"
+async def _read(receive: Receive, largest: int) -> bytes | None:
+    """Return the body, or its beginning with more than `largest` bytes. None: the client has left.
+
+    The bytes are counted, since a body may come without an announced size.
+    """
+    body = bytearray()
+    while len(body) <= largest:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            break
+    return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that begins with the body that was read."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
 
 
 def _bearer_token(headers: Headers) -> str:

@@ -1,6 +1,6 @@
 """Answers errors with problems: JSON of the type application/problem+json (RFC 9457), for both HTTP services."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -9,27 +9,52 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from crawler_lifecycle.contract.deployment import Problem
-from crawler_lifecycle.contract.refusals import expectation
+from crawler_lifecycle.contract.deployment import Mistake, Problem
+from crawler_lifecycle.contract.refusals import expectation, field_name
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, NotReady, TemporaryError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
-LONGEST_FIELD = 200  # characters for a field's name in a problem: a client may send names of any length
+MOST_MISTAKES = 100  # in an answer
+# the field `code` by status; an error of our own classes brings its code along
+CODES = {
+    400: BadInput.code,
+    401: "unauthenticated",
+    403: "forbidden",
+    404: NotFound.code,
+    405: "method_not_allowed",
+    409: Conflict.code,
+    412: Conflict.code,
+    413: "too_large",
+    415: "unsupported_media_type",
+    416: BadInput.code,
+    422: BadInput.code,
+    429: "too_many_requests",
+    500: LifecycleError.code,
+    503: TemporaryError.code,
+}
 
 Responses = dict[int | str, dict[str, Any]]  # descriptions of an endpoint's responses by status, for the document
 
 
-def problem(
-    status: int,
-    detail: str,
-    field: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    cause: str | None = None,
-) -> Response:
-    """Return an error response. `field` names the wrong part of the request, if a single part is wrong."""
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, field=field, cause=cause)
-    return Response(body.model_dump_json(exclude_none=True), status, headers, MEDIA_TYPE)
+def problem(status: int, detail: str, field: str | None = None, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error response. `field` names the wrong part of the request, if a part is wrong."""
+    mistakes = () if field is None else ((field, detail),)
+    in_words = detail if field is None else BadInput(field, detail).message
+    return _response(_model(status, CODES.get(status, LifecycleError.code), in_words, mistakes), headers)
+
+
+def problem_of(error: LifecycleError) -> Problem:
+    """Return the error as the model of an error response."""
+    mistakes = error.mistakes if isinstance(error, BadInput) else ()
+    return _model(status_of(error), error.code, error.message, mistakes, error.cause)
+
+
+def refusal(error: LifecycleError) -> Response:
+    """Return the error response, which says when another try may help."""
+    body = problem_of(error)
+    is_temporary = body.status == HTTPStatus.SERVICE_UNAVAILABLE
+    return _response(body, {"Retry-After": str(RETRY_AFTER_SECONDS)} if is_temporary else None)
 
 
 def problem_with_unknown_result(error: TemporaryError) -> Response:
@@ -37,7 +62,25 @@ def problem_with_unknown_result(error: TemporaryError) -> Response:
 
     There is no Retry-After: a client that obeyed the header could start a second run.
     """
-    return problem(503, error.message, cause=error.cause)
+    return _response(problem_of(error))
+
+
+def _model(
+    status: int, code: str, detail: str, mistakes: Sequence[tuple[str, str]] = (), cause: str | None = None
+) -> Problem:
+    return Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        code=code,
+        detail=detail,
+        field=mistakes[0][0] if mistakes else None,
+        errors=[Mistake(field=field, detail=expected) for field, expected in mistakes[:MOST_MISTAKES]],
+        cause=cause,
+    )
+
+
+def _response(body: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body.model_dump_json(exclude_none=True), body.status, headers, MEDIA_TYPE)
 
 
 def problems(**descriptions: str) -> Responses:
@@ -61,11 +104,7 @@ def answer_with_problems(app: FastAPI) -> None:
 
 async def _answer_lifecycle_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, LifecycleError)
-    status = status_of(error)
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    if isinstance(error, BadInput):
-        return problem(status, error.expected, error.field, headers)
-    return problem(status, error.message, headers=headers, cause=error.cause)
+    return refusal(error)
 
 
 def status_of(error: LifecycleError) -> int:
@@ -82,14 +121,10 @@ def status_of(error: LifecycleError) -> int:
 
 
 async def _answer_invalid_request(_: Request, error: Exception) -> Response:
-    """Return 400 for unreadable JSON and wrong headers, otherwise 422. The detail explains the first error only."""
+    """Answer 422 with all mistakes in path, query, headers and body."""
     assert isinstance(error, RequestValidationError)
-    first, *others = error.errors()
-    if first["type"] == "json_invalid":
-        return problem(400, f"not JSON: {first['ctx']['error']}", "body")
-    status = 400 if first["loc"][0] == "header" else 422
-    more = f" (and {len(others)} more)" if others else ""
-    return problem(status, expectation(first) + more, _field_name(first["loc"]))
+    mistakes = [(_field_name(each["loc"]), expectation(each)) for each in error.errors()]
+    return refusal(BadInput(*mistakes[0], *mistakes[1:]))
 
 
 def _field_name(location: tuple[object, ...]) -> str:
@@ -99,10 +134,7 @@ def _field_name(location: tuple[object, ...]) -> str:
     `body`, is the name itself.
     """
     place, *parts = location
-    if place == "query":
-        return str(parts[0])[:LONGEST_FIELD]
-    names = [str(part) for part in parts if part != "[key]"]  # pydantic marks a bad key of a mapping by `[key]`
-    return ".".join(names)[:LONGEST_FIELD] or str(location[0])
+    return field_name(parts[:1] if place == "query" else parts) or str(place)
 
 
 async def _answer_http_exception(_: Request, error: Exception) -> Response:

@@ -181,12 +181,12 @@ health_router = APIRouter()
         _422="The request is not acceptable: `field` names the part. The crawler may be missing in the catalogue.",
     ),
 )
-def deploy(
+def deploy_job(
     service: CurrentService, key: Key, body: Annotated[DeploymentRequest, REQUEST], response: Response
 ) -> Deployment | Response:
     """Run one job for the key. An existing job is the answer."""
     if key != body.key:
-        return problem(400, f"expected the key of the body, {body.key}", "Idempotency-Key")
+        return problem(422, f"expected the key of the body, {body.key}", "Idempotency-Key")
     with about(run_id=body.run_id, task=body.task, attempt=body.attempt):
         deployment = service.deploy(body)
     response.status_code = 201 if deployment.created else 200
@@ -194,7 +194,7 @@ def deploy(
 
 
 @v1.get("/crawlers", dependencies=READING)
-def crawlers(service: CurrentService) -> CrawlerNames:
+def list_crawlers(service: CurrentService) -> CrawlerNames:
     """Return the catalogue's names, and the error in its file if the file's older state is in use."""
     names, file_problem = service.catalogue.names(), service.catalogue.problem()
     managers = service.catalogue.manager_names()
@@ -207,7 +207,7 @@ def crawlers(service: CurrentService) -> CrawlerNames:
     response_model=Crawler,
     responses=ENTRY | problems(_404="There is no such crawler; `field` is `name`.", _422="The name is not acceptable."),
 )
-def crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler | Response:
+def get_crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler | Response:
     """Return one entry of the catalogue. The name is a parameter: a name may hold slashes, percent signs and dots."""
     try:
         return service.catalogue.entry(name)
@@ -222,7 +222,7 @@ def crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler 
     responses=MANAGER
     | problems(_404="There is no such crawl manager; `field` is `name`.", _422="The name is not acceptable."),
 )
-def manager(service: CurrentService, name: Annotated[Name, Query()]) -> ManagerEntry | Response:
+def get_manager(service: CurrentService, name: Annotated[Name, Query()]) -> ManagerEntry | Response:
     """Return the catalogue's entry of a crawl manager. A service without managers answers 404."""
     try:
         return service.catalogue.manager(name)
@@ -230,13 +230,13 @@ def manager(service: CurrentService, name: Annotated[Name, Query()]) -> ManagerE
         return problem(404, error.message, "name")
 
 
-@health_router.get("/healthz")
+@health_router.get("/healthz", name="check_life")
 async def healthz() -> Health:
     """The process answers. Needs no token."""
     return Health(status="alive")
 
 
-@health_router.get("/readyz", responses={503: COMMON[503]})
+@health_router.get("/readyz", name="check_readiness", responses={503: COMMON[503]})
 def readyz(service: CurrentService, request: Request) -> Health:
     """Deployments can be made: the cluster answers. Needs no token; only the holder of a token reads what is wrong."""
     is_known = hasattr(request.state, "scopes")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from crawler_lifecycle.services.problems import CODES
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -26,7 +28,9 @@ DROP = Answer(drop=True)
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> Answer:
-    body = {"title": "Problem", "status": status, "detail": detail, **more}
+    body = {"title": "Problem", "status": status, "code": CODES[status], "detail": detail, **more}
+    if field := more.get("field"):
+        body |= {"detail": f"{field}: {detail}", "errors": [{"field": field, "detail": detail}]}
     return Answer(status, body, headers or {}, "application/problem+json")
 
 

@@ -67,15 +67,15 @@ def test_the_copy_in_the_request_is_deployed(http: httpx.Client, cluster: SmallC
 
 
 @pytest.mark.parametrize("key", ["", "another", "%s:0:2"])
-def test_another_key_than_the_body_s_is_a_bad_request(http: httpx.Client, cluster: SmallCluster, key: str) -> None:
+def test_another_key_than_the_body_s_is_not_acceptable(http: httpx.Client, cluster: SmallCluster, key: str) -> None:
     request = a_request()
-    told = problem(post(http, request, key.replace("%s", request.run_uid)), 400)
+    told = problem(post(http, request, key.replace("%s", request.run_uid)), 422)
     assert told.field == "Idempotency-Key"
     assert not cluster.jobs
 
 
-def test_no_key_is_a_bad_request(http: httpx.Client) -> None:
-    told = problem(http.post("/v1/deployments", json=a_request().model_dump(mode="json")), 400)
+def test_no_key_is_not_acceptable(http: httpx.Client) -> None:
+    told = problem(http.post("/v1/deployments", json=a_request().model_dump(mode="json")), 422)
     assert told.field == "Idempotency-Key"
 
 

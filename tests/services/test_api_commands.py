@@ -131,6 +131,8 @@ async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:
         ({"crawler": "gated", "arguments": {"a": 1}}, "arguments.a"),
         ({"crawler": "gated", "arguments": {str(number): "x" * 4000 for number in range(20)}}, "arguments"),
         ({"crawler": "gated", "settings": {str(number): "x" * 4000 for number in range(20)}}, "settings"),
+        ({"crawler": "gated", "arguments": {"a": "x\0y"}}, "arguments"),
+        ({"crawler": "gated", "settings": {"a": "\0"}}, "settings"),
         ([], "body"),
     ):
         problem(await http.post("/v1/runs", json=body), 422, field)
@@ -139,8 +141,9 @@ async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:
     problem(await http.post("/v1/runs", content=half, headers={"Content-Type": "application/json"}), 422)
     for key in ("a b", "é", "x" * 256):
         headers = httpx.Headers({"Idempotency-Key": key}, encoding="utf-8")
-        problem(await http.post("/v1/runs", json={"crawler": "gated"}, headers=headers), 400, "Idempotency-Key")
-    problem(await http.post("/v1/runs", content=b'{"crawler": "gated"}', headers={"Content-Type": "text/plain"}), 422)
+        problem(await http.post("/v1/runs", json={"crawler": "gated"}, headers=headers), 422, "Idempotency-Key")
+    plain = {"Content-Type": "text/plain"}
+    problem(await http.post("/v1/runs", content=b'{"crawler": "gated"}', headers=plain), 415, "Content-Type")
     problem(await http.post("/v1/runs/1/stop", json={"force": "yes"}), 422, "force")
     problem(await http.post("/v1/runs/4711/stop"), 404)
     assert await run_ids(http) == before

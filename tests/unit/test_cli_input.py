@@ -49,6 +49,12 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
         (["run", ""], "CRAWLER: "),
         (["run", "x" * 200], "CRAWLER: "),
         (["run", "book\x07shop"], "CRAWLER: "),
+        (
+            ["run", "bookshop", "--tasks", "0", "--grace", "0s"],
+            "--tasks: expected at least 1, not 0; --grace: expected",
+        ),
+        (["run", "bookshop", "--arg", "a=x\0y"], "zero byte"),
+        (["run", "bookshop", "--trigger", "scheduled"], "'manual', 'api'"),
         (["list", "--status", "NEARLY"], "--status"),
         (["flow", "list", "--status", "NEARLY"], "--status"),
         (["list", "--limit", "0"], "--limit"),

@@ -10,6 +10,7 @@ from crawler_lifecycle.errors import (
     LifecycleError,
     NotFound,
     NotReady,
+    Over,
     PermanentError,
     TemporaryError,
 )
@@ -22,19 +23,24 @@ def error_of(answer: Answer, place: str) -> LifecycleError:
     problem = _problem(answer)
     if problem is None:  # a proxy's answer, or another program's
         return TemporaryError(f"{place} answers {answer.status}, and not as an API of ours: is the address right?")
-    if answer.status in (400, 422):
-        return BadInput(problem.field or "request", problem.detail)
+    if problem.code == BadInput.code:
+        mistakes = [(mistake.field, mistake.detail) for mistake in problem.errors] or [("request", problem.detail)]
+        return BadInput(*mistakes[0], *mistakes[1:])
     if answer.status >= FIRST_FAILURE:
         return TemporaryError(problem.detail, cause=problem.cause)
-    messages: dict[int, tuple[type[LifecycleError], str]] = {
-        401: (NotReady, f"{place} does not know the token: `crawlctl token create` over there makes a token"),
-        403: (NotReady, f"{place} refuses the request: {problem.detail}"),
-        404: (NotFound, problem.detail),
-        409: (Conflict, problem.detail),
-        412: (Conflict, problem.detail),
-        429: (TemporaryError, f"{place} refuses more requests with this token for the moment: {problem.detail}"),
+    messages: dict[str, tuple[type[LifecycleError], str]] = {
+        "unauthenticated": (
+            NotReady,
+            f"{place} does not know the token: `crawlctl token create` over there makes a token",
+        ),
+        "forbidden": (NotReady, f"{place} refuses the request: {problem.detail}"),
+        "too_many_requests": (
+            TemporaryError,
+            f"{place} refuses more requests with this token for the moment: {problem.detail}",
+        ),
+        **{kind.code: (kind, problem.detail) for kind in (NotFound, Conflict, Over)},
     }
-    kind, message = messages.get(answer.status, (PermanentError, f"{place} answers {answer.status}: {problem.detail}"))
+    kind, message = messages.get(problem.code, (PermanentError, f"{place} answers {answer.status}: {problem.detail}"))
     return kind(message)
 
 

@@ -11,14 +11,26 @@ class Word(StrEnum):
 
 
 class MemberState(Word):
-    SUSPENDED = "suspended"  # a dependency is not satisfied yet
-    AVAILABLE = "available"  # the graph allows the start
-    SCHEDULED = "scheduled"  # the dependencies are satisfied, and the member waits for its time
-    EXECUTING = "executing"  # an attempt is under way
-    RETRYABLE = "retryable"  # an attempt failed, and the next attempt waits for its pause
+    """State of a flow's job.
+
+    - `suspended`: a dependency is not satisfied yet
+    - `available`: the graph allows the start
+    - `scheduled`: the dependencies are satisfied, and the member waits for its time
+    - `executing`: an attempt is under way
+    - `retryable`: an attempt failed, and the next attempt waits for its pause
+    - `completed`: the job has succeeded
+    - `cancelled`: a person, a dependency or the member's own code cancelled the member
+    - `discarded`: the last allowed attempt failed
+    """
+
+    SUSPENDED = "suspended"
+    AVAILABLE = "available"
+    SCHEDULED = "scheduled"
+    EXECUTING = "executing"
+    RETRYABLE = "retryable"
     COMPLETED = "completed"
-    CANCELLED = "cancelled"  # a person, a dependency or the member's own code cancelled the member
-    DISCARDED = "discarded"  # the last allowed attempt failed
+    CANCELLED = "cancelled"
+    DISCARDED = "discarded"
 
     @property
     def is_final(self) -> bool:
@@ -37,12 +49,22 @@ UNSTARTED = frozenset({MemberState.SUSPENDED, MemberState.AVAILABLE, MemberState
 
 
 class FlowState(Word):
-    EXECUTING = "executing"  # a member is open, or an attempt is not settled
-    PAUSED = "paused"  # a person holds new starts back
-    COMPLETED = "completed"  # all members are completed
-    CANCELLED = "cancelled"  # members were cancelled, and none was discarded
-    DISCARDED = "discarded"  # a member was discarded
-    UNKNOWN = "unknown"  # no flow has the id
+    """State of a flow.
+
+    - `executing`: a member is open, or an attempt is not settled
+    - `paused`: a person holds new starts back
+    - `completed`: all members are completed
+    - `cancelled`: members were cancelled, and none was discarded
+    - `discarded`: a member was discarded
+    - `unknown`: no flow has the id
+    """
+
+    EXECUTING = "executing"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    DISCARDED = "discarded"
+    UNKNOWN = "unknown"
 
     @property
     def is_final(self) -> bool:

@@ -21,12 +21,22 @@ class Origin(StrEnum):
 
 
 class ItemState(StrEnum):
-    WAITING = "waiting"  # the next attempt may start, at once or after a pause
-    RUNNING = "running"  # an attempt is under way, or the manager has not reacted to its end
+    """State of a crawl manager's item.
+
+    - `waiting`: the next attempt may start, at once or after a pause
+    - `running`: an attempt is under way, or the manager has not reacted to its end
+    - `completed`: the last attempt ended well
+    - `failed`: the last attempt ended badly, and none follows
+    - `cancelled`: by people, or by the manager's end
+    - `refused`: the parameters can never become a run
+    """
+
+    WAITING = "waiting"
+    RUNNING = "running"
     COMPLETED = "completed"
-    FAILED = "failed"  # the last attempt ended badly, and none follows
-    CANCELLED = "cancelled"  # by people, or by the manager's end
-    REFUSED = "refused"  # the parameters can never become a run
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
 
 
 class Item(Message):

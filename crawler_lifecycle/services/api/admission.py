@@ -13,7 +13,7 @@ router = APIRouter(prefix="/v1/limits", tags=["limits"])
 
 
 @router.get("", dependencies=READING, responses=docs.LIMITS)
-def limits(api: CurrentApi) -> messages.LimitList:
+def list_limits(api: CurrentApi) -> messages.LimitList:
     """Return the limits and pauses of all scopes, with the present use."""
     return messages.LimitList(limits=list(api.control.limits.all()))
 
@@ -21,12 +21,9 @@ def limits(api: CurrentApi) -> messages.LimitList:
 @router.put(
     "",
     dependencies=OPERATING,
-    responses=docs.LIMITS
-    | problems(
-        _400="The request cannot be read.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE + " Nothing was changed."
-    ),
+    responses=docs.LIMITS | problems(_422=docs.NOT_ACCEPTABLE + " Nothing was changed."),
 )
-def put_limits(
+def set_limits(
     api: CurrentApi, caller: Caller, body: Annotated[messages.LimitBody, docs.LIMIT_BODY]
 ) -> messages.LimitList:
     """Set or take away limits of a scope. A lower limit ends nothing: new runs and tasks wait.
@@ -39,7 +36,7 @@ def put_limits(
 @router.post(
     "/pause",
     dependencies=OPERATING,
-    responses=docs.LIMITS | problems(_400="The request cannot be read.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.LIMITS,
 )
 def pause_scope(
     api: CurrentApi, caller: Caller, body: Annotated[messages.ScopePauseBody, docs.SCOPE_PAUSE_BODY]
@@ -56,10 +53,7 @@ def pause_scope(
     dependencies=OPERATING,
     responses=docs.LIMITS
     | problems(
-        _400="The request cannot be read.",
         _404="The scope is not paused.",
-        _413=docs.TOO_LARGE,
-        _422=docs.NOT_ACCEPTABLE,
     ),
 )
 def resume_scope(

@@ -46,13 +46,13 @@ READINESS_SECONDS = 5.0  # time limit for the answers of database and Temporal t
 health_router = APIRouter(tags=["health"])
 
 
-@health_router.get("/healthz")
+@health_router.get("/healthz", name="check_life")
 async def healthz() -> Health:
     """The process answers. Needs no token."""
     return Health(status="alive")
 
 
-@health_router.get("/readyz", responses={503: COMMON[503]})
+@health_router.get("/readyz", name="check_readiness", responses={503: COMMON[503]})
 async def readyz(api: CurrentApi) -> Health:
     """Database and Temporal answer, or did a moment ago. Needs no token."""
     await api.readiness.require(lambda: _require_answers(api))

@@ -9,7 +9,7 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import Message, Receive, Scope, Send
 
 from crawler_lifecycle.control.reading import RunArchive
-from crawler_lifecycle.services.api.document import ARCHIVE, NOT_ACCEPTABLE
+from crawler_lifecycle.services.api.document import ARCHIVE
 from crawler_lifecycle.services.api.state import READING, CurrentApi, Run
 from crawler_lifecycle.services.problems import problem, problems
 
@@ -28,10 +28,9 @@ router = APIRouter(prefix="/v1", tags=["reading"])
         _400="The range cannot be read.",
         _416="The range is not in the archive.",
         _409="The run is not over, or its archive could not be made.",
-        _422=NOT_ACCEPTABLE,
     ),
 )
-async def archive(
+async def get_archive(
     api: CurrentApi,
     run: Run,
     request: Request,

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Path, Query, Response
 from crawler_lifecycle.contract.answers import AuditStarted
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.services.api.document import AUDIT_BODY, NOT_ACCEPTABLE, TOO_LARGE
-from crawler_lifecycle.services.api.messages import RequestBody
+from crawler_lifecycle.services.api.document import AUDIT_BODY
 from crawler_lifecycle.services.api.state import OPERATING, READING, CurrentApi
 from crawler_lifecycle.services.problems import Responses, problems
 
@@ -49,7 +48,7 @@ def _example(value: object, status: int = 200, description: str = "Done.") -> Re
     return {status: {"description": description, "content": {"application/json": {"example": value}}}}
 
 
-class AuditBody(RequestBody, AuditRequest):
+class AuditBody(AuditRequest):
     """Request body for an audit. An empty body asks for a dry run."""
 
 
@@ -62,8 +61,8 @@ class AuditResult(Message):
 DRY_RUN = AuditBody()  # for a request without a body
 
 
-@router.get("/audits", dependencies=READING, responses=_example(OVERVIEW) | problems(_422=NOT_ACCEPTABLE))
-def audits(
+@router.get("/audits", dependencies=READING, responses=_example(OVERVIEW))
+def list_audits(
     api: CurrentApi, limit: Annotated[int, Query(ge=0, le=1000, description="largest number of findings")] = 100
 ) -> AuditOverview:
     """Return the latest audits and their findings. Open findings come first."""
@@ -74,8 +73,7 @@ def audits(
     "/audits",
     status_code=202,
     dependencies=OPERATING,
-    responses=_example({"audit": AUDIT_ID}, 202, "The audit is under way.")
-    | problems(_413=TOO_LARGE, _422=NOT_ACCEPTABLE),
+    responses=_example({"audit": AUDIT_ID}, 202, "The audit is under way."),
 )
 async def start_audit(
     api: CurrentApi, response: Response, body: Annotated[AuditBody, AUDIT_BODY] = DRY_RUN
@@ -89,8 +87,8 @@ async def start_audit(
 @router.get(
     "/audits/{audit}",
     dependencies=READING,
-    responses=_example({"report": REPORT}) | problems(_404="There is no such audit.", _422=NOT_ACCEPTABLE),
+    responses=_example({"report": REPORT}) | problems(_404="There is no such audit."),
 )
-async def audit(api: CurrentApi, audit: Annotated[str, Path(max_length=200)]) -> AuditResult:
+async def get_audit(api: CurrentApi, audit: Annotated[str, Path(max_length=200)]) -> AuditResult:
     """Return the result of an audit, if the audit has ended."""
     return AuditResult(report=await api.control.audits.result(audit))

@@ -11,7 +11,7 @@ from starlette.types import Scope
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.gate import no_token
-from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS, problem
+from crawler_lifecycle.services.problems import problem, refusal
 
 BURST_SECONDS = 4  # after a rest, a caller may send the requests of four seconds at once
 LARGEST_NUMBER_OF_BUCKETS = 10_000  # beyond, all buckets are forgotten: strangers must not fill the memory
@@ -53,7 +53,7 @@ class ApiCallerCheck:
         try:
             caller = self.tokens.find(token) if token else None
         except LifecycleError as error:
-            return problem(503, error.message, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+            return refusal(error)
         address = (scope.get("client") or ("unknown",))[0]
         # strangers are limited before the refusal, by their address, so that no program can try tokens quickly
         wait_seconds = self.rate_limit.take(f"token {caller.name}" if caller else f"address {address}")

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, wait_for_closing
 from crawler_lifecycle.services.api.state import ApiState
+from crawler_lifecycle.services.problems import problem_of
 
 LOOK_BACK = timedelta(minutes=2)
 MOST_CHANGES = 10_000  # with more changes in a pass, the follower reads the whole state anew
@@ -48,8 +48,7 @@ async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows
         try:
             events = await api.change_readers.run(view.next_events)
         except LifecycleError as error:  # the stream reports an outage once and goes on afterwards
-            problem = Problem(title="Service Unavailable", status=503, detail=error.message)
-            events = [] if view.has_outage else [event("problem", problem)]
+            events = [] if view.has_outage else [event("problem", problem_of(error))]
             view.has_outage = True
         silent_passes = 0 if events else silent_passes + 1
         for message in events:

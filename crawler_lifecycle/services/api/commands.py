@@ -33,13 +33,11 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     response_model=Started,
     responses=docs.RUN_STARTED
     | problems(
-        _400="The request cannot be read, or the Idempotency-Key is not acceptable.",
         _409="The Idempotency-Key was used for another request.",
-        _413=docs.TOO_LARGE,
         _422=docs.NOT_ACCEPTABLE + " Nothing was started.",
     ),
 )
-async def start(
+async def start_run(
     api: CurrentApi,
     caller: Caller,
     body: Annotated[messages.StartRequest, docs.START_BODY],
@@ -72,10 +70,9 @@ def _run_request(body: messages.StartRequest, caller: str) -> RunRequest:
 @router.post(
     "/runs/{run}/stop",
     status_code=202,
-    responses=docs.STOPPED
-    | problems(_404=docs.NO_RUN, _409="The run is over.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.STOPPED | problems(_404=docs.NO_RUN, _409="The run is over."),
 )
-async def stop(
+async def stop_run(
     api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, docs.STOP_BODY] = DEFAULT_STOP
 ) -> Stopping:
     """Stop a run, by force if requested. The run's timeline tells when the stop is proved.
@@ -92,11 +89,8 @@ async def stop(
     status_code=201,
     responses=docs.TASKS_ADDED
     | problems(
-        _400="There is no Idempotency-Key.",
         _404=docs.NO_RUN,
         _409="The run is over, about to end, or being stopped.",
-        _413=docs.TOO_LARGE,
-        _422=docs.NOT_ACCEPTABLE,
     ),
 )
 def add_tasks(
@@ -116,10 +110,9 @@ def add_tasks(
 @router.post(
     "/runs/{run}/resume",
     status_code=202,
-    responses=docs.RESUMED
-    | problems(_404=docs.NO_RUN, _409="There is nothing to resume.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.RESUMED | problems(_404=docs.NO_RUN, _409="There is nothing to resume."),
 )
-async def resume(
+async def resume_run(
     api: CurrentApi, run: Run, body: Annotated[messages.ResumeBody, docs.RESUME_BODY] = DEFAULT_RESUME
 ) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
@@ -128,8 +121,8 @@ async def resume(
 
 @router.post(
     "/runs/{run}/export",
-    responses=docs.EXPORTED | problems(_404=docs.NO_RUN, _409="The run is not over.", _422=docs.NOT_ACCEPTABLE),
+    responses=docs.EXPORTED | problems(_404=docs.NO_RUN, _409="The run is not over."),
 )
-async def export(api: CurrentApi, run: Run) -> messages.Exported:
+async def export_run(api: CurrentApi, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""
     return messages.Exported(exports=(await api.control.runs.export(run)).exports)

@@ -20,7 +20,7 @@ from crawler_lifecycle.control.flows.definitions import read_definition, read_fr
 from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.commands import DOOR
-from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE, TOO_LARGE
+from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.flows import Flow
 from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi
 from crawler_lifecycle.services.api.tokens import Token
@@ -32,7 +32,7 @@ ALL_JOBS, ALL_FAILED_JOBS, TERMINATE = messages.CancelBody(), messages.RetryBody
 
 def effect(conflict: str, missing: str = docs.NO_FLOW_OR_JOB) -> Responses:
     """Return the responses of a command to a flow."""
-    return docs.EFFECT | problems(_404=missing, _409=conflict, _413=TOO_LARGE, _422=NOT_ACCEPTABLE)
+    return docs.EFFECT | problems(_404=missing, _409=conflict)
 
 
 @router.post(
@@ -41,9 +41,7 @@ def effect(conflict: str, missing: str = docs.NO_FLOW_OR_JOB) -> Responses:
     response_model=FlowAnswer,
     responses=docs.PUSHED
     | problems(
-        _400="The request cannot be read.",
         _409="A job that has started, or the name or context of the flow, would change.",
-        _413=TOO_LARGE,
         _422=NOT_ACCEPTABLE + " Nothing was written.",
     ),
 )

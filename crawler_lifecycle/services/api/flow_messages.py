@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
 from crawler_lifecycle.contract.flows.item_requests import LONGEST_ARGUMENT, MOST_IN_REQUEST
@@ -15,20 +15,19 @@ from crawler_lifecycle.contract.flows.requests import ArgumentNames, Downstream,
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.control.flows.pictures import PictureFormat
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
-from crawler_lifecycle.services.api.messages import RequestBody
 
 Jobs = Annotated[list[Path], Field(max_length=MOST_MEMBERS)]
 ItemNumber = Annotated[int, Field(ge=1, le=1 << 31)]
 Reason = Annotated[str, Field(max_length=1024)]
 
 
-class ActorBody(RequestBody):
+class ActorBody(Request):
     actor: Annotated[str, Field(max_length=256)] | None = Field(
         default=None, description="person or program that asks, for the record; default: the token's name"
     )
 
 
-class FlowBody(RequestBody, FlowDefinition):
+class FlowBody(FlowDefinition):
     """A flow's definition: crawls, approvals, and steps by the names of their functions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)  # `definitions` reads the parts strictly

@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import StreamingResponse
 
-from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
 from crawler_lifecycle.contract.flows.names import LONGEST_PATH, ROOT
 from crawler_lifecycle.contract.flows.records import Why
@@ -19,12 +18,11 @@ from crawler_lifecycle.errors import LifecycleError, NotFound
 from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_place
-from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, wait_for_closing
 from crawler_lifecycle.services.api.state import READING, READING_RESULTS, ApiState, Caller, CurrentApi
 from crawler_lifecycle.services.api.streams import stream
 from crawler_lifecycle.services.api.temporal_ui import workflow_url
-from crawler_lifecycle.services.problems import problems
+from crawler_lifecycle.services.problems import problem_of, problems
 
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
 Flow = Annotated[str, Path(max_length=LONGEST_NAME, description="id of the flow")]
@@ -40,8 +38,8 @@ Explained = Annotated[
 ]
 
 
-@router.get("", dependencies=READING, responses=docs.FLOWS | problems(_422=NOT_ACCEPTABLE))
-def flows(
+@router.get("", dependencies=READING, responses=docs.FLOWS)
+def list_flows(
     api: CurrentApi,
     state: Annotated[FlowState | None, Query(description="only flows in this state")] = None,
     family: Annotated[str | None, Query(max_length=LONGEST_NAME, description="only flows of this family")] = None,
@@ -61,9 +59,9 @@ def flows(
 @router.get(
     "/{flow:path}/jobs",
     dependencies=READING,
-    responses=docs.JOBS | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+    responses=docs.JOBS | problems(_404=docs.NO_FLOW_OR_JOB),
 )
-def flow_jobs(
+def list_jobs(
     api: CurrentApi,
     flow: Flow,
     job: Below = None,
@@ -82,9 +80,9 @@ def flow_jobs(
 @router.get(
     "/{flow:path}/attempts",
     dependencies=READING,
-    responses=docs.ATTEMPTS | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+    responses=docs.ATTEMPTS | problems(_404=docs.NO_FLOW_OR_JOB),
 )
-def flow_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList:
+def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList:
     """Return the attempts of a job, with the errors of steps and the runs of crawls."""
     return messages.AttemptList(attempts=list(api.control.flows.attempts(flow, job)))
 
@@ -92,9 +90,9 @@ def flow_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList
 @router.get(
     "/{flow:path}/results",
     dependencies=READING_RESULTS,
-    responses=docs.RESULTS | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+    responses=docs.RESULTS | problems(_404=docs.NO_FLOW_OR_JOB),
 )
-def flow_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Results:
+def get_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Results:
     """Return recorded results. Needs the scope `results`, since results are data of the flow's author."""
     if job is not None:
         api.control.flows.members(flow, [job])  # NotFound without such a job
@@ -106,9 +104,9 @@ def flow_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Res
 @router.get(
     "/{flow:path}/why",
     dependencies=READING,
-    responses=docs.WHY | problems(_404=docs.NO_FLOW_OR_JOB, _422=NOT_ACCEPTABLE),
+    responses=docs.WHY | problems(_404=docs.NO_FLOW_OR_JOB),
 )
-def flow_why(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
+def explain_flow(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
     """Return why a flow, or a job, is in its state, down to the jobs and runs that hold it up.
 
     Of a flow and of a sub-workflow, the nearest causes are named, failures first. A crawl manager says what the manager
@@ -117,10 +115,8 @@ def flow_why(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
     return api.control.flows.why(flow, job or ROOT)
 
 
-@router.get(
-    "/{flow:path}/graph", dependencies=READING, responses=docs.GRAPH | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE)
-)
-def flow_graph(
+@router.get("/{flow:path}/graph", dependencies=READING, responses=docs.GRAPH | problems(_404=docs.NO_FLOW))
+def get_graph(
     api: CurrentApi,
     flow: Flow,
     format: Annotated[PictureFormat, Query(description="language of the picture")] = PictureFormat.MERMAID,  # noqa: A002
@@ -134,7 +130,7 @@ def flow_graph(
     "/{flow:path}/changes",
     dependencies=READING,
     response_class=StreamingResponse,
-    responses=docs.CHANGES | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+    responses=docs.CHANGES | problems(_404=docs.NO_FLOW),
 )
 async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingResponse:
     """Stream the flow's state at every change, until the flow has ended. The first event has all jobs, and a further
@@ -145,10 +141,8 @@ async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingR
     return stream(api, caller, _events(api, flow))
 
 
-@router.get(
-    "/{flow:path}", dependencies=READING, responses=docs.FLOW | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE)
-)
-def flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
+@router.get("/{flow:path}", dependencies=READING, responses=docs.FLOW | problems(_404=docs.NO_FLOW))
+def get_flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
     """Return a flow with its counts, its sub-workflows and its timeline."""
     page = api.control.flows.list(limit=1, ids=[flow])
     if not page:
@@ -174,7 +168,7 @@ async def _events(api: ApiState, flow: str) -> AsyncIterator[bytes]:
         except LifecycleError as error:  # the stream reports an outage once and goes on afterwards
             change = None
             if not has_outage:
-                yield event("problem", Problem(title="Service Unavailable", status=503, detail=error.message))
+                yield event("problem", problem_of(error))
             has_outage = True
         silent_passes = 0 if change else silent_passes + 1
         if change is not None:

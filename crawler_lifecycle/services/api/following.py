@@ -4,16 +4,14 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
-from http import HTTPStatus
 
-from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.domain.pacing import Backoff, log_pause
 from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.services.api.events import COMMENT, PAUSE, PAUSES_PER_COMMENT, event, wait_for_closing
 from crawler_lifecycle.services.api.runs import find_task
 from crawler_lifecycle.services.api.state import ApiState
-from crawler_lifecycle.services.problems import status_of
+from crawler_lifecycle.services.problems import problem_of
 
 SHORTEST_PAUSE = PAUSE.total_seconds()
 OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
@@ -125,8 +123,7 @@ class Follower:
         An outage is reported once, and the stream goes on. A permanent failure is reported at its second time in a row
         and ends the stream: a log that moves out of the cluster is absent for a moment.
         """
-        status = status_of(error)
-        problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=error.message)
+        problem = problem_of(error)
         if not isinstance(error, PermanentError):
             self.outages, self.permanent_failures = self.outages + 1, 0
             events = [event("problem", problem)] if self.outages == 1 else []

@@ -17,6 +17,6 @@ router = APIRouter(prefix="/v1", tags=["limits"])
 
 
 @router.get("/installation", dependencies=READING, responses=example(EXAMPLE))
-def installation(api: CurrentApi) -> InstallationView:
+def get_installation(api: CurrentApi) -> InstallationView:
     """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
     return api.control.runs.installation(MOST_SATURATED)

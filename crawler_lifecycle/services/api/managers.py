@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.managers.item_filter import Number
 from crawler_lifecycle.managers.preview import added_items
 from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
-from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE, TOO_LARGE
+from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.flow_commands import effect, on_record
 from crawler_lifecycle.services.api.flows import Flow
 from crawler_lifecycle.services.api.item_filters import Chosen, Manager
@@ -31,9 +31,7 @@ ALL_FAILED, ALL_WAITING = messages.RetryItemsBody(), messages.CancelItemsBody()
     response_model=FlowAnswer,
     responses=docs.STARTED_MANAGER
     | problems(
-        _400="The request cannot be read.",
         _409="The flow id has a manager with another class or other arguments.",
-        _413=TOO_LARGE,
         _422=NOT_ACCEPTABLE + " The catalogue may have no such manager. Nothing was written.",
     ),
 )
@@ -61,9 +59,9 @@ async def start_manager(
 @router.get(
     "/{flow:path}/managers",
     dependencies=READING,
-    responses=docs.MANAGERS | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+    responses=docs.MANAGERS | problems(_404=docs.NO_FLOW),
 )
-def managers(api: CurrentApi, flow: Flow) -> messages.ManagerList:
+def list_managers(api: CurrentApi, flow: Flow) -> messages.ManagerList:
     """Return the flow's crawl managers with the numbers of their items, their sums, and their problems."""
     return messages.ManagerList(managers=list(api.control.flows.managers(flow)))
 
@@ -71,9 +69,9 @@ def managers(api: CurrentApi, flow: Flow) -> messages.ManagerList:
 @router.get(
     "/{flow:path}/items",
     dependencies=READING,
-    responses=docs.ITEMS | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+    responses=docs.ITEMS | problems(_404=docs.NO_FLOW),
 )
-def items(
+def list_items(
     api: CurrentApi,
     flow: Flow,
     chosen: Chosen,
@@ -88,9 +86,9 @@ def items(
 @router.get(
     "/{flow:path}/why-item",
     dependencies=READING,
-    responses=docs.WHY | problems(_404=NO_FLOW_OR_ITEM, _422=NOT_ACCEPTABLE),
+    responses=docs.WHY | problems(_404=NO_FLOW_OR_ITEM),
 )
-def why_item(
+def explain_item(
     api: CurrentApi,
     flow: Flow,
     item: Annotated[Number, Query(description="number of the item")],
@@ -103,9 +101,9 @@ def why_item(
 @router.get(
     "/{flow:path}/item-attempts",
     dependencies=READING,
-    responses=docs.ITEM_ATTEMPTS | problems(_404=NO_FLOW_OR_ITEM, _422=NOT_ACCEPTABLE),
+    responses=docs.ITEM_ATTEMPTS | problems(_404=NO_FLOW_OR_ITEM),
 )
-def item_attempts(
+def list_item_attempts(
     api: CurrentApi,
     flow: Flow,
     item: Annotated[Number, Query(description="number of the item")],
@@ -118,9 +116,9 @@ def item_attempts(
 @router.get(
     "/{flow:path}/manager-log",
     dependencies=READING,
-    responses=docs.OUTPUT | problems(_404=docs.NO_FLOW, _422=NOT_ACCEPTABLE),
+    responses=docs.OUTPUT | problems(_404=docs.NO_FLOW),
 )
-def manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> messages.OutputLines:
+def get_manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> messages.OutputLines:
     """Return the last lines that a crawl manager's object has printed or logged: at most 200 lines."""
     return messages.OutputLines(lines=list(api.control.flows.output(flow, manager)))
 

@@ -1,10 +1,8 @@
 """Models of the API's request bodies and answers."""
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, JsonValue, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue, field_validator
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
@@ -17,27 +15,10 @@ from crawler_lifecycle.contract.states import ListedStatus, TaskStatus, Trigger
 from crawler_lifecycle.services.api.tokens import Scope
 
 
-class RequestBody(Request):
-    """A request body. JSON can carry half of a surrogate pair, which no part behind the API can store or send."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_half_surrogates(cls, body: Any) -> Any:
-        try:
-            json.dumps(body, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise PydanticCustomError("unicode", "contains half of a surrogate pair, which is no character") from error
-        except TypeError as error:  # a body without a JSON media type stays bytes
-            raise PydanticCustomError("json", "expected a JSON object, sent as application/json") from error
-        except RecursionError as error:  # deep nesting can be read, but not written
-            raise PydanticCustomError("json", "is nested too deeply") from error
-        return body
-
-
-class StartRequest(RequestBody, RunParameters):
+class StartRequest(RunParameters):
     """Start a run of a crawler."""
 
-    model_config = Request.model_config  # otherwise the setting of RunParameters would win and ignore unknown fields
+    model_config = Request.model_config  # refuses unknown fields, which RunParameters ignores
     trigger: Trigger = Field(default=Trigger.API, strict=False, description="`api`, or `manual` if a person asked")
     retries: RequestedRetries | None = Field(default=None, description=RETRIES)
 
@@ -49,7 +30,7 @@ class StartRequest(RequestBody, RunParameters):
         return trigger
 
 
-class StopBody(RequestBody):
+class StopBody(Request):
     force: bool = Field(
         default=False,
         description="make the jobs end at once: SIGTERM, and without the grace period SIGKILL; on Kubernetes "
@@ -61,11 +42,11 @@ class StopBody(RequestBody):
     )
 
 
-class ResumeBody(RequestBody):
+class ResumeBody(Request):
     reopen: bool = Field(default=False, description="give the unfinished tasks of a FAILED run another attempt")
 
 
-class MoreTasks(RequestBody):
+class MoreTasks(Request):
     count: Annotated[int, Field(ge=1, le=MOST_TASKS_EVER)] = Field(description="number of new tasks")
 
 
@@ -74,7 +55,7 @@ class TasksAdded(Message):
     count: int
 
 
-class ScheduledRun(RequestBody, RunParameters):
+class ScheduledRun(RunParameters):
     """Request for the run at every occurrence."""
 
     model_config = Request.model_config  # refuses unknown fields, as in StartRequest
@@ -89,7 +70,7 @@ class ScheduledRun(RequestBody, RunParameters):
         return trigger
 
 
-class ScheduleBody(RequestBody, ScheduleRules):
+class ScheduleBody(ScheduleRules):
     run: ScheduledRun | None = Field(default=None, description="request for the run of each occurrence")
     flow: dict[str, JsonValue] | None = Field(
         default=None,
@@ -105,22 +86,22 @@ class ScheduleBody(RequestBody, ScheduleRules):
     paused: bool = Field(default=False, description="make the schedule paused; an existing schedule keeps its state")
 
 
-class PauseBody(RequestBody):
+class PauseBody(Request):
     reason: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="reason, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
         default=None, description="person or program that asks, for the record; default: the token's name"
     )
 
 
-class LimitBody(RequestBody, LimitChange):
+class LimitBody(LimitChange):
     """New values for the limits of a scope. A value that is left out stays, and null takes a value away."""
 
 
-class ScopePauseBody(RequestBody, PauseRequest):
+class ScopePauseBody(PauseRequest):
     """Pause of a scope: a crawler, a label, or the installation if neither is given."""
 
 
-class ScopeBody(RequestBody, ScopeName):
+class ScopeBody(ScopeName):
     """Scope: a crawler, a label, or the installation if neither is given."""
 
 
@@ -128,7 +109,7 @@ class LimitList(Message):
     limits: list[LimitRecord] = Field(description="scopes with limits or a pause; the installation comes first")
 
 
-class BackfillBody(RequestBody):
+class BackfillBody(Request):
     since: Moment = Field(strict=False, description="from this time on")
     until: Moment | None = Field(default=None, strict=False, description="up to this time; default: now")
     at_once: bool = Field(default=False, description="start all runs at the same time; false: one after another")

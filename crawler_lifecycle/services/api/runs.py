@@ -9,14 +9,13 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import TaskRecord, without_values
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.errors import BadInput, NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
 from crawler_lifecycle.services.api.document import (
     CRAWLER,
     CRAWLERS,
     NO_RUN,
-    NOT_ACCEPTABLE,
     RUN_COUNTS,
     RUN_PAGE,
     RUN_VIEW,
@@ -36,13 +35,13 @@ router = APIRouter(prefix="/v1", tags=["reading"])
 
 
 @router.get("/me", dependencies=[BEARER], responses=TOKEN)
-def me(token: Caller) -> messages.Caller:
+def get_token(token: Caller) -> messages.Caller:
     """Return name and scopes of the token."""
     return messages.Caller(name=token.name, scopes=token.scopes)
 
 
 @router.get("/crawlers", dependencies=READING, responses=CRAWLERS)
-async def crawlers(api: CurrentApi) -> messages.CrawlerList:
+async def list_crawlers(api: CurrentApi) -> messages.CrawlerList:
     """Return the crawlers' names in the catalogue."""
     names = await api.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
@@ -51,13 +50,17 @@ async def crawlers(api: CurrentApi) -> messages.CrawlerList:
 @router.get(
     "/crawlers/{crawler:path}", dependencies=READING, responses=CRAWLER | problems(_404="There is no such crawler.")
 )
-async def crawler(api: CurrentApi, crawler: CrawlerName) -> Crawler:
+async def get_crawler(api: CurrentApi, crawler: CrawlerName) -> Crawler:
     """Return a crawler's entry in the catalogue, with hidden values for environment variables."""
-    return without_values(await api.control.context.scheduler(lambda scheduler: scheduler.crawler(crawler)))
+    try:
+        entry = await api.control.context.scheduler(lambda scheduler: scheduler.crawler(crawler))
+    except BadInput as error:  # in a body the name would be a wrong value; a path names a thing
+        raise NotFound(error.expected) from error
+    return without_values(entry)
 
 
-@router.get("/runs", dependencies=READING, responses=RUN_PAGE | problems(_422=NOT_ACCEPTABLE))
-def runs(
+@router.get("/runs", dependencies=READING, responses=RUN_PAGE)
+def list_runs(
     api: CurrentApi,
     chosen: Chosen,
     limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
@@ -73,14 +76,14 @@ def runs(
     return messages.RunPage(runs=list(summaries[:limit]), next=next_cursor)
 
 
-@router.get("/run-counts", dependencies=READING, responses=RUN_COUNTS | problems(_422=NOT_ACCEPTABLE))
-def run_counts(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
+@router.get("/run-counts", dependencies=READING, responses=RUN_COUNTS)
+def count_runs(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
     """Count the runs by status. The count for FAILED leaves out stopped runs, and STOPPED counts them."""
     return messages.RunCounts(counts=dict(api.control.runs.counts(chosen)))
 
 
-@router.get("/runs/{run}", dependencies=READING, responses=RUN_VIEW | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE))
-def run(api: CurrentApi, run: Run) -> messages.RunView:
+@router.get("/runs/{run}", dependencies=READING, responses=RUN_VIEW | problems(_404=NO_RUN))
+def get_run(api: CurrentApi, run: Run) -> messages.RunView:
     """Return a run with its status, its waiting cause and since when, its timeline, its exports and its notices."""
     overview = api.control.runs.overview(run)
     run_id = overview.run.run_id
@@ -97,9 +100,9 @@ def run(api: CurrentApi, run: Run) -> messages.RunView:
 @router.get(
     "/runs/{run}/tasks",
     dependencies=READING,
-    responses=TASKS | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE),
+    responses=TASKS | problems(_404=NO_RUN),
 )
-def tasks(
+def list_tasks(
     api: CurrentApi,
     run: Run,
     first: Annotated[
@@ -137,9 +140,9 @@ def _next_page(rows: Sequence[TaskRecord], first: int, limit: int, order: TaskOr
 @router.get(
     "/runs/{run}/tasks/{task}",
     dependencies=READING,
-    responses=TASK | problems(_404="There is no such run or task.", _422=NOT_ACCEPTABLE),
+    responses=TASK | problems(_404="There is no such run or task."),
 )
-def task(api: CurrentApi, run: Run, task: int) -> TaskRecord:
+def get_task(api: CurrentApi, run: Run, task: int) -> TaskRecord:
     """Return a task with its evidence: message, last log lines, events."""
     return find_task(api, run, task)
 

@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
 @router.get("", dependencies=READING, responses=docs.SCHEDULES)
-async def schedules(api: CurrentApi) -> messages.ScheduleList:
+async def list_schedules(api: CurrentApi) -> messages.ScheduleList:
     """Return the schedules by name. A new schedule may take a moment to appear."""
     return messages.ScheduleList(schedules=list(await api.control.schedules.list()))
 
@@ -42,9 +42,9 @@ async def schedules(api: CurrentApi) -> messages.ScheduleList:
 @router.get(
     "/{schedule}",
     dependencies=READING,
-    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE),
 )
-async def schedule(
+async def get_schedule(
     api: CurrentApi,
     schedule: ScheduleName,
     occurrences: Annotated[int, Query(ge=0, le=500, description="number of latest occurrences")] = 10,
@@ -61,10 +61,8 @@ async def schedule(
     responses=docs.SCHEDULE
     | docs.SCHEDULE_MADE
     | problems(
-        _400="The request cannot be read.",
         _409="The name belongs to a schedule of another application.",
         _412="There is a schedule of this name already, and the request has `If-None-Match: *`.",
-        _413=docs.TOO_LARGE,
         _422=docs.NOT_ACCEPTABLE + " Nothing was changed.",
     ),
 )
@@ -110,7 +108,7 @@ def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -
 @router.post(
     "/{schedule}/pause",
     dependencies=OPERATING,
-    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE),
 )
 async def pause_schedule(
     api: CurrentApi,
@@ -125,7 +123,7 @@ async def pause_schedule(
 @router.post(
     "/{schedule}/resume",
     dependencies=OPERATING,
-    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE),
 )
 async def resume_schedule(
     api: CurrentApi,
@@ -141,7 +139,7 @@ async def resume_schedule(
     "/{schedule}/trigger",
     dependencies=OPERATING,
     response_model=Triggered,
-    responses=docs.TRIGGERED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.TRIGGERED | problems(_404=docs.NO_SCHEDULE),
 )
 async def trigger_schedule(api: CurrentApi, schedule: ScheduleName, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
@@ -179,7 +177,7 @@ async def backfill_schedule(
 @router.delete(
     "/{schedule}",
     dependencies=OPERATING,
-    responses=docs.DELETED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
+    responses=docs.DELETED | problems(_404=docs.NO_SCHEDULE),
 )
 async def delete_schedule(api: CurrentApi, schedule: ScheduleName) -> messages.Deleted:
     """Remove a schedule. Runs under way go on, and earlier runs stay on record."""

@@ -14,7 +14,7 @@ from starlette.types import Scope as Connection
 from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, NOT_ACCEPTABLE
+from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM
 from crawler_lifecycle.services.api.state import READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.services.problems import problems
@@ -35,9 +35,9 @@ LastId = Annotated[
 @router.get(
     "/runs/{run}/logs",
     response_model=LogPart,
-    responses=LOG | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE),
+    responses=LOG | problems(_404="No such run or task."),
 )
-async def log(
+async def get_log(
     api: CurrentApi, run: Run, request: Request, task: TaskNumber = 0, offset: Offset = 0
 ) -> LogPart | Response:
     """Return a part from the last attempt's log; with `Accept: text/plain`, return the text up to the present end."""
@@ -65,9 +65,9 @@ async def _text_after(api: ApiState, run: str, task: int, part: LogPart) -> Asyn
 @router.get(
     "/runs/{run}/logs/stream",
     response_class=StreamingResponse,
-    responses=LOG_STREAM | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE),
+    responses=LOG_STREAM | problems(_404="No such run or task."),
 )
-async def follow(
+async def follow_log(
     api: CurrentApi, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last_id: LastId = None
 ) -> StreamingResponse:
     """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""

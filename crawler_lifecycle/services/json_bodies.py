@@ -1,0 +1,64 @@
+"""Checks that a request body is JSON which every reader understands alike, before a lenient reader takes it."""
+
+import json
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from crawler_lifecycle.contract.refusals import LONGEST_FIELD
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.services.problems import MOST_MISTAKES, problem, refusal
+
+BODY = "body"
+DEEPEST = 200  # levels; readers deeper in the stack fail at their limit of recursion, some of them without words
+TOO_DEEP = f"is nested more than {DEEPEST} deep"
+
+
+def refuse_body(headers: Headers, body: bytes) -> Response | None:
+    """Return the refusal of a request's body, or None to admit the body."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        return problem(415, f"expected application/json, not {media_type[:40] or 'a body without it'}", "Content-Type")
+    try:
+        _check(body.decode())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        return problem(400, f"expected JSON in UTF-8: {error}", BODY)
+    except BadInput as error:
+        return refusal(error)
+    return None
+
+
+def _check(text: str) -> None:
+    """Raise BadInput for repeated keys, too deep nesting and half surrogate pairs."""
+    repeated = list[str]()
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs) and len(repeated) < MOST_MISTAKES:
+            names = [name for name, _ in pairs]
+            repeated.extend(name for name in content if names.count(name) > 1)
+        return content
+
+    try:
+        content = json.loads(text, object_pairs_hook=read_object)
+        if _is_deep(content):
+            raise BadInput(BODY, TOO_DEEP)
+        json.dumps(content, ensure_ascii=False).encode()  # no part behind the API can store or send a half pair
+    except RecursionError as error:
+        raise BadInput(BODY, TOO_DEEP) from error
+    except UnicodeEncodeError as error:
+        raise BadInput(BODY, "contains half of a surrogate pair, which is no character") from error
+    if repeated:
+        first, *more = [(name[:LONGEST_FIELD] or BODY, "expected once") for name in repeated]
+        raise BadInput(*first, *more)
+
+
+def _is_deep(content: object) -> bool:
+    level = [content]
+    for _ in range(DEEPEST):
+        parents = [each for each in level if isinstance(each, dict | list)]
+        level = [child for each in parents for child in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,165 @@
+"""The API's errors: one shape with a code and all mistakes, and the requests that only lenient readers understand."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from crawler_lifecycle.errors import (
+    BadInput,
+    Conflict,
+    Fenced,
+    LifecycleError,
+    NotFound,
+    NotReady,
+    Over,
+    PermanentError,
+    Refused,
+    TemporaryError,
+)
+from crawler_lifecycle.services.problems import CODES, problem_of
+from tests.apis import Api, problem, served
+from tests.databases import MakeRun, copy_of
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.schedulers import served as served_scheduler
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """The errors are the same on both databases."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx.Client]:
+    with api.client() as client:
+        yield client
+
+
+def mistakes(response: httpx.Response, status: int = 422) -> list[tuple[str, str]]:
+    told = problem(response, status)
+    assert told.code == "bad_input"
+    assert told.field == told.errors[0].field
+    return [(mistake.field, mistake.detail) for mistake in told.errors]
+
+
+def test_all_mistakes_of_a_request_are_listed(http: httpx.Client) -> None:
+    body = {"tasks": 0, "labels": ["Site"], "surprise": 1}
+    answer = http.post("/v1/runs", json=body, headers={"Idempotency-Key": "a b"})
+    fields = [field for field, _ in mistakes(answer)]
+    assert sorted(fields) == ["Idempotency-Key", "crawler", "labels.0", "surprise", "tasks"]
+    detail = answer.json()["detail"]
+    assert "crawler: is missing" in detail
+    assert "tasks: expected at least 1, not 0" in detail
+
+
+def test_a_body_with_thousands_of_mistakes_has_a_short_answer(http: httpx.Client) -> None:
+    answer = http.post("/v1/runs", json={"crawler": "shop", **dict.fromkeys(map(str, range(5000)), 1)})
+    assert len(mistakes(answer)) == 100
+    assert answer.json()["detail"].endswith("(and 4995 more)")
+
+
+def test_a_definition_of_a_flow_lists_its_mistakes_too(http: httpx.Client) -> None:
+    members = [{"path": "a", "work": {"kind": "crawl", "request": {"crawler": "shop", "tasks": "3"}}, "retries": 1}]
+    told = mistakes(http.post("/v1/flows", json={"id": "x", "members": members}))
+    assert [field.rpartition(".")[2] for field, _ in told] == ["tasks", "retries"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/runs/4711", 404, "not_found"),
+        ("GET", "/v1/nothing", 404, "not_found"),
+        ("PATCH", "/v1/runs", 405, "method_not_allowed"),
+        ("GET", "/v1/runs?statuss=1", 422, "bad_input"),
+    ],
+)
+def test_every_error_has_a_code(http: httpx.Client, method: str, path: str, status: int, code: str) -> None:
+    assert problem(http.request(method, path), status).code == code
+
+
+def test_strangers_get_a_code(api: Api) -> None:
+    assert problem(httpx.get(f"{api.url}/v1/runs", trust_env=False), 401).code == "unauthenticated"
+
+
+def test_classes_of_errors_have_the_codes_of_the_table(api: Api) -> None:
+    errors = [
+        kind("x") for kind in (NotFound, Conflict, Over, TemporaryError, NotReady, PermanentError, Refused, Fenced)
+    ]
+    told = {type(error).__name__: (problem_of(error).status, problem_of(error).code) for error in errors}
+    assert told == {
+        "NotFound": (404, "not_found"),
+        "Conflict": (409, "refused"),
+        "Over": (409, "over"),
+        "TemporaryError": (503, "not_ready"),
+        "NotReady": (503, "not_ready"),
+        "PermanentError": (422, "failed"),
+        "Refused": (422, "failed"),
+        "Fenced": (422, "failed"),
+    }
+    description = api.app.description
+    known = {*CODES.values(), *(error.code for error in errors), BadInput.code, LifecycleError.code}
+    assert {code for code in known if f"`{code}`" not in description} == set()
+
+
+def test_repeated_keys_of_a_body_are_refused(http: httpx.Client) -> None:
+    body = b'{"crawler": "shop", "crawler": "sleeper", "arguments": {"a": "1", "a": "2", "b": "3"}}'
+    told = mistakes(http.post("/v1/runs", content=body, headers=JSON))
+    assert told == [("a", "expected once"), ("crawler", "expected once")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1"])
+def test_a_body_in_another_encoding_than_utf_8_is_refused(http: httpx.Client, encoding: str) -> None:
+    body = json.dumps({"crawler": "caf\u00e9"}, ensure_ascii=False).encode(encoding)
+    assert [field for field, _ in mistakes(http.post("/v1/runs", content=body, headers=JSON), 400)] == ["body"]
+
+
+def test_however_deep_a_body_is_nested_the_refusal_names_the_body(http: httpx.Client) -> None:
+    """At some depths a body could be read by one reader, and not by the next one."""
+    for depth in (*range(190, 1010, 10), 100_000):
+        answer = http.post("/v1/runs", content=b"[" * depth + b"]" * depth, headers=JSON)
+        assert [field for field, _ in mistakes(answer)] == ["body"]
+
+
+@pytest.mark.parametrize(("kind", "body"), [("text/plain", b"{}"), ("", b"{}"), ("application/x-json", b"{}")])
+def test_a_body_of_another_type_is_refused(http: httpx.Client, kind: str, body: bytes) -> None:
+    told = problem(http.post("/v1/limits/resume", content=body, headers={"Content-Type": kind}), 415, "Content-Type")
+    assert told.code == "unsupported_media_type"
+
+
+@pytest.mark.parametrize("path", ["/v1/runs/", "/v1/schedules/", "/v1/runs/1/"])
+def test_a_slash_at_the_end_is_no_redirect(http: httpx.Client, path: str) -> None:
+    answer = http.get(path, headers={"Host": "evil.example"})
+    problem(answer, 404)
+    assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize("moment", ["5", "0.5", "-5", "1e3", "1763629207", "2026-11-20", "2026-11-20T03:00:00"])
+def test_a_time_without_a_zone_is_refused(http: httpx.Client, moment: str) -> None:
+    for name in ("since", "until"):
+        told = mistakes(http.get("/v1/runs", params={name: moment}))
+        assert [field for field, _ in told] == [name]
+
+
+def test_a_number_is_no_time_in_a_body(http: httpx.Client) -> None:
+    told = mistakes(http.post("/v1/schedules/x/backfill", json={"since": 5, "until": 6.5}))
+    assert [field for field, _ in told] == ["since", "until"]
+
+
+def test_times_with_a_zone_are_read(http: httpx.Client, make_run: MakeRun) -> None:
+    make_run()
+    for moment in ("2020-01-01T00:00:00Z", "2020-01-01T01:00:00+01:00"):
+        assert len(http.get("/v1/runs", params={"since": moment}).json()["runs"]) == 1
+
+
+def test_an_unknown_crawler_is_not_found(database_url: str, tmp_path: Path) -> None:
+    with served_scheduler(SmallCluster(), a_catalogue(tmp_path)) as scheduler:
+        variables = {"CRAWLER_SCHEDULER__URL": scheduler, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
+        with served(tmp_path, database_url, **variables) as api, api.client() as http:
+            assert http.get("/v1/crawlers/bookshop").json()["processes"] == 4
+            told = problem(http.get("/v1/crawlers/nosuch"), 404)
+    assert (told.code, told.detail, told.errors) == ("not_found", "there is no crawler 'nosuch' in the catalogue", [])
