@@ -1,7 +1,7 @@
 """Errors in two families: temporary (another try may help) and permanent (another try cannot help).
 
 An adapter translates its library's errors into these families once. A message is written for the person with the duty
-to act. `code` is the class in one stable word for programs, which the HTTP API and `crawlctl --json` report.
+to act. `code` is the stable name for programs; the HTTP API and `crawlctl --json` report the code.
 """
 
 MOST_MISTAKES_IN_A_MESSAGE = 5
@@ -29,9 +29,9 @@ class PermanentError(LifecycleError):
 
 
 class BadInput(PermanentError):
-    """The caller's input is not acceptable; the message names each wrong field and its expected value.
+    """The caller's input is not acceptable; the message names the wrong fields and the expected values.
 
-    `field` and `expected` are those of the first mistake, and `mistakes` has all of them.
+    `field` and `expected` describe the first mistake, and `mistakes` has all mistakes.
     """
 
     code = "bad_input"
@@ -40,9 +40,9 @@ class BadInput(PermanentError):
         self.field = field
         self.expected = expected
         self.mistakes = ((field, expected), *more)
-        told = [": ".join(mistake) for mistake in self.mistakes[:MOST_MISTAKES_IN_A_MESSAGE]]
-        left_out = len(self.mistakes) - len(told)
-        super().__init__("; ".join(told) + (f" (and {left_out} more)" if left_out else ""))
+        shown = [": ".join(mistake) for mistake in self.mistakes[:MOST_MISTAKES_IN_A_MESSAGE]]
+        left_out = len(self.mistakes) - len(shown)
+        super().__init__("; ".join(shown) + (f" (and {left_out} more)" if left_out else ""))
 
 
 class NotFound(PermanentError):

@@ -153,9 +153,9 @@ def _with_option_name(error: LifecycleError, command: click.Command | None) -> t
     """
     if not isinstance(error, BadInput):
         return error.message, None
-    told = [_as_option(field, expected, command) for field, expected in error.mistakes]
-    mistakes = [(place, expected) for place, expected, _ in told]
-    return BadInput(*mistakes[0], *mistakes[1:]).message, told[0][2]
+    named = [_as_option(field, expected, command) for field, expected in error.mistakes]
+    mistakes = [(place, expected) for place, expected, _ in named]
+    return BadInput(*mistakes[0], *mistakes[1:]).message, named[0][2]
 
 
 def _as_option(whole_field: str, expected: str, command: click.Command | None) -> tuple[str, str, str | None]:

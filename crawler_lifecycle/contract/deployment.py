@@ -138,7 +138,7 @@ class Deployment(Message):
 
 
 class Mistake(Message):
-    """A part of a request that is not acceptable."""
+    """An unacceptable part in a request."""
 
     field: str = Field(description="the part: a field of the body by its path, a parameter, a header, or `body`")
     detail: str = Field(description="what the part was expected to be")

@@ -27,7 +27,7 @@ from crawler_lifecycle.contract.states import Report, Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
-MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments, or settings, reach a task in one variable; Linux allows 128 KiB
+MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments, or settings, reach a task in a single variable; Linux allows 128 KiB
 MOST_LABELS = 20
 MOST_TAGS = 100  # of a run
 A_YEAR = 366 * 24 * 3600  # seconds
@@ -60,7 +60,7 @@ Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 
 
 def _no_number(value: object) -> object:
-    """Refuse a number, which would be read as seconds since 1970."""
+    """Refuse a number: pydantic reads numbers as seconds since 1970."""
     if isinstance(value, int | float) or (isinstance(value, str) and not re.match(r"\d{4}-", value)):
         raise PydanticCustomError("datetime_parsing", "a number is no time")
     return value
@@ -178,7 +178,7 @@ class RunRequest(AcceptedRequest):
     def _fit_into_a_variable(cls, values: dict[str, str]) -> dict[str, str]:
         zero = next((name for name, value in values.items() if "\0" in value), None)
         if zero is not None:
-            raise ValueError(f"{zero!r} contains a zero byte, which no program can receive")
+            raise ValueError(f"{zero!r} contains a zero byte, and no program can receive it")
         size = len(json.dumps(values))
         if size > MOST_ARGUMENT_BYTES:
             raise ValueError(f"are {size} bytes as JSON, at most {MOST_ARGUMENT_BYTES} reach a task")
@@ -266,11 +266,11 @@ def refusals_as_bad_input() -> Iterator[None]:
 def _bad_input(error: ValidationError) -> BadInput:
     """Return all errors as BadInput."""
     mistakes = []
-    for each in error.errors(include_url=False):
-        field = field_name(each["loc"])
+    for mistake in error.errors(include_url=False):
+        field = field_name(mistake["loc"])
         if (
             not field
         ):  # an error about the whole model has no location; `RunRequest` puts the field's name into the type
-            field = each["type"] if each["type"] in RunRequest.model_fields else "request"
-        mistakes.append((field, expectation(each)))
+            field = mistake["type"] if mistake["type"] in RunRequest.model_fields else "request"
+        mistakes.append((field, expectation(mistake)))
     return BadInput(*mistakes[0], *mistakes[1:])

@@ -18,7 +18,7 @@ class Report(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """Status of a run.
+    """A run's status.
 
     - `INITIALIZING`: the main job has not started yet
     - `PROCESSING`: the main job has started
@@ -40,10 +40,11 @@ class RunStatus(StrEnum):
 
 
 class ListedStatus(StrEnum):
-    """Status of a run in people's lists, with stopped runs apart from failures.
+    """A run's status in people's lists, with stopped runs apart from failures.
 
-    - `STOPPED`: a FAILED run that a stop ended
-    - `FAILED`: every other FAILED run; the other words are those of `RunStatus`
+    - `STOPPED`: FAILED by a stop
+    - `FAILED`: FAILED for another reason
+    - all further words: as in `RunStatus`
     """
 
     INITIALIZING = "INITIALIZING"
@@ -55,7 +56,7 @@ class ListedStatus(StrEnum):
 
 
 class TaskStatus(StrEnum):
-    """Status of a task.
+    """A task's status.
 
     - `QUEUED`: the task waits for its deployment
     - `DEPLOYING`: a claim is held, and a job may have been created

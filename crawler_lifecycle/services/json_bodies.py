@@ -57,8 +57,8 @@ def _check(text: str) -> None:
 def _is_deep(content: object) -> bool:
     level = [content]
     for _ in range(DEEPEST):
-        parents = [each for each in level if isinstance(each, dict | list)]
-        level = [child for each in parents for child in (each.values() if isinstance(each, dict) else each)]
+        parents = [value for value in level if isinstance(value, dict | list)]
+        level = [child for parent in parents for child in (parent.values() if isinstance(parent, dict) else parent)]
         if not level:
             return False
     return True

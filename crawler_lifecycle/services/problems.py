@@ -123,7 +123,7 @@ def status_of(error: LifecycleError) -> int:
 async def _answer_invalid_request(_: Request, error: Exception) -> Response:
     """Answer 422 with all mistakes in path, query, headers and body."""
     assert isinstance(error, RequestValidationError)
-    mistakes = [(_field_name(each["loc"]), expectation(each)) for each in error.errors()]
+    mistakes = [(_field_name(detail["loc"]), expectation(detail)) for detail in error.errors()]
     return refusal(BadInput(*mistakes[0], *mistakes[1:]))
 
 

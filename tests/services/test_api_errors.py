@@ -41,10 +41,10 @@ def http(api: Api) -> Iterator[httpx.Client]:
 
 
 def mistakes(response: httpx.Response, status: int = 422) -> list[tuple[str, str]]:
-    told = problem(response, status)
-    assert told.code == "bad_input"
-    assert told.field == told.errors[0].field
-    return [(mistake.field, mistake.detail) for mistake in told.errors]
+    refusal = problem(response, status)
+    assert refusal.code == "bad_input"
+    assert refusal.field == refusal.errors[0].field
+    return [(mistake.field, mistake.detail) for mistake in refusal.errors]
 
 
 def test_all_mistakes_of_a_request_are_listed(http: httpx.Client) -> None:
@@ -65,8 +65,8 @@ def test_a_body_with_thousands_of_mistakes_has_a_short_answer(http: httpx.Client
 
 def test_a_definition_of_a_flow_lists_its_mistakes_too(http: httpx.Client) -> None:
     members = [{"path": "a", "work": {"kind": "crawl", "request": {"crawler": "shop", "tasks": "3"}}, "retries": 1}]
-    told = mistakes(http.post("/v1/flows", json={"id": "x", "members": members}))
-    assert [field.rpartition(".")[2] for field, _ in told] == ["tasks", "retries"]
+    refusal = mistakes(http.post("/v1/flows", json={"id": "x", "members": members}))
+    assert [field.rpartition(".")[2] for field, _ in refusal] == ["tasks", "retries"]
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_classes_of_errors_have_the_codes_of_the_table(api: Api) -> None:
     errors = [
         kind("x") for kind in (NotFound, Conflict, Over, TemporaryError, NotReady, PermanentError, Refused, Fenced)
     ]
-    told = {type(error).__name__: (problem_of(error).status, problem_of(error).code) for error in errors}
-    assert told == {
+    known_codes = {type(error).__name__: (problem_of(error).status, problem_of(error).code) for error in errors}
+    assert known_codes == {
         "NotFound": (404, "not_found"),
         "Conflict": (409, "refused"),
         "Over": (409, "over"),
@@ -108,8 +108,8 @@ def test_classes_of_errors_have_the_codes_of_the_table(api: Api) -> None:
 
 def test_repeated_keys_of_a_body_are_refused(http: httpx.Client) -> None:
     body = b'{"crawler": "shop", "crawler": "sleeper", "arguments": {"a": "1", "a": "2", "b": "3"}}'
-    told = mistakes(http.post("/v1/runs", content=body, headers=JSON))
-    assert told == [("a", "expected once"), ("crawler", "expected once")]
+    refusal = mistakes(http.post("/v1/runs", content=body, headers=JSON))
+    assert refusal == [("a", "expected once"), ("crawler", "expected once")]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1"])
@@ -127,8 +127,8 @@ def test_however_deep_a_body_is_nested_the_refusal_names_the_body(http: httpx.Cl
 
 @pytest.mark.parametrize(("kind", "body"), [("text/plain", b"{}"), ("", b"{}"), ("application/x-json", b"{}")])
 def test_a_body_of_another_type_is_refused(http: httpx.Client, kind: str, body: bytes) -> None:
-    told = problem(http.post("/v1/limits/resume", content=body, headers={"Content-Type": kind}), 415, "Content-Type")
-    assert told.code == "unsupported_media_type"
+    refusal = problem(http.post("/v1/limits/resume", content=body, headers={"Content-Type": kind}), 415, "Content-Type")
+    assert refusal.code == "unsupported_media_type"
 
 
 @pytest.mark.parametrize("path", ["/v1/runs/", "/v1/schedules/", "/v1/runs/1/"])
@@ -141,13 +141,13 @@ def test_a_slash_at_the_end_is_no_redirect(http: httpx.Client, path: str) -> Non
 @pytest.mark.parametrize("moment", ["5", "0.5", "-5", "1e3", "1763629207", "2026-11-20", "2026-11-20T03:00:00"])
 def test_a_time_without_a_zone_is_refused(http: httpx.Client, moment: str) -> None:
     for name in ("since", "until"):
-        told = mistakes(http.get("/v1/runs", params={name: moment}))
-        assert [field for field, _ in told] == [name]
+        refusal = mistakes(http.get("/v1/runs", params={name: moment}))
+        assert [field for field, _ in refusal] == [name]
 
 
 def test_a_number_is_no_time_in_a_body(http: httpx.Client) -> None:
-    told = mistakes(http.post("/v1/schedules/x/backfill", json={"since": 5, "until": 6.5}))
-    assert [field for field, _ in told] == ["since", "until"]
+    refusal = mistakes(http.post("/v1/schedules/x/backfill", json={"since": 5, "until": 6.5}))
+    assert [field for field, _ in refusal] == ["since", "until"]
 
 
 def test_times_with_a_zone_are_read(http: httpx.Client, make_run: MakeRun) -> None:
@@ -161,5 +161,9 @@ def test_an_unknown_crawler_is_not_found(database_url: str, tmp_path: Path) -> N
         variables = {"CRAWLER_SCHEDULER__URL": scheduler, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
         with served(tmp_path, database_url, **variables) as api, api.client() as http:
             assert http.get("/v1/crawlers/bookshop").json()["processes"] == 4
-            told = problem(http.get("/v1/crawlers/nosuch"), 404)
-    assert (told.code, told.detail, told.errors) == ("not_found", "there is no crawler 'nosuch' in the catalogue", [])
+            refusal = problem(http.get("/v1/crawlers/nosuch"), 404)
+    assert (refusal.code, refusal.detail, refusal.errors) == (
+        "not_found",
+        "there is no crawler 'nosuch' in the catalogue",
+        [],
+    )

@@ -11,7 +11,7 @@ class Word(StrEnum):
 
 
 class MemberState(Word):
-    """State of a flow's job.
+    """A job's state in a flow.
 
     - `suspended`: a dependency is not satisfied yet
     - `available`: the graph allows the start
@@ -49,7 +49,7 @@ UNSTARTED = frozenset({MemberState.SUSPENDED, MemberState.AVAILABLE, MemberState
 
 
 class FlowState(Word):
-    """State of a flow.
+    """A flow's state.
 
     - `executing`: a member is open, or an attempt is not settled
     - `paused`: a person holds new starts back

@@ -21,7 +21,7 @@ class Origin(StrEnum):
 
 
 class ItemState(StrEnum):
-    """State of a crawl manager's item.
+    """An item's state.
 
     - `waiting`: the next attempt may start, at once or after a pause
     - `running`: an attempt is under way, or the manager has not reacted to its end
