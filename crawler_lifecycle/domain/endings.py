@@ -4,7 +4,7 @@ A program told to end, and then ended with 0, counts as not finished (docs/decis
 a request to end with exit code 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
@@ -21,6 +21,7 @@ ORDER_UNKNOWN = (
 ENDED_IN_ORDER = "it was told to end ({}) before it was done, and ended in order, with exit code {}"
 DONE_BEFORE = "it was done before the stop reached it"
 RAN_ON = "its main container ended with exit code {}, and another container ran on"
+ENDED_BEFORE = "its main container had ended with exit code {} before its job failed ({})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,11 @@ def ending(
     If a LOST task's job is found again, the task gets its real ending, but never STOPPED: the task was over before.
     """
     is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
-    # the program ended before the deadline, deletion or disruption that made its job fail: the program's end counts
-    if facts and facts.ended_by_itself and _was_ended_from_outside(job):
-        return _ending_by_facts(facts, is_stopping=is_stopping)
+    # the program ended before the deadline, deletion, disruption or sidecar that made its job fail: its own end counts
+    if facts and facts.ended_by_itself and _failed_for_another_reason(job, facts):
+        ended = _ending_by_facts(facts, is_stopping=is_stopping)
+        message = ENDED_BEFORE.format(facts.exit_code, job.reason) if facts.succeeded else ended.message
+        return ended if is_stopping else replace(ended, message=message)
     if job.phase is JobPhase.SUCCEEDED:
         return _ending_of_success(row, job, facts, intent, is_stopping=is_stopping)
     if is_stopping and _was_stopped(row, job, stopped_at):
@@ -141,7 +144,8 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
         reason = _author_on_record(row, facts) or reason
     # None keeps the message in the row: if nothing of the job can run, earlier collected evidence says more
     message = None if job.gone else job.message
-    return Ending(TaskStatus.FAILED, reason, job.exit_code, message, job.ended_at)
+    code = facts.exit_code if facts and job.exit_code is None else job.exit_code
+    return Ending(TaskStatus.FAILED, reason, code, message, job.ended_at)
 
 
 def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> bool:
@@ -158,12 +162,12 @@ def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> 
     return is_told_to_end_on_record(row) if job.stop_asked is None else job.stop_asked
 
 
-def _was_ended_from_outside(job: JobLook) -> bool:
+def _failed_for_another_reason(job: JobLook, facts: OutcomeFacts) -> bool:
     """Return whether the job failed because the job or its pods were ended, and not by its program's failure."""
     if job.phase is not JobPhase.FAILED:
         return False
     was_deleted = job.end_request in (EndRequest.TO_JOB, EndRequest.TO_PODS)
-    return was_deleted or job.reason in (reasons.DEADLINE_EXCEEDED, reasons.DISRUPTED)
+    return was_deleted or bool(facts.succeeded) or facts.reason != job.reason
 
 
 def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:

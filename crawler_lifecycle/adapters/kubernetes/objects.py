@@ -203,7 +203,7 @@ class Terminated(Object, frozen=True):
 
     def __post_init__(self) -> None:
         forget_absurd_times(self, "started_at", "finished_at")
-        forget_absurd_number(self, "exit_code", -LARGEST, LARGEST)
+        forget_absurd_number(self, "exit_code", -LARGEST - 1, LARGEST)
 
 
 class ContainerState(Object, frozen=True):

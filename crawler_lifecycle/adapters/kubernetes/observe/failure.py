@@ -9,55 +9,24 @@ import re
 from collections.abc import Sequence
 
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod, Terminated
-from crawler_lifecycle.adapters.kubernetes.observe import pods
+from crawler_lifecycle.adapters.kubernetes.observe import pods, termination
+from crawler_lifecycle.adapters.kubernetes.observe.termination import DISRUPTION, NODE_REJECTED
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.domain.crawl_results import is_meant_as_result
 from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
 
 # with these reasons in the condition the Job decides, whatever its pods show
 REASONS_BY_JOB_ALONE = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
-DISRUPTION = "DisruptionTarget"  # condition; true if the cluster ends the pod, such as for a drained node
 # sentences that the failure policy leaves in the condition
 POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching ")
 POLICY_ON_EXIT_CODE = re.compile(
-    rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
+    rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code (-?[0-9]{{1,10}}) matching "
 )
-DELETION_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
-REASON_BY_POD_REASON = {  # by the reason in the pod's status
-    "Evicted": "evicted",
-    "Preempting": "preempted",
-    "DeadlineExceeded": "pod_deadline",
-    "Terminated": "node_shutdown",
-    "Shutdown": "node_shutdown",
-    "NodeShutdown": "node_shutdown",
-    "UnexpectedAdmissionError": "node_rejected",
-    "NodeAffinity": "node_rejected",
-    "TopologyAffinityError": "node_rejected",
-    # further names of the kubelet's own admission
-    "NodeName": "node_rejected",
-    "NodePorts": "node_rejected",
-    "TaintToleration": "node_rejected",
-    "VolumeAttachmentLimitExceeded": "node_rejected",
-    "PodFeatureUnsupported": "node_rejected",
-    "PodLevelResourcesNotSupported": "node_rejected",
-    "PodOSNotSupported": "node_rejected",
-    "PodOSSelectorNodeLabelDoesNotMatch": "node_rejected",
-    "SysctlForbidden": "node_rejected",
-    "AppArmor": "node_rejected",
-    "InvalidNodeInfo": "node_rejected",
-    "UnexpectedPredicateFailureType": "node_rejected",
-    "NodeLost": "node_lost",
-}
-BY_KUBELET = "TerminationByKubelet"  # the kubelet, the agent on the node, ends a pod without deleting the pod
-REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
-    "PreemptionByScheduler": "preempted",
-    "DeletionByTaintManager": "node_tainted",
-    "EvictionByEvictionAPI": "drained",
-    "DeletionByPodGC": "node_deleted",
-    BY_KUBELET: "evicted",
-}
+KILLED_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
+DELETION_EXIT_CODES = (0, *KILLED_EXIT_CODES)  # many programs obey a request to end with 0
+OOM_KILLED = "oom_killed"
 REASON_BY_CONTAINER_END = {  # by the kubelet's reason for a container's end
-    "ContainerStatusUnknown": "node_lost",
+    "OOMKilled": OOM_KILLED,
     "ContainerCannotRun": "cannot_start",
     "StartError": "cannot_start",
 }
@@ -68,39 +37,49 @@ def reason(failed: Condition | None, pod: Pod | None) -> str:
     job_reason = failed.reason if failed else None
     known_reason = None
     if job_reason not in REASONS_BY_JOB_ALONE:
-        if pod:
-            known_reason = _reason_of_pod(pod) or _reason_of_containers(pod)
-        known_reason = known_reason or _reason_of_policy(failed)
+        known_reason = (_reason_of_pod(pod) if pod else None) or _reason_of_policy(failed)
     return known_reason or word(job_reason, "failed")
 
 
 def _reason_of_pod(pod: Pod) -> str | None:
-    if any(end.reason == "OOMKilled" for end in pods.container_ends(pod)):
-        return "oom_killed"
-    pod_reason = (pod.status or pods.NO_STATUS).reason or ""
-    if pod_reason.startswith("OutOf"):  # such as OutOfcpu
-        return "node_rejected"
-    return REASON_BY_POD_REASON.get(pod_reason) or disruption(pod)
+    """Return the reason by the pod; None if the pod shows no reason.
 
-
-def disruption(pod: Pod) -> str | None:
-    """Return the reason of the pod's disruption, such as a preemption or a drained node; None without a disruption."""
-    condition = pods.condition(pod, DISRUPTION)
-    return REASON_BY_DISRUPTION.get(condition.reason or "", DISRUPTED) if condition and condition.is_true else None
+    The program's own end decides if it came before any request to end, and so does a lack of memory. Otherwise the
+    author of the request decides: without a known author, a program that ended as deleted programs do was disrupted.
+    """
+    by_containers = _reason_of_containers(pod)
+    was_told = termination.was_told_to_end(pod) is not False
+    if by_containers and (by_containers == OOM_KILLED or not was_told):
+        return by_containers
+    if author := termination.ended_by(pod):
+        return author
+    if by_containers and pod.metadata.deletion_timestamp and pods.exit_code(pod) in DELETION_EXIT_CODES:
+        return DISRUPTED
+    is_rejected = (pod.status or pods.NO_STATUS).reason and not pods.has_begun(pod)  # by a kubelet, in unknown words
+    return by_containers or (NODE_REJECTED if is_rejected else None)
 
 
 def _reason_of_containers(pod: Pod) -> str | None:
     """Return the reason by how the main container ended, or by a failed init container; None if neither has ended."""
     main_end = pods.end_of_main(pod)
-    if main_end and (reason_of_end := REASON_BY_CONTAINER_END.get(main_end.reason or "")):
+    if reason_of_end := _special_reason(main_end):
         return reason_of_end
     for container in pods.plain_init_containers(pod):
         init_end = pods.state(container).terminated
-        if init_end and (reason_of_end := REASON_BY_CONTAINER_END.get(init_end.reason or "")):
+        if reason_of_end := _special_reason(init_end):
             return reason_of_end
         if init_end and init_end.exit_code:
             return f"init_exit_{init_end.exit_code}"
-    return None if main_end is None or main_end.exit_code is None else _reason_of_code(main_end.exit_code)
+    if main_end is None:  # a container beside it kept the main container from its start
+        return OOM_KILLED if any(end.reason == "OOMKilled" for end in pods.container_ends(pod)) else None
+    return None if main_end.exit_code is None else _reason_of_code(main_end.exit_code)
+
+
+def _special_reason(end: Terminated | None) -> str | None:
+    """Return the reason of a container's end that its exit code does not give; None without such a reason."""
+    if end is None:
+        return None
+    return "node_lost" if pods.is_lost(end) else REASON_BY_CONTAINER_END.get(end.reason or "")
 
 
 def _reason_of_policy(failed: Condition | None) -> str | None:
@@ -151,4 +130,4 @@ def is_by_deletion(failed: Condition | None, own_pods: Sequence[Pod], *, has_fai
     if own_pods:
         return all(pod.metadata.deletion_timestamp for pod in own_pods)
     code = exit_code(failed)
-    return has_failure_policy if code is None else code in DELETION_EXIT_CODES
+    return has_failure_policy if code is None else code in KILLED_EXIT_CODES

@@ -44,12 +44,12 @@ def _facts_of_pod(job_uid: str, pod: Pod, job_deleted_at: datetime | None) -> Ou
     """Return facts about the program's end, or the fact that a running program was told to end; None without facts."""
     told_by = termination.author_of_request([pod], job_deleted_at)
     if pods.has_ended(pod):
-        return _facts_of_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, told_by)
+        return _facts_of_end(job_uid, pod, told_by)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
         return None  # an unknown phase proves no fact
     end = pods.end_of_main(pod)
     if end is not None and end.exit_code is not None and not pods.main_may_restart(pod):
-        return _facts_of_end(job_uid, pod, end.exit_code == 0, told_by)
+        return _facts_of_end(job_uid, pod, told_by)
     if pod.metadata.deletion_timestamp is not None:
         return OutcomeFacts(job_uid=job_uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=told_by)
     return None
@@ -82,11 +82,15 @@ def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted_at: datetime | Non
     )
 
 
-def _facts_of_end(job_uid: str, pod: Pod, succeeded: bool, told_by: str | None) -> OutcomeFacts | None:
-    """Return the facts about a program that has ended; None for a success that the exit code does not prove."""
+def _facts_of_end(job_uid: str, pod: Pod, told_by: str | None) -> OutcomeFacts | None:
+    """Return the facts about a program that has ended; None for a success that the exit code does not prove.
+
+    The main container's end counts, and not the ends of the containers beside it, which decide the pod's phase as well.
+    """
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
-    if succeeded and code != 0:
+    if pods.phase(pod) == pods.SUCCEEDED and code != 0:
         return None
+    succeeded = code == 0
     told_to_end = termination.was_told_to_end(pod)
     message = failure.message(None, pod)
     result, _ = read_result(end.message or "") if end else (None, None)

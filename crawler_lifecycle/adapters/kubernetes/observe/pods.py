@@ -20,6 +20,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import (
 MAIN_CONTAINER = "crawl"  # the main container's name in our pods
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"  # phases
 OUT_OF_SIGHT = "Unknown"  # the fifth phase: the node is silent
+LOST_EXIT_CODE = 255
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 NO_STATUS, NO_STATE = PodStatus(), ContainerState()
 
@@ -205,9 +206,32 @@ def main_has_begun(pod: Pod) -> bool:
 
     The phase does not show this: a sidecar that cannot start keeps a pod Pending, although the main container runs.
     """
-    main = main_container(pod)
-    states = (state(main), (main.last_state if main else None) or NO_STATE)  # now, and before a restart
-    return any(main_state.running or main_state.terminated for main_state in states)
+    return any(state.running or state.terminated for state in _states(main_container(pod)))
+
+
+def _states(container: ContainerStatus | None) -> tuple[ContainerState, ContainerState]:
+    """Return the container's states now and before a restart."""
+    return state(container), (container.last_state if container else None) or NO_STATE
+
+
+def has_begun(pod: Pod) -> bool:
+    """Return whether any container of the pod runs or has run."""
+    states = [state for container in (*init_containers(pod), *containers(pod)) for state in _states(container)]
+    return any(state.running or state.terminated for state in states)
+
+
+def outlived_main(pod: Pod) -> bool:
+    """Return whether another container may have lived after the main container's end."""
+    main_end = end_of_main(pod)
+    ended_at = main_end.finished_at if main_end else None
+    plain = {container.name for container in plain_init_containers(pod)}
+    for container in _beside_main(pod):
+        end = state(container).terminated
+        if container.name in plain or (end is None and not state(container).running):
+            continue
+        if end is None or end.finished_at is None or ended_at is None or end.finished_at > ended_at:
+            return True
+    return False
 
 
 def waiting_beside_main(pod: Pod) -> list[tuple[str, str]]:
@@ -230,10 +254,19 @@ def started_at(pod: Pod) -> datetime | None:
 def exit_code(pod: Pod) -> int | None:
     """Return the program's exit code; None before its end, and if the code is unknown.
 
-    For a container that the node has lost, the kubelet invents the code 137, which does not count.
+    The code of a lost container does not count.
     """
     end = end_of_main(pod)
-    return end.exit_code if end and end.reason != "ContainerStatusUnknown" else None
+    return end.exit_code if end and not is_lost(end) else None
+
+
+def is_lost(end: Terminated) -> bool:
+    """Return whether the node has lost the container: its code and times are invented.
+
+    The kubelet gives such a container the code 137. After a reboot or a restart of its runtime that lost the container,
+    containerd gives 255 with the reason Unknown; a program's own 255 has the reason Error.
+    """
+    return end.reason == "ContainerStatusUnknown" or (end.reason == "Unknown" and end.exit_code == LOST_EXIT_CODE)
 
 
 def due_at(own_pods: Sequence[Pod]) -> datetime | None:

@@ -1,19 +1,54 @@
-"""Decide whether a pod's program was told to end before its end: such a program has not finished its work.
+"""Decide whether a pod's program was told to end before its end, and by whom: such a program has not finished.
 
 A program is told to end by its pod's deletion, or by the kubelet, the agent on its node. The node's clock dates the end
 and the API server's clock the deletion, and the two clocks may differ by a minute, so only dates more than a minute
-apart show the order. Within a minute, a grace proves that the request came first, since the API server gives an ended
-pod no grace. Without a grace the order is unknown.
+apart show the order. Within a minute, a grace proves that the request came first if the main container was the last to
+end, since the API server gives an ended pod no grace. Without a grace the order is unknown.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
-from crawler_lifecycle.adapters.kubernetes.observe import failure, pods
-from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY
+from crawler_lifecycle.adapters.kubernetes.observe import pods
+from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY, DISRUPTED
 
 CLOCK_DIFFERENCE = timedelta(minutes=1)  # the clocks of a node and the API server differ by at most this time
+NODE_REJECTED = "node_rejected"
+REASON_BY_POD_REASON = {  # by the reason in the pod's status: its kubelet ended the pod, or did not admit the pod
+    "Evicted": "evicted",
+    "Preempting": "preempted",
+    "DeadlineExceeded": "pod_deadline",
+    "Terminated": "node_shutdown",
+    "Shutdown": "node_shutdown",
+    "NodeShutdown": "node_shutdown",
+    "UnexpectedAdmissionError": NODE_REJECTED,
+    "NodeAffinity": NODE_REJECTED,
+    "TopologyAffinityError": NODE_REJECTED,
+    # further names of the kubelet's own admission
+    "NodeName": NODE_REJECTED,
+    "NodePorts": NODE_REJECTED,
+    "TaintToleration": NODE_REJECTED,
+    "VolumeAttachmentLimitExceeded": NODE_REJECTED,
+    "PodFeatureUnsupported": NODE_REJECTED,
+    "PodLevelResourcesNotSupported": NODE_REJECTED,
+    "PodOSNotSupported": NODE_REJECTED,
+    "PodOSSelectorNodeLabelDoesNotMatch": NODE_REJECTED,
+    "SysctlForbidden": NODE_REJECTED,
+    "AppArmor": NODE_REJECTED,
+    "InvalidNodeInfo": NODE_REJECTED,
+    "UnexpectedPredicateFailureType": NODE_REJECTED,
+    "NodeLost": "node_lost",
+}
+DISRUPTION = "DisruptionTarget"  # condition; true if the cluster ends the pod, such as for a drained node
+BY_KUBELET = "TerminationByKubelet"  # the kubelet ends a pod without deleting the pod
+REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
+    "PreemptionByScheduler": "preempted",
+    "DeletionByTaintManager": "node_tainted",
+    "EvictionByEvictionAPI": "drained",
+    "DeletionByPodGC": "node_deleted",
+    BY_KUBELET: "evicted",
+}
 
 
 def were_told_to_end(own_pods: Sequence[Pod]) -> bool | None:
@@ -27,25 +62,37 @@ def were_told_to_end(own_pods: Sequence[Pod]) -> bool | None:
     return True if True in answers else None
 
 
+def ended_by(pod: Pod) -> str | None:
+    """Return, as a reason for failure, which part of the cluster ended the pod or announced its end; None: no part."""
+    pod_reason = (pod.status or pods.NO_STATUS).reason or ""
+    if pod_reason.startswith("OutOf"):  # such as OutOfcpu
+        return NODE_REJECTED
+    if pod_reason in REASON_BY_POD_REASON:
+        return REASON_BY_POD_REASON[pod_reason]
+    condition = pods.condition(pod, DISRUPTION)
+    return REASON_BY_DISRUPTION.get(condition.reason or "", DISRUPTED) if condition and condition.is_true else None
+
+
 def author_of_request(own_pods: Sequence[Pod], job_deleted_at: datetime | None = None) -> str | None:
-    """Return, as a reason for failure, the author: a disruption, or a client that deleted the Job.
+    """Return, as a reason for failure, the author: a part of the cluster, or a client that deleted the Job.
 
     None: an unnamed client deleted the pods alone.
     """
-    disruptions = sorted(reason for pod in own_pods if (reason := failure.disruption(pod)))
-    if disruptions:
-        return disruptions[0]
+    parts = sorted(reason for pod in own_pods if (reason := ended_by(pod)))
+    if parts:
+        return parts[0]
     return DELETED_EXTERNALLY if job_deleted_at else None
 
 
 def was_told_to_end(pod: Pod) -> bool | None:
     """Return whether the pod's main container was told to end before its end. None: unknown."""
     end = pods.end_of_main(pod)
-    ended_at = end.finished_at if end else None
-    disruption = pods.condition(pod, failure.DISRUPTION)
-    if disruption and disruption.is_true and disruption.reason == failure.BY_KUBELET:
+    ended_at = end.finished_at if end and not pods.is_lost(end) else None
+    disruption = pods.condition(pod, DISRUPTION)
+    is_by_kubelet = disruption is not None and disruption.is_true and disruption.reason == BY_KUBELET
+    if is_by_kubelet or (pod.status or pods.NO_STATUS).reason in REASON_BY_POD_REASON:
         # the kubelet dates both with one clock, and deletes no pod: a missing date leaves the order unknown
-        disrupted_at = disruption.last_transition_time
+        disrupted_at = disruption.last_transition_time if disruption and is_by_kubelet else None
         return None if ended_at is None or disrupted_at is None else disrupted_at <= ended_at
     grace_end, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     if grace_end is None:
@@ -57,4 +104,4 @@ def was_told_to_end(pod: Pod) -> bool | None:
         return True
     if ended_at and ended_at < told_at - CLOCK_DIFFERENCE:
         return False
-    return True if grace else None
+    return True if grace and not pods.outlived_main(pod) else None
