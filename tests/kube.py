@@ -7,6 +7,7 @@ bytes, so that objects may be any nonsense.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -95,7 +96,8 @@ def running(name: str = "crawl") -> Json:
 SCHEDULED = condition("PodScheduled")
 
 
-def event(uid: str, reason: str, message: str = "", at: str = WHEN) -> Json:
+def event(uid: str, reason: str, message: str = "", at: str | None = None) -> Json:
+    """Return an event that happened last at this time, or a moment ago."""
     return {
         "metadata": {"name": f"{uid}.{reason}"},
         "involvedObject": {"kind": "Job", "uid": uid},
@@ -103,7 +105,7 @@ def event(uid: str, reason: str, message: str = "", at: str = WHEN) -> Json:
         "reason": reason,
         "message": message,
         "count": 3,
-        "lastTimestamp": at,
+        "lastTimestamp": at or datetime.now(UTC).isoformat(),
     }
 
 

@@ -1,7 +1,7 @@
 """A task's row, as the verdicts of one look after the other change it."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.contract.retries import FailureKind
 from crawler_lifecycle.contract.states import Intent, TaskStatus
@@ -10,6 +10,7 @@ from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.verdict import verdict
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
+HALF_AN_HOUR = timedelta(minutes=30)  # after which a task whose job waits in vain is given up
 
 
 def row(status: TaskStatus = TaskStatus.RUNNING, job_uid: str | None = "job-uid", task: int = 0) -> TaskRow:
@@ -33,7 +34,7 @@ def applied(old: TaskRow, change: TaskChange | None, now: datetime = NOW) -> Tas
         absent_count=change.absent_count,
         absent_since=(old.absent_since or now) if change.absent_count else None,
         started_at=change.started_at,
-        cause_since=_since(old, change.cause),
+        cause_since=_since(old, change.cause, now),
         facts=change.facts,
     )
 
@@ -50,13 +51,21 @@ def _next_attempt(old: TaskRow, kind: FailureKind) -> TaskRow:
     )
 
 
-def _since(old: TaskRow, cause: str | None) -> datetime | None:
+def _since(old: TaskRow, cause: str | None, now: datetime) -> datetime | None:
     if cause is None:
         return None
-    return old.cause_since if cause == old.cause else NOW
+    return old.cause_since if cause == old.cause else now
 
 
-def after(old: TaskRow, *looks: Look, intent: Intent = Intent.RUN, stopped_at: datetime | None = None) -> TaskRow:
-    for look in looks:
-        old = applied(old, verdict(old, look, intent, NOW, stopped_at))
+def after(
+    old: TaskRow,
+    *looks: Look,
+    intent: Intent = Intent.RUN,
+    stopped_at: datetime | None = None,
+    apart: timedelta = timedelta(),
+) -> TaskRow:
+    """Return the row after the looks. `apart`: the time between two looks."""
+    for number, look in enumerate(looks):
+        now = NOW + number * apart
+        old = applied(old, verdict(old, look, intent, now, stopped_at), now)
     return old

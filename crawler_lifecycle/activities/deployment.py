@@ -17,6 +17,7 @@ from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
 from crawler_lifecycle.domain.saturation import is_saturated
 from crawler_lifecycle.domain.verdict import verdict
+from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Claims, Cluster, Runs, RunState, Tasks
 
 CLUSTER_FULL = "the cluster is full"  # begins the message of a saturated run
@@ -114,12 +115,19 @@ class DeploymentActivities:
         return MainJobStatus(started=True, started_at=job.started_at)
 
     def _is_given_up(self, run: RunRef, state: RunState, row: TaskRow, look: Look) -> bool:
-        """Write the end of a main job that waits too long for what will not come, such as an image. Return whether so.
+        """End a main job that waits too long for what will not come, such as an image. Return whether its task is over.
 
-        In this stage the run's row and not the task's row has the cause and the start of the wait.
+        In this stage the run's row and not the task's row has the cause and the start of the wait. The job is ended at
+        once, since it may start at any moment; the next stage ends a job that could not be ended.
         """
         waiting = replace(row, cause=state.waiting_cause, cause_since=state.waiting_since)
         change = verdict(waiting, look, state.intent, datetime.now(UTC))
         if state.intent is not Intent.RUN or change is None or change.status is not TaskStatus.FAILED:
             return False
-        return self.tasks.sync(run, [change]) == 1
+        if self.tasks.sync(run, [change]) != 1:
+            return False
+        try:
+            self.cluster.stop(run.run_uid, [(row.task, row.attempt)], uids=uids_of([row]))
+        except LifecycleError as error:
+            activity.logger.warning("run %s: the given up main job could not be ended: %s", run.run_id, error.message)
+        return True

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import looks
 from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.domain.limits import is_held
-from crawler_lifecycle.domain.lingering import leaving, lingering, overdue, removable
+from crawler_lifecycle.domain.lingering import is_hopeless, leaving, lingering, overdue, removable
 from crawler_lifecycle.domain.looks import JobKey, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.retries import NO_RETRIES, recheck_pause
@@ -82,11 +82,13 @@ class ReconciliationActivities:
         measure_clocks(look.clock_ahead, run.cluster)
         # the doubt is a message, if too many jobs vanished at once to believe the look
         retries = run.retries or NO_RETRIES
-        changes, doubt = verdicts(rows, look, run.intent, now, step.stopped_at, retries)
+        all_changes, doubt = verdicts(rows, look, run.intent, now, step.stopped_at, retries)
+        changes = [change for change in all_changes if not is_hopeless(look, change)]
+        hopeless = [(change.task, change.attempt) for change in all_changes if is_hopeless(look, change)]
         page = list(_limited_to_payload(changes[:CHANGES_IN_A_LOOK]))
         now_over = {change.task for change in changes if change.status.is_over and not change.next_attempt}
         open_rows = [row for row in rows if row.task not in now_over]
-        unwanted = (*lingering(look, open_rows, run.intent), *overdue(look, rows))
+        unwanted = (*hopeless, *lingering(look, open_rows, run.intent), *overdue(look, rows))
         recheck = recheck_pause(rows, changes, look, now)
         saturated = saturation(rows, look, now)
         count_saturated(saturated, run.cluster)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 from temporalio import activity
@@ -11,10 +12,10 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.run import CloseRun, Counted, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
-from crawler_lifecycle.domain.lingering import lingering, overdue
+from crawler_lifecycle.domain.lingering import is_hopeless, lingering, overdue
 from crawler_lifecycle.domain.looks import JobKey, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
-from crawler_lifecycle.domain.verdict import with_facts
+from crawler_lifecycle.domain.verdict import verdict, with_facts
 from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, RunState, Tasks, Uids
 
@@ -68,19 +69,28 @@ class StoppingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_unwanted(self, step: StopTasks) -> StopReport:
-        """End lingering and overdue jobs of every attempt of the tasks, a page at a time.
+        """End hopeless, lingering and overdue jobs of every attempt of the tasks, a page at a time.
 
-        Overdue jobs are killed, and a force kills all these jobs. A stop without force kills the lingering jobs of
-        present attempts, since the stop has asked these already, and asks the lingering jobs of other attempts. Without
-        a stop, lingering jobs are asked to end.
+        Hopeless jobs are asked to end at once after the ends of their tasks are written, both by a new look: a job that
+        has started in the meantime continues. Overdue jobs are killed, and a force kills all these jobs. A stop without
+        force kills the lingering jobs of present attempts, since the stop has asked these already, and asks the
+        lingering jobs of other attempts. Without a stop, lingering jobs are asked to end.
         """
         numbers = from_ranges(step.tasks)
         page, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
         self.runs.state(step.run)  # raises Fenced before the look if a later supervisor has taken over
         rows = self.tasks.rows(step.run.run_id, page)
         uids = uids_of(rows)
+        waiting = [row for row in rows if row.status in NOT_SEEN_ENDING and row.cause]  # perhaps hopeless
+        self._keep_evidence(step.run, _keys(waiting), hurried=False)
+        now = datetime.now(UTC)
         look = self.cluster.look(step.run.run_uid, _keys(row for row in rows if row.job_uid), page, uids=uids)
         run = self.runs.state(step.run)  # again after the look: jobs in the look may belong to a later supervisor
+        changes = [change for row in rows if (change := verdict(row, look, run.intent, now))]
+        hopeless = [change for change in changes if is_hopeless(look, change)]
+        if hopeless:
+            self.tasks.sync(step.run, hopeless)
+            rows = self.tasks.rows(step.run.run_id, page)  # what waits for a task that is over is lingering
         lingering_jobs = lingering(look, rows, run.intent)
         to_kill = set(overdue(look, rows))
         if run.intent is Intent.FORCE:
@@ -160,9 +170,9 @@ class StoppingActivities:
         by_status = self.tasks.by_status(run_id)
         return sorted(number for status in IN_CLUSTER for number in by_status.get(status, []))
 
-    def _keep_evidence(self, run: RunRef, jobs: Sequence[JobKey]) -> None:
+    def _keep_evidence(self, run: RunRef, jobs: Sequence[JobKey], *, hurried: bool = True) -> None:
         with _best_effort(run, "no evidence of stopped jobs"):
-            evidence = self.cluster.evidence(run.run_uid, jobs, hurried=True) if jobs else []
+            evidence = self.cluster.evidence(run.run_uid, jobs, hurried=hurried) if jobs else []
             if evidence:
                 self.tasks.reconcile(run, evidence, hurried=True)
 

@@ -6,10 +6,11 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
 CAUSES_NEAR_THE_END = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or is about to end
 # General causes with their precise causes. A job always shows the general cause; only an event shows the precise
-# cause. The cluster deletes events after an hour: from then on only the row has the precise cause.
+# cause. The cluster deletes events after an hour: from then on only the row has the precise cause. POD_CREATE_REJECTED
+# is left out: a task is given up only if look after look shows its rejection.
 PRECISE_CAUSES = {
-    reasons.POD_NOT_CREATED: (reasons.QUOTA, reasons.POD_CREATE_REJECTED),
-    reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX),
+    reasons.POD_NOT_CREATED: (reasons.QUOTA,),
+    reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX, reasons.RESOURCE_CLAIM),
 }
 
 

@@ -132,11 +132,13 @@ def _author_on_record(row: TaskRow, facts: OutcomeFacts | None) -> str | None:
 def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
     """Return the ending after a FAILED job.
 
-    A look that shows the pod decides, and so does a Job whose own deadline ended the pod. Otherwise the facts on record
-    about the program's failure decide: earlier looks took the facts from the pod, and a pod tells more than its Job.
+    A look that shows the pod decides, and so does a Job that failed by itself: by its deadline or its indexes.
+    Otherwise the facts on record about the program's failure decide: earlier looks took the facts from the pod, and a
+    pod tells more than its Job.
     """
     is_failure_on_record = facts is not None and facts.has_ended and not facts.succeeded
-    does_look_decide = job.facts is not None or job.reason == reasons.DEADLINE_EXCEEDED
+    is_by_job_alone = job.reason == reasons.DEADLINE_EXCEEDED or job.reason in reasons.OF_INDEXES
+    does_look_decide = job.facts is not None or is_by_job_alone
     if facts and is_failure_on_record and not does_look_decide:
         return _ending_by_facts(facts)
     reason = job.reason
@@ -167,7 +169,8 @@ def _failed_for_another_reason(job: JobLook, facts: OutcomeFacts) -> bool:
     if job.phase is not JobPhase.FAILED:
         return False
     was_deleted = job.end_request in (EndRequest.TO_JOB, EndRequest.TO_PODS)
-    return was_deleted or bool(facts.succeeded) or facts.reason != job.reason
+    differs = bool(facts.succeeded) or facts.reason != job.reason
+    return was_deleted or (differs and job.reason not in reasons.OF_INDEXES)
 
 
 def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:

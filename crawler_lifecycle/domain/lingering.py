@@ -1,10 +1,21 @@
-"""Rules to select jobs in a look: lingering, overdue and leaving jobs, and ended jobs to remove."""
+"""Rules to select jobs in a look: hopeless, lingering, overdue and leaving jobs, and ended jobs to remove."""
 
 from collections.abc import Iterable
 
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.domain.looks import JobKey, JobLook, Look, TaskRow
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
+
+
+def is_hopeless(look: Look, change: TaskChange) -> bool:
+    """Return whether the change ends a task whose job still waits, for what has not come for too long.
+
+    The job may start at any moment, and a crawl that has started must not be ended. So its task is not over before a
+    look that is followed by the job's end at once.
+    """
+    job = look.jobs.get((change.task, change.attempt))
+    return change.status.is_over and job is not None and job.phase is JobPhase.WAITING and job.uid == change.job_uid
 
 
 def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:

@@ -29,7 +29,7 @@ from tests.kube import (
     running,
     waiting,
 )
-from tests.rows import NOW, after, row
+from tests.rows import HALF_AN_HOUR, NOW, after, row
 
 KEY = (0, 1)
 NO_ACCOUNT = 'Error creating: pods "x" is forbidden: error looking up service account crawls/crawls: not found'
@@ -53,7 +53,8 @@ def test_pods_that_are_rejected_for_ever_end_the_task_with_the_message() -> None
     late = look(job(), events=rejected, patience=JobPatience())
     waits = after(pending(), late)
     assert waits.status is TaskStatus.PENDING, "no first look ends it"
-    last = verdict(waits, late, Intent.RUN, NOW)
+    assert after(waits, late).status is TaskStatus.PENDING, "its patience begins with the first rejection"
+    last = verdict(waits, late, Intent.RUN, NOW + HALF_AN_HOUR)
     assert last
     assert (last.status, last.reason, last.message) == (TaskStatus.FAILED, "pod_create_rejected", NO_ACCOUNT)
 
@@ -93,7 +94,10 @@ def test_an_image_name_that_is_none_of_a_sidecar_ends_no_task_that_may_start() -
 def test_the_words_of_the_kubelet_are_kept_with_the_task(said: str) -> None:
     stuck = pod("Pending", waiting("ImagePullBackOff", message=said), conditions=[SCHEDULED])
     seen = look(job(active=1, ready=0), stuck, patience=JobPatience())
-    for change in (verdict(pending(), seen, Intent.RUN, NOW), verdict(after(pending(), seen), seen, Intent.RUN, NOW)):
+    for change in (
+        verdict(pending(), seen, Intent.RUN, NOW),
+        verdict(after(pending(), seen), seen, Intent.RUN, NOW + HALF_AN_HOUR),
+    ):
         assert change
         assert change.message == said[:300]
 

@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import lingering
 from crawler_lifecycle.domain.looks import Look, TaskRow
 from tests.kube import LATER, OURS, RUN, SCHEDULED, Json, Shelf, condition, deleted, ended, job, pod, running, waiting
-from tests.rows import after, row
+from tests.rows import HALF_AN_HOUR, after, row
 
 KEY = (0, 1)
 AT_ONCE = JobPatience(sidecars=timedelta())
@@ -128,7 +128,7 @@ def test_what_never_started_is_given_up_whichever_container_is_in_the_way() -> N
         [waiting("ImagePullBackOff"), running("agent")],
     ):
         seen = look(job(active=1, ready=0), pod("Pending", *stuck, conditions=[SCHEDULED]))
-        failed = after(row(TaskStatus.PENDING), seen, seen)
+        failed = after(row(TaskStatus.PENDING), seen, seen, apart=HALF_AN_HOUR)
         assert (failed.status, failed.reason) == (TaskStatus.FAILED, "image_pull")
 
 

@@ -22,9 +22,9 @@ def events_of(task: int) -> list[Json]:
     """Return the events of one Job, which lie side by side in a list: a quota at first, and a webhook since."""
     uid = f"uid-{task}"
     return [
-        event(uid, "FailedCreate", QUOTA_BEFORE),
         event(uid, "FailedCreate", QUOTA_BEFORE, WHEN),
-        event(uid, "FailedCreate", DENIED_SINCE, LATER),
+        event(uid, "FailedCreate", QUOTA_BEFORE, LATER),
+        event(uid, "FailedCreate", DENIED_SINCE),
     ]
 
 

@@ -1,7 +1,7 @@
 """A main job whose image cannot be pulled waited for ever: only looks of the third stage gave jobs up."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import cast
 
@@ -23,6 +23,10 @@ class Stuck:
     """A cluster in which the main job waits for an image."""
 
     give_up_after: timedelta
+    stopped: list[JobKey] = field(default_factory=list)
+
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
+        self.stopped += jobs
 
     def look(
         self, run_uid: str, watched: Collection[JobKey] = (), tasks: object = None, *, uids: Uids = NO_UIDS
@@ -31,9 +35,9 @@ class Stuck:
         return Look(complete=True, jobs={(0, 1): replace(job, give_up_after=self.give_up_after)})
 
 
-def looks(house: House, plan: RunPlan, give_up_after: timedelta) -> list[MainJobStatus]:
+def looks(house: House, plan: RunPlan, stuck: Stuck) -> list[MainJobStatus]:
     """Two in a row: the first one only notes since when the job waits."""
-    deployment = replace(house.deployment, cluster=cast("Cluster", Stuck(give_up_after)))
+    deployment = replace(house.deployment, cluster=cast("Cluster", stuck))
     return [house.do(deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]
 
 
@@ -45,22 +49,26 @@ def plan(house: House) -> RunPlan:
 
 
 def test_it_fails_with_its_cause_and_so_does_its_run(house: House, plan: RunPlan) -> None:
-    first, second = looks(house, plan, timedelta())
+    stuck = Stuck(timedelta())
+    first, second = looks(house, plan, stuck)
     assert (first.started, first.cause) == (False, "image_pull")
     assert second.started, "the next stage finds the end"
     (task,) = house.details(plan).tasks
     assert (task.status, task.reason, task.message) == (TaskStatus.FAILED, "image_pull", "no such image")
+    assert stuck.stopped == [(0, 1)], "its job is ended by the look that gives it up"
     outcome = house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     assert (outcome.status, outcome.reason) == (RunStatus.FAILED, "main_job_failed")
 
 
 def test_it_may_wait_for_as_long_as_the_limit_says(house: House, plan: RunPlan) -> None:
-    assert [status.started for status in looks(house, plan, HOUR)] == [False, False]
+    assert [status.started for status in looks(house, plan, Stuck(HOUR))] == [False, False]
     assert house.details(plan).tasks[0].status is TaskStatus.PENDING
 
 
 def test_a_stop_decides_about_it(house: House, plan: RunPlan) -> None:
     run = house.details(plan).run
     house.store.runs.request_stop(run.run_id, StopRequest(), run.created_at)
-    assert not any(status.started for status in looks(house, plan, timedelta()))
+    stuck = Stuck(timedelta())
+    assert not any(status.started for status in looks(house, plan, stuck))
+    assert not stuck.stopped
     assert house.details(plan).tasks[0].status is TaskStatus.PENDING

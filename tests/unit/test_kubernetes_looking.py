@@ -1,7 +1,6 @@
 """What does a look at Kubernetes cost in calls, and what becomes of answers that are not as they should be?"""
 
 from collections import Counter
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS, Unre
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.looks import JobPhase, Look
 from tests.kube import OURS, RUN, SCHEDULED, Json, Shelf, condition, event, job, labels, pod, running, waiting
+from tests.rows import HALF_AN_HOUR
 
 COMPLETE, FAILED = condition("Complete"), condition("Failed", "BackoffLimitExceeded")
 WAITS: Json = {"active": 1, "ready": 0}
@@ -134,7 +134,7 @@ def test_events_of_many_jobs_without_pods_come_by_one_list() -> None:
     seen = look(shelf, 1000)
     assert calls(shelf) == {"jobs": 1, "pods": 1, "events": 1}
     assert {job.cause for job in seen.jobs.values()} == {"pod_create_rejected"}
-    assert {job.give_up_after for job in seen.jobs.values()} == {timedelta()}
+    assert {job.give_up_after for job in seen.jobs.values()} == {HALF_AN_HOUR}
 
 
 def test_a_list_of_events_that_fails_leaves_the_first_few_to_single_requests() -> None:

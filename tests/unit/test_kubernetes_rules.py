@@ -30,7 +30,7 @@ from tests.kube import (
     running,
     waiting,
 )
-from tests.rows import NOW, after, row
+from tests.rows import HALF_AN_HOUR, NOW, after, row
 
 KEY = (0, 1)
 COMPLETE = condition("Complete", "CompletionsReached")
@@ -263,6 +263,9 @@ def test_rule_16_a_pod_on_its_node_that_does_not_run_yet(pending_pod: Json, caus
     ("reason", "cause"),
     [
         ("FailedMount", "volume"),
+        ("FailedMapVolume", "volume"),
+        ("NetworkNotReady", "pod_sandbox"),
+        ("FailedPrepareDynamicResources", "resource_claim"),
         ("FailedAttachVolume", "volume"),
         ("FailedCreatePodSandBox", "pod_sandbox"),
         ("FailedCreatePodSandbox", "pod_sandbox"),
@@ -283,8 +286,9 @@ def test_rule_16_what_the_cluster_tries_for_ever_ends_by_a_limit_of_ours(reason:
     patient = Observer(shelf, OURS, JobPatience(timedelta(minutes=25))).look(RUN, [KEY])
     assert after(row(TaskStatus.PENDING), patient).status is TaskStatus.PENDING
     given_up = Observer(shelf, OURS, JobPatience(timedelta(minutes=15))).look(RUN, [KEY])
+    assert after(row(TaskStatus.PENDING), patient, given_up).status is TaskStatus.PENDING
     assert after(row(TaskStatus.PENDING), given_up).status is TaskStatus.PENDING, "no first look ends a task for that"
-    failed = after(row(TaskStatus.PENDING), patient, given_up)
+    failed = after(row(TaskStatus.PENDING), given_up, given_up, apart=timedelta(minutes=15))
     assert (failed.status, failed.reason) == (TaskStatus.FAILED, patient.jobs[KEY].cause)
     assert not given_up.jobs[KEY].gone
     assert not given_up.jobs[KEY].removable
@@ -297,7 +301,7 @@ def test_rule_16_an_init_container_that_crashes_for_ever_ends_by_a_limit_of_ours
     stuck = pending(waiting("PodInitializing"), initContainerStatuses=[crashes], conditions=since)
     waits = look([job(0, 1, **ACTIVE)], [stuck])
     assert after(row(TaskStatus.PENDING), waits).status is TaskStatus.PENDING, "no first look ends a task for that"
-    failed = verdict(after(row(TaskStatus.PENDING), waits), waits, Intent.RUN, NOW)
+    failed = verdict(after(row(TaskStatus.PENDING), waits), waits, Intent.RUN, NOW + HALF_AN_HOUR)
     assert failed
     assert (failed.status, failed.reason, failed.message) == (TaskStatus.FAILED, "crash_loop", "back-off 5m0s")
 
@@ -559,7 +563,7 @@ def test_the_pod_that_counts_is_the_newest_that_is_not_being_ended() -> None:
 
 R = [
     (pod("Failed", ended(137, "OOMKilled"), reason="Evicted"), "oom_killed"),
-    (pod("Failed", ended(3), ended(137, "OOMKilled", "proxy")), "oom_killed"),
+    (pod("Failed", ended(3), ended(137, "OOMKilled", "proxy")), "exit_3"),
     (pod("Failed", reason="Evicted", containerStatuses=None), "evicted"),
     (pod("Failed", reason="Preempting"), "preempted"),
     (pod("Failed", reason="DeadlineExceeded"), "pod_deadline"),

@@ -46,6 +46,11 @@ class Moment:
         return terminating or any("deletionTimestamp" in pod["metadata"] for pod in self.pods) or any(disrupted)
 
     @property
+    def shows_success(self) -> bool:
+        """Whether a main container is shown that ended with 0."""
+        return any(succeeded and code == 0 for succeeded, code in self.ends)
+
+    @property
     def ends(self) -> Iterable[tuple[bool, int | None]]:
         """Yield the ends of main programs as `end_of` tells them."""
         return (end for pod in self.pods if (end := end_of(pod)))
@@ -92,9 +97,9 @@ def end_of(pod: Json) -> tuple[bool, int | None] | None:
         if "terminated" in item["state"] and item["name"] == MAIN
     ]
     code = codes[0] if codes else None
-    if phase in OVER:
-        return phase == "Succeeded", code
-    return (code == 0, code) if codes else None
+    if codes:
+        return code == 0, code
+    return (phase == "Succeeded", None) if phase in OVER else None
 
 
 def is_own(there: object) -> bool:

@@ -17,8 +17,8 @@ from tests.kube import OURS, RUN, UID, Shelf, event
 from tests.worlds.disturbances import CALM, Disturbance, disturbed_jobs, disturbed_pods
 from tests.worlds.lives import KEY, Life, is_own
 
-# a life has no clock: what is being deleted has just been told to end, and what hangs has done so for long
-IN_TIME = JobPatience(overdue=timedelta(days=10_000), sidecars=timedelta())
+# a life has no clock: what is being deleted has just been told to end, and what hangs or waits has done so for long
+IN_TIME = JobPatience(no_progress=timedelta(), overdue=timedelta(days=10_000), sidecars=timedelta())
 NAMESPACES: tuple[Any, ...] = (None, {}, {"metadata": {"name": "another"}}, 7, [], "crawls")
 STATUSES = (None, 401, 403, 410, 429, 500, 503, 504)
 Uids = Mapping[JobKey, str]

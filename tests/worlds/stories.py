@@ -80,6 +80,10 @@ def _end(end: str, random: Random, before: Moment) -> list[Moment]:
     return STORIES[end](random) if end in STORIES else []
 
 
+def seconds_after(at: str, seconds: int) -> str:
+    return (datetime.fromisoformat(at) + timedelta(seconds=seconds)).isoformat()
+
+
 def _set_the_nodes_clock(moments: Iterable[Moment], skew: int) -> None:
     """Date every end by the node, whose clock is not the API server's, which dates deletions."""
     if not skew:
@@ -91,7 +95,7 @@ def _set_the_nodes_clock(moments: Iterable[Moment], skew: int) -> None:
                 if end := status["state"].get("terminated"):
                     ends[id(end)] = end  # one object may be part of several moments
     for end in ends.values():
-        end["finishedAt"] = (datetime.fromisoformat(end["finishedAt"]) + timedelta(seconds=skew)).isoformat()
+        end["finishedAt"] = seconds_after(end["finishedAt"], skew)
 
 
 def _start(random: Random) -> list[Moment]:

@@ -113,12 +113,12 @@ def expected(life: Life, before: TaskRow, intent: Intent, *, seen_told: bool = F
     if life.hangs_with is not None:
         return {TaskStatus.FAILED if life.hangs_with else TaskStatus.SUCCEEDED}
     if last.says("Failed"):
-        if _is_done(before) and "DeadlineExceeded" in str(last):
-            return {TaskStatus.SUCCEEDED}
+        if _is_done(before) or (last.shows_success and not last.was_told):
+            return {TaskStatus.SUCCEEDED}  # whatever ended its pod afterwards
         was_told = last.job is not None and "deletionTimestamp" in last.job["metadata"] and not ends_late
         return {TaskStatus.STOPPED if stops and was_told else TaskStatus.FAILED}
     if life.is_hopeless:
-        return {TaskStatus.FAILED}
+        return {before.status if stops else TaskStatus.FAILED}  # a stop ends it as any other
     if last.job is not None and "deletionTimestamp" in last.job["metadata"]:
         is_awaited = before.job_uid is None and not stops  # a deployment waits until its name is free
         return {before.status if is_awaited else TaskStatus.STOPPING}
@@ -166,7 +166,7 @@ def _expected_without_a_job(last: Moment, before: TaskRow, *, stops: bool) -> se
             return {TaskStatus.SUCCEEDED if _is_done(before) else TaskStatus.FAILED}
         return {TaskStatus.STOPPED if stops else TaskStatus.LOST}
     [left] = last.pods
-    if left["status"]["phase"] == "Succeeded":
+    if left["status"]["phase"] == "Succeeded" or (last.shows_success and not last.was_told):
         return {TaskStatus.SUCCEEDED}
     if left["status"]["phase"] == "Failed":
         told = stops and "deletionTimestamp" in left["metadata"] and before.status is not TaskStatus.LOST

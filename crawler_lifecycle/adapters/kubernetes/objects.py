@@ -55,6 +55,11 @@ def forget_absurd_number(struct: msgspec.Struct, name: str, least: int, most: in
         msgspec.structs.force_setattr(struct, name, None)
 
 
+def is_exit_code(number: int) -> bool:
+    """Return whether the number can be an exit code: these have 32 bits, and Windows uses the negative ones."""
+    return -LARGEST - 1 <= number <= LARGEST
+
+
 def is_positive(count: int | None) -> bool:
     return count is not None and count > 0
 

@@ -8,9 +8,9 @@ a pod failure policy (`act/job_spec.py`).
 import re
 from collections.abc import Sequence
 
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod, Terminated
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod, Terminated, is_exit_code
 from crawler_lifecycle.adapters.kubernetes.observe import pods, termination
-from crawler_lifecycle.adapters.kubernetes.observe.termination import DISRUPTION, NODE_REJECTED
+from crawler_lifecycle.adapters.kubernetes.observe.termination import DISRUPTION, KILLED_EXIT_CODES, NODE_REJECTED
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.domain.crawl_results import is_meant_as_result
 from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
@@ -22,7 +22,6 @@ POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching
 POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code (-?[0-9]{{1,10}}) matching "
 )
-KILLED_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
 DELETION_EXIT_CODES = (0, *KILLED_EXIT_CODES)  # many programs obey a request to end with 0
 OOM_KILLED = "oom_killed"
 REASON_BY_CONTAINER_END = {  # by the kubelet's reason for a container's end
@@ -99,7 +98,8 @@ def _reason_of_code(code: int) -> str:
 def exit_code(failed: Condition) -> int | None:
     """Return the exit code from the Job's condition, for a Job without pods; None if the condition names no code."""
     match = POLICY_ON_EXIT_CODE.match(failed.message or "")
-    return int(match[1]) if match else None
+    code = int(match[1]) if match else None
+    return code if code is not None and is_exit_code(code) else None
 
 
 def message(failed: Condition | None, pod: Pod | None) -> str | None:

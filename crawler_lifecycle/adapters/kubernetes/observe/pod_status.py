@@ -21,7 +21,6 @@ CAUSE_BY_PHASE = {  # cause while a pod has ended in the phase, and the Job has 
     pods.SUCCEEDED: reasons.FINISHING,
     pods.FAILED: reasons.BACKOFF,
 }
-GIVE_UP_AT_NEXT_LOOK = timedelta()  # value of `give_up_after`: the next look with the same cause ends the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +141,8 @@ def _look_by_pending_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> Job
         look = build_look(key, job, JobPhase.FAILED, pod=pod)
         return replace(look, reason=invalid_image.cause, message=waiting.shorten(invalid_image.message))
     wait = waiting.why_no_containers(pod)
-    is_hopeless = waiting.is_hopeless(wait, pod, timing.now, timing.no_progress)
-    return replace(_waiting_look(key, job, wait), give_up_after=GIVE_UP_AT_NEXT_LOOK if is_hopeless else None)
+    is_hopeless = waiting.is_hopeless(wait, pod, timing.now - timing.no_progress)
+    return replace(_waiting_look(key, job, wait), give_up_after=timing.no_progress if is_hopeless else None)
 
 
 def _waiting_look(key: JobKey, job: Job, wait: Wait) -> JobLook:
@@ -154,11 +153,20 @@ def _look_by_running_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> Job
     cause = _trouble_after_start(pod)
     look = build_look(key, job, JobPhase.RUNNING, cause, pod)
     if cause == reasons.SIDECAR_HANGING:
-        return replace(look, give_up_after=timing.sidecars)
+        return replace(look, give_up_after=timing.sidecars if _has_ended_before(pod, timing) else None)
     if cause == reasons.SIDECAR_NOT_STARTED:
         sidecars = ", ".join(f"container {name}: {reason}" for name, reason in pods.waiting_beside_main(pod))
         return replace(look, message=waiting.shorten(sidecars))
     return look
+
+
+def _has_ended_before(pod: Pod, timing: Timing) -> bool:
+    """Return whether the main container ended longer ago than sidecars may run on; True without a date.
+
+    A container that ends again and again, since the cluster restarts it in place, has not.
+    """
+    end = pods.end_of_main(pod)
+    return end is None or end.finished_at is None or timing.now - end.finished_at >= timing.sidecars
 
 
 def _trouble_after_start(pod: Pod) -> str | None:
@@ -192,13 +200,12 @@ def look_with_events(look: JobLook, job: Job, events: Sequence[Event], timing: T
     if look.cause != reasons.POD_NOT_CREATED:
         wait = waiting.explain_by_events(Wait(look.cause or "", look.message), events)
         return replace(look, cause=wait.cause, message=waiting.shorten(wait.message))
-    wait = waiting.why_no_pod(events)
-    started_at = (job.status or NO_JOB_STATUS).start_time
-    is_past_patience = started_at is not None and timing.now - started_at > timing.no_progress
-    is_hopeless = wait.cause == reasons.POD_CREATE_REJECTED and is_past_patience
+    wait = waiting.why_no_pod(events, timing.now)
+    is_rejected = wait.cause == reasons.POD_CREATE_REJECTED
+    is_hopeless = is_rejected and waiting.is_rejected_since(timing.now - timing.no_progress, job, events)
     return replace(
         look,
         cause=wait.cause,
         message=waiting.shorten(wait.message),
-        give_up_after=GIVE_UP_AT_NEXT_LOOK if is_hopeless else None,
+        give_up_after=timing.no_progress if is_hopeless else None,
     )

@@ -41,6 +41,7 @@ REASON_BY_POD_REASON = {  # by the reason in the pod's status: its kubelet ended
     "NodeLost": "node_lost",
 }
 DISRUPTION = "DisruptionTarget"  # condition; true if the cluster ends the pod, such as for a drained node
+KILLED_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
 BY_KUBELET = "TerminationByKubelet"  # the kubelet ends a pod without deleting the pod
 REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
     "PreemptionByScheduler": "preempted",
@@ -96,7 +97,8 @@ def was_told_to_end(pod: Pod) -> bool | None:
         return None if ended_at is None or disrupted_at is None else disrupted_at <= ended_at
     grace_end, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     if grace_end is None:
-        return False  # a disruption alone only announces a deletion, and the deletion may fail
+        # a disruption alone only announces a deletion, and the deletion may fail: nobody else ended such a program
+        return None if disruption and disruption.is_true and pods.exit_code(pod) in KILLED_EXIT_CODES else False
     # When a node later deletes the finished pod for good, the API server sets the grace to 0, and `grace_end` back to
     # the first request's time. So `told_at` is the first request's time in both cases.
     told_at = grace_end - timedelta(seconds=grace or 0)

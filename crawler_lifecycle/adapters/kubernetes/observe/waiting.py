@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes.objects import ContainerStatus, Event, Pod, Waiting
+from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, ContainerStatus, Event, Job, Pod, Waiting
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE
@@ -33,16 +33,23 @@ CAUSE_BY_WAITING_REASON = {  # by the reason of a waiting container
     "RunContainerError": CANNOT_START,
     "CrashLoopBackOff": CRASH_LOOP,
 }
-# the cluster retries for ever, and only a person can remove the obstacle, so the task is given up after some time
+# the cluster retries indefinitely, and mostly only a person can remove the obstacle: the task is given up in the end
 HOPELESS_CAUSES = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
+FAILED_CREATE = "FailedCreate"  # an event of the Job controller: it could not create a pod
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")  # in messages
 EMPTY_REASONS = ("ContainerCreating", "PodInitializing")  # waiting containers give these reasons without any obstacle
 CAUSE_BY_EVENT_REASON = {
     "FailedMount": reasons.VOLUME,
+    "FailedMapVolume": reasons.VOLUME,
     "FailedAttachVolume": reasons.VOLUME,
+    "FailedPrepareDynamicResources": reasons.RESOURCE_CLAIM,
+    "NetworkNotReady": reasons.POD_SANDBOX,
     "FailedCreatePodSandBox": reasons.POD_SANDBOX,
     "FailedCreatePodSandbox": reasons.POD_SANDBOX,
 }
+# The Job controller tries again every minute, and the cluster records at least every fifth of its failures. A failure
+# longer ago is over, or the controller is away: either proves no obstacle now.
+LATELY = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +60,37 @@ class Wait:
     message: str | None = None
 
 
-def why_no_pod(events: Sequence[Event]) -> Wait:
-    """Return why a Job has no pod (rule 14): only an event of the Job controller tells the cause."""
-    rejection = _latest_event(events, ("FailedCreate",))
-    if rejection is None:
+def why_no_pod(events: Sequence[Event], now: datetime) -> Wait:
+    """Return why a Job has no pod (rule 14): only an event of the Job controller tells the cause. `now`: see `Timing`.
+
+    A rejection has to be of LATELY: the task may be given up for rejections that go on, not for one that is over.
+    """
+    failure = _latest_event(events, (FAILED_CREATE,))
+    if failure is not None and _is_about_quota(failure):
+        return Wait(reasons.QUOTA, failure.message)
+    if failure is None or not _is_since(now - LATELY, failure):
         return Wait(reasons.POD_NOT_CREATED)
-    message = (rejection.message or "").lower()
-    is_about_quota = any(words in message for words in QUOTA_WORDS)
-    return Wait(reasons.QUOTA if is_about_quota else reasons.POD_CREATE_REJECTED, rejection.message)
+    return Wait(reasons.POD_CREATE_REJECTED, failure.message)
+
+
+def is_rejected_since(begin: datetime, job: Job, events: Sequence[Event]) -> bool:
+    """Return whether the Job and its events show nothing but rejections since `begin`: no new start, and no quota.
+
+    A quota is checked last: where a quota holds back a pod, whatever rejects pods let the pod pass.
+    """
+    started_at = (job.status or NO_JOB_STATUS).start_time
+    failures = (event for event in events if event.reason == FAILED_CREATE and _is_since(begin, event))
+    return started_at is not None and started_at < begin and not any(_is_about_quota(event) for event in failures)
+
+
+def _is_about_quota(failure: Event) -> bool:
+    message = (failure.message or "").lower()
+    return any(words in message for words in QUOTA_WORDS)
+
+
+def _is_since(begin: datetime, event: Event) -> bool:
+    """Return whether the event happened after `begin`; an event without a time counts as new."""
+    return event.seen_at is None or event.seen_at >= begin
 
 
 def why_no_node(pod: Pod) -> Wait:
@@ -98,10 +128,15 @@ def explain_by_events(wait: Wait, events: Sequence[Event]) -> Wait:
     return Wait(CAUSE_BY_EVENT_REASON[event.reason or ""], event.message) if event else wait
 
 
-def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> bool:
-    """Return whether a hopeless cause has held for longer than `patience`. `now` is the API server's time."""
+def is_hopeless(wait: Wait, pod: Pod, begin: datetime) -> bool:
+    """Return whether the cause is hopeless and the pod shows no progress since `begin`."""
     since = pods.last_progress(pod)
-    return wait.cause in HOPELESS_CAUSES and since is not None and now - since > patience
+    return wait.cause in HOPELESS_CAUSES and since is not None and since < begin
+
+
+def is_stuck(pod: Pod) -> bool:
+    """Return whether the pod's program has not begun, and waits for what may never come."""
+    return not pods.main_has_begun(pod) and why_no_containers(pod).cause in HOPELESS_CAUSES
 
 
 def invalid_image(pod: Pod) -> Wait | None:
