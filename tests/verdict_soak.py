@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from random import Random, SystemRandom
+from random import SystemRandom
 
-from tests.worlds.living import live
+from tests.worlds.playing import play
 
 LIVES_IN_A_BATCH = 500
 SECONDS_BETWEEN_LINES = 5.0
@@ -42,7 +42,7 @@ def soak(batch: int) -> Soaked:
     for seed in range(batch * LIVES_IN_A_BATCH, (batch + 1) * LIVES_IN_A_BATCH):
         soaked.lives += 1
         try:
-            looks, row = live(Random(seed))
+            looks, row = play(seed)
         except Exception:  # noqa: BLE001 - an adapter that raises is as wrong as a false row, and the seed tells more
             soaked.wrong.append(seed)
             continue
@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this life, with the failure")
     asked = parser.parse_args()
     if asked.seed is not None:
-        print(*live(Random(asked.seed)))
+        print(*play(asked.seed))
         return 0
     first = SystemRandom().randrange(2**40) if asked.first is None else asked.first
     batches = range(first, first + -(-asked.lives // LIVES_IN_A_BATCH))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import cast
 
 import pytest
@@ -23,7 +24,7 @@ from crawler_lifecycle.contract.steps.looks import (
 from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, Pods, Presence
-from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
+from crawler_lifecycle.domain.reasons import IMAGE_PULL, ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
 from tests.activities.removals import Removing, both_over, differences, opened
@@ -184,6 +185,9 @@ class Showing:
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return {}
 
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
+        return [TaskEvidence(task=task, attempt=attempt, events=["no such image"]) for task, attempt in jobs]
+
     def look(
         self,
         run_uid: str,
@@ -217,6 +221,28 @@ def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
     assert (found.unwanted, found.evidence) == ("0", "0")
     found, _ = shown(house, plan, replace(orphan, cause=None))
     assert found.unwanted == ""
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(house: House, *, has_started: bool) -> None:
+    """The webhook that had rejected its pods came back between the look and the end: a live crawl was deleted."""
+    plan = house.started("sleepy", tasks=1)
+    uid = house.details(plan).tasks[0].job_uid or ""
+    waits = JobLook(0, 1, uid, "job", JobPhase.WAITING, IMAGE_PULL, message="401", give_up_after=timedelta())
+    first, _ = shown(house, plan, waits)
+    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=first.changes))
+    second, cluster = shown(house, plan, waits)
+    assert (second.changes, second.unwanted) == ([], "0"), "its task is not over before its job is ended"
+    if has_started:
+        cluster.shown = Look(complete=True, jobs={(0, 1): replace(waits, phase=JobPhase.RUNNING, cause=None)})
+    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
+    house.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0"))
+    (task,) = house.details(plan).tasks
+    if has_started:
+        assert (task.status, cluster.asked) == (TaskStatus.PENDING, [])
+    else:
+        assert (task.status, task.reason, task.message) == (TaskStatus.FAILED, "image_pull", "401")
+        assert (cluster.asked, task.events) == ([(0, 1)], ["no such image"])
 
 
 def test_what_has_ended_and_is_still_listed_is_counted_whether_its_end_is_on_record_or_not(house: House) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import Look, uids_of
+from crawler_lifecycle.domain.looks import JobPhase, Look, uids_of
 from crawler_lifecycle.domain.reasons import JOB_DISAPPEARED, SIDECAR_HANGING
 from tests.kube import (
     LATER,
@@ -34,11 +34,13 @@ from tests.kube import (
     waiting,
 )
 from tests.rows import after, row
+from tests.worlds import ends
 from tests.worlds.disturbances import NONSENSE
 from tests.worlds.lives import KEY
 from tests.worlds.living import live
 from tests.worlds.looks import Span, look_at
 from tests.worlds.stories import a_life
+from tests.worlds.waits import wait
 
 SHRINKABLE = st.randoms(use_true_random=False)
 
@@ -49,6 +51,16 @@ SHRINKABLE = st.randoms(use_true_random=False)
 @pytest.mark.system
 def test_no_look_makes_a_row_wrong_and_the_truth_is_its_end(seed: int) -> None:
     live(Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_an_end_depends_on_what_looks_saw_and_not_on_their_times(seed: int) -> None:
+    ends.play(Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nobody_gives_up_what_may_still_start_or_ends_what_has_started(seed: int) -> None:
+    wait(Random(seed))
 
 
 @settings(max_examples=50)
@@ -140,7 +152,9 @@ def test_looking_twice_is_looking_once(seed: int) -> None:
     once = after(before, seen, intent=intent)
     twice = after(once, seen, intent=intent)
     job = seen.jobs.get(KEY)
-    is_given_up = job is not None and job.give_up_after is not None and not once.status.is_over
+    is_for_a_stop = intent is not Intent.RUN and job is not None and job.phase is JobPhase.WAITING
+    has_limit = job is not None and job.give_up_after is not None and not is_for_a_stop
+    is_given_up = has_limit and not once.status.is_over
     if not is_given_up and not once.absent_count:
         assert twice == once
         return

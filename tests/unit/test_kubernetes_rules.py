@@ -1,6 +1,7 @@
 """The rules from objects to a status, each by its number (docs/decisions/0014 says which half of it lives where)."""
 
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from tests.kube import (
     running,
     waiting,
 )
-from tests.rows import HALF_AN_HOUR, NOW, after, row
+from tests.rows import HALF_AN_HOUR, NOW, after, applied, row
 
 KEY = (0, 1)
 COMPLETE = condition("Complete", "CompletionsReached")
@@ -227,6 +228,71 @@ def test_rule_14_events_that_cannot_be_read_change_no_status() -> None:
     assert "503" in (unread.jobs[KEY].message or "")
 
 
+MINUTE = timedelta(minutes=1)
+NO_STORE = "Error creating: etcdserver: request timed out"
+
+
+def at_minute(minute: int, *events: tuple[str, int]) -> Look:
+    """Look at a Job without a pod at this minute of its wait. `events`: messages and the minutes they are of."""
+    began_at = datetime.now(UTC)
+    shelf = Shelf()
+    shelf.clock.set(format_datetime(began_at + minute * MINUTE, usegmt=True))
+    failures = [event(UID, "FailedCreate", said, (began_at + when * MINUTE).isoformat()) for said, when in events]
+    named = [{**each, "metadata": {"name": str(number)}} for number, each in enumerate(failures)]
+    return look([job(started=began_at.isoformat())], events=named, shelf=shelf)
+
+
+def waited(*looks: tuple[int, Look]) -> TaskRow:
+    """Return the row after looks at these minutes."""
+    current = row(TaskStatus.PENDING)
+    for minute, shown in looks:
+        now = NOW + minute * MINUTE
+        current = applied(current, verdict(current, shown, Intent.RUN, now), now)
+    return current
+
+
+@pytest.mark.parametrize("said", [DENIED, NO_STORE])
+def test_rule_14_a_rejection_after_a_long_wait_ends_no_task(said: str) -> None:
+    """A wait for a quota is usual; a webhook that restarts ended every task of it after half an hour, at two looks."""
+    quota = at_minute(35, (QUOTA, 35))
+    rejected = [(minute, at_minute(minute, (QUOTA, 35), (said, minute))) for minute in (36, 37)]
+    assert waited((35, quota), *rejected).cause == "pod_create_rejected"
+    still = [(minute, at_minute(minute, (QUOTA, 35), (said, minute))) for minute in (50, 64)]
+    assert waited((35, quota), *rejected, *still).status is TaskStatus.PENDING
+    given_up = waited((35, quota), *rejected, *still, (66, at_minute(66, (QUOTA, 35), (said, 66))))
+    assert (given_up.status, given_up.reason) == (TaskStatus.FAILED, "pod_create_rejected")
+
+
+def test_rule_14_a_look_without_a_rejection_begins_patience_anew() -> None:
+    looks = [(minute, at_minute(minute, (DENIED, minute))) for minute in (0, 15, 29)]
+    for between in (at_minute(30), at_minute(30, (QUOTA, 30)), at_minute(30, (DENIED, 15))):
+        later = [(minute, at_minute(minute, (DENIED, minute))) for minute in (31, 46, 60)]
+        assert waited(*looks, (30, between), *later).status is TaskStatus.PENDING
+        assert waited(*looks, (30, between), *later, (61, later[-1][1])).status is TaskStatus.FAILED
+
+
+def test_rule_14_a_quota_between_two_looks_is_no_rejection() -> None:
+    looks = [(minute, at_minute(minute, (DENIED, minute), (QUOTA, minute - 5))) for minute in (10, 25, 40, 55, 70)]
+    assert waited(*looks).status is TaskStatus.PENDING
+
+
+def test_rule_14_a_rejection_that_is_over_is_none() -> None:
+    """The controller manager is away, and the last event of a webhook stays the latest one for an hour."""
+    for minute in (20, 35, 55):
+        assert told(at_minute(minute, (DENIED, 5)).jobs[KEY]) == (JobPhase.WAITING, "pod_not_created")
+
+
+def test_rule_16_an_image_that_cannot_be_pulled_after_a_long_pull_ends_no_task() -> None:
+    """It took 35 minutes, and then the registry had no answer for a moment."""
+    since = [condition("PodScheduled", at=(datetime.now(UTC) - 35 * MINUTE).isoformat())]
+    pulls, fails = (
+        look([job(0, 1, **ACTIVE)], [pending(waiting(reason), conditions=since)])
+        for reason in ("ContainerCreating", "ErrImagePull")
+    )
+    assert waited((34, pulls), (35, fails), (36, fails), (64, fails)).status is TaskStatus.PENDING
+    assert waited((34, pulls), (35, fails), (65, fails)).reason == "image_pull"
+
+
 @pytest.mark.parametrize(
     ("conditions", "cause"),
     [
@@ -304,6 +370,16 @@ def test_rule_16_an_init_container_that_crashes_for_ever_ends_by_a_limit_of_ours
     failed = verdict(after(row(TaskStatus.PENDING), waits), waits, Intent.RUN, NOW + HALF_AN_HOUR)
     assert failed
     assert (failed.status, failed.reason, failed.message) == (TaskStatus.FAILED, "crash_loop", "back-off 5m0s")
+
+
+def test_rule_17_a_main_container_that_is_started_again_in_place_is_not_given_up() -> None:
+    """Each of two looks met the moment after an end (`restartPolicyRules`)."""
+    now = datetime.now(UTC)
+    for since, status in ((16 * MINUTE, TaskStatus.FAILED), (timedelta(seconds=1), TaskStatus.RUNNING)):
+        main = ended(42)
+        main["state"]["terminated"]["finishedAt"] = (now - since).isoformat()
+        hangs = look([job(0, 1, **ACTIVE)], [pod("Running", main, running("proxy"))])
+        assert after(row(), hangs, hangs, apart=16 * MINUTE).status is status
 
 
 def run_with(*containers: Json, **status: Any) -> tuple[JobPhase, str | None]:
@@ -581,6 +657,16 @@ R = [
     (pod("Failed", ended(143), conditions=[condition("DisruptionTarget", "BySomethingNew")]), "disrupted"),
     (pod("Failed", reason="SomethingNew", conditions=[condition("DisruptionTarget")]), "disrupted"),
     (pod("Failed", ended(137, "ContainerStatusUnknown")), "node_lost"),
+    (pod("Failed", ended(255, "Unknown")), "node_lost"),  # its node has rebooted
+    (pod("Failed", ended(255)), "exit_255"),
+    (pod("Failed", ended(3), conditions=[condition("DisruptionTarget", "EvictionByEvictionAPI")]), "exit_3"),
+    (pod("Failed", ended(3), reason="Evicted"), "evicted"),
+    (pod("Failed", reason="PodResourcesNotReady", containerStatuses=None), "node_rejected"),
+    (pod("Failed", ended(3), reason="PodResourcesNotReady"), "exit_3"),
+    (deleted(pod("Failed", ended(143))), "disrupted"),
+    (deleted(pod("Failed", ended(137))), "disrupted"),
+    (deleted(pod("Failed", ended(137, "OOMKilled"))), "oom_killed"),
+    (deleted(pod("Failed", ended(1))), "exit_1"),
     (pod("Failed", ended(128, "StartError")), "cannot_start"),
     (pod("Failed", ended(127, "ContainerCannotRun")), "cannot_start"),
     (pod("Failed", waiting("PodInitializing"), initContainerStatuses=[ended(2, name="init")]), "init_exit_2"),
@@ -636,6 +722,9 @@ def by_policy(message: str | None) -> Json:
         (BY_EXIT_CODE.format(137), "sigkill_unknown", 137),
         (BY_EXIT_CODE.format(3), "exit_3", 3),
         (BY_EXIT_CODE.format(127), "command_not_found", 127),
+        (BY_EXIT_CODE.format(-1073741819), "exit_-1073741819", -1073741819),  # of Windows
+        (BY_EXIT_CODE.format(-(2**31)), "exit_-2147483648", -(2**31)),
+        (BY_EXIT_CODE.format(2**31), "pod_failure_policy", None),
         (BY_EXIT_CODE.format(10**30), "pod_failure_policy", None),
         (BY_EXIT_CODE.format(3).replace("crawl for", "proxy for"), "pod_failure_policy", None),
         (BY_DISRUPTION.replace("DisruptionTarget", "Banana"), "pod_failure_policy", None),
@@ -971,3 +1060,76 @@ def test_rule_22_what_a_job_left_behind_is_not_adopted() -> None:
 def test_rule_26_a_pod_does_not_speak_for_a_job_that_may_be_there() -> None:
     nameless = look([None], [pod("Succeeded", ended(0))])
     assert verdict(row(), nameless, Intent.RUN, NOW) is None
+
+
+def with_sidecar(phase: str, main: Json, sidecar: Json, **status: Any) -> Json:
+    there = pod(phase, main, sidecar, **status)
+    return {**there, "spec": {**there["spec"], "containers": [{"name": "crawl"}, {"name": "proxy"}]}}
+
+
+HANGS = [0, 3]
+OUTLIVED = {  # what ends a pod whose main container has ended: reasons, and whether the pod is deleted
+    "drained": ({"conditions": [condition("DisruptionTarget", "EvictionByEvictionAPI", at=LATER)]}, True),
+    "preempted": ({"conditions": [condition("DisruptionTarget", "PreemptionByScheduler", at=LATER)]}, True),
+    "node_tainted": ({"conditions": [condition("DisruptionTarget", "DeletionByTaintManager", at=LATER)]}, True),
+    "node_deleted": ({"conditions": [condition("DisruptionTarget", "DeletionByPodGC", at=LATER)]}, True),
+    "deleted": ({}, True),
+    "evicted": ({"reason": "Evicted"}, False),
+    "node_shutdown": ({"reason": "Terminated"}, False),
+    "sidecar": ({}, False),
+}
+
+
+@pytest.mark.parametrize("code", HANGS)
+@pytest.mark.parametrize(("status", "is_deleted"), OUTLIVED.values(), ids=OUTLIVED)
+def test_rule_5_the_programs_own_end_decides_over_what_ends_its_pod_later(
+    status: Json, code: int, *, is_deleted: bool
+) -> None:
+    """A complete crawl was crawled again, since its sidecar was drained or evicted after it."""
+    main = ended(code)
+    hangs = look([job(0, 1, **ACTIVE)], [with_sidecar("Running", main, running("proxy"))])
+    over = with_sidecar("Failed", main, ended(137, "OOMKilled", "proxy"), **status)
+    failed = [job(0, 1, FAILED)]
+    for pods in ([deleted(over) if is_deleted else over], []):
+        end = after(row(), hangs, look(failed, pods))
+        assert end.exit_code == code
+        assert (end.status, end.reason) == ((TaskStatus.FAILED, "exit_3") if code else (TaskStatus.SUCCEEDED, None))
+
+
+def test_rule_5_a_pod_alone_shows_that_its_program_ended_minutes_before_its_disruption() -> None:
+    drained = condition("DisruptionTarget", "EvictionByEvictionAPI", at=LATER)
+    over = with_sidecar("Failed", ended(0), ended(143, name="proxy"), conditions=[drained])
+    minutes_later, seconds_later = (deleted(over, f"2026-11-20T09:{at}Z") for at in ("05:00", "00:59"))
+    assert after(row(), look([job(0, 1, FAILED)], [minutes_later])).status is TaskStatus.SUCCEEDED
+    doubtful = after(row(), look([job(0, 1, FAILED)], [seconds_later]))
+    assert (doubtful.status, doubtful.reason, doubtful.exit_code) == (TaskStatus.FAILED, "drained", 0)
+
+
+def test_rule_5_a_deadline_keeps_the_exit_code_that_a_look_saw() -> None:
+    told_by_the_job = look(
+        [job(0, 1, condition("FailureTarget", "DeadlineExceeded"), terminating=1)],
+        [told_pod("Succeeded", ended(0), at="2026-11-20T09:00:10Z", grace=30)],
+    )
+    over = look([job(0, 1, condition("Failed", "DeadlineExceeded"))])
+    end = after(row(), told_by_the_job, over)
+    assert (end.status, end.reason, end.exit_code) == (TaskStatus.FAILED, "deadline_exceeded", 0)
+
+
+@pytest.mark.parametrize("code", [137, 143])
+def test_rule_5_a_pod_that_somebody_deletes_is_disrupted_whoever_looks_when(code: int) -> None:
+    """It was a failure of the program while the pod was listed, and of the infrastructure once it was gone."""
+    now = datetime.now(UTC).isoformat()
+    told_to_end = look([job(terminating=1)], [told_pod("Running", running(), at=now)])
+    main = ended(code)
+    main["state"]["terminated"]["finishedAt"] = now
+    over = told_pod("Failed", main, at=now)
+    counted = look([job(terminating=1)], [over])
+    listed, gone = look([our_job(FAILED)], [over]), look([our_job(FAILED)])
+    for looks in ([listed], [gone], [told_to_end, gone], [counted, gone], [told_to_end, counted, listed]):
+        end = after(row(), *looks)
+        assert (end.status, end.reason) == (TaskStatus.FAILED, "disrupted")
+
+
+def our_job(*conditions: Json) -> Json:
+    ours = job(0, 1, *conditions)
+    return {**ours, "spec": {**ours["spec"], "podFailurePolicy": {"rules": []}}}

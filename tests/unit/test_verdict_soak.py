@@ -1,7 +1,5 @@
 """The soak of verdicts sums up what its processes found, and fails if a row was wrong."""
 
-from random import Random
-
 import pytest
 
 from crawler_lifecycle.domain.looks import TaskRow
@@ -13,11 +11,11 @@ from tests.verdict_soak import LIVES_IN_A_BATCH, report, soak, total_of
 def test_a_wrong_row_is_counted_with_its_seed_and_the_other_lives_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def live(random: Random) -> tuple[int, TaskRow]:
-        assert random.random() != Random(LIVES_IN_A_BATCH + 3).random(), "a wrong row"
+    def play(seed: int) -> tuple[int, TaskRow]:
+        assert seed != LIVES_IN_A_BATCH + 3, "a wrong row"
         return 2, row()
 
-    monkeypatch.setattr(verdict_soak, "live", live)
+    monkeypatch.setattr(verdict_soak, "play", play)
     total = total_of(soak(batch) for batch in (0, 1))
     assert (total.lives, total.looks, total.wrong) == (2 * LIVES_IN_A_BATCH, 4 * LIVES_IN_A_BATCH - 2, [503])
     assert report(total) == 1
