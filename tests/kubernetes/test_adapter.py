@@ -140,7 +140,7 @@ def running_pod(
 
 
 @pytest.mark.parametrize(
-    ("act", "reason"), [(drain, "drained"), (preempt, "preempted"), (taint, "node_tainted"), (delete, "sigterm")]
+    ("act", "reason"), [(drain, "drained"), (preempt, "preempted"), (taint, "node_tainted"), (delete, "disrupted")]
 )
 def test_a_deleted_pod_that_is_still_there_says_who_did_it(
     kubernetes: KubernetesBench, act: Callable[[Bed, str], None], reason: str
