@@ -132,7 +132,7 @@ def _author_on_record(row: TaskRow, facts: OutcomeFacts | None) -> str | None:
 def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
     """Return the ending after a FAILED job.
 
-    A look that shows the pod decides, and so does a Job that failed by itself: by its deadline or its indexes.
+    A look that shows the pod decides, and so does a Job that failed on its own: by its deadline or its indexes.
     Otherwise the facts on record about the program's failure decide: earlier looks took the facts from the pod, and a
     pod tells more than its Job.
     """

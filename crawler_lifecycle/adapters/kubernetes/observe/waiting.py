@@ -63,7 +63,7 @@ class Wait:
 def why_no_pod(events: Sequence[Event], now: datetime) -> Wait:
     """Return why a Job has no pod (rule 14): only an event of the Job controller tells the cause. `now`: see `Timing`.
 
-    A rejection has to be of LATELY: the task may be given up for rejections that go on, not for one that is over.
+    A rejection has to be of LATELY: the task may be given up for rejections that continue, not for one that is over.
     """
     failure = _latest_event(events, (FAILED_CREATE,))
     if failure is not None and _is_about_quota(failure):
