@@ -94,7 +94,8 @@ def _outlived(random: Random) -> Story:
     # the sidecar's own end is dated by its node, as the main container's
     proxy = ended(137 if how == "has no memory" else 1, "OOMKilled" if how == "has no memory" else "Error", "proxy")
     proxy["state"]["terminated"]["finishedAt"] = seconds_after(LATER, skew + gap + 5)
-    is_deleted, conditions, kubelet = how == "deleted" or how in EVICTING, [], {}
+    is_deleted, conditions = how == "deleted" or how in EVICTING, list[Json]()
+    kubelet: Json = {}
     if how in EVICTING:
         conditions = [condition("DisruptionTarget", how, at=seconds_after(LATER, gap))]
     if how in OF_KUBELET:
@@ -104,7 +105,7 @@ def _outlived(random: Random) -> Story:
     over = pod("Failed", main, proxy, conditions=conditions, **kubelet)
     if is_deleted:
         asked, over = (_told(there, seconds_after(LATER, gap)) for there in (asked, over))
-    counted = {"terminating": 1} if is_deleted else {"active": 1, "ready": 0}
+    counted: Json = {"terminating": 1} if is_deleted else {"active": 1, "ready": 0}
     moments = [
         Moment(job(active=1, ready=1), [pod("Running", running(), running("proxy"))]),
         Moment(job(active=1, ready=0), [hangs]),

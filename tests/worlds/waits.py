@@ -76,7 +76,7 @@ class Wait:
         shelf = Shelf()
         shelf.clock.set(format_datetime(now, usegmt=True))
         pods = [] if obstacle in WITHOUT_POD else [self._pod(obstacle)]
-        is_active = {"active": 1, "ready": int(obstacle is Obstacle.NONE)} if pods else {}
+        is_active: Json = {"active": 1, "ready": int(obstacle is Obstacle.NONE)} if pods else {}
         shelf.put(jobs=[job(started=BEGAN_AT.isoformat(), **is_active)], pods=pods, events=self._events(now))
         if not calm and self.random.random() < 0.1:
             shelf.fault = self._broken
