@@ -44,7 +44,7 @@ def ending(
     If a LOST task's job is found again, the task gets its real ending, but never STOPPED: the task was over before.
     """
     is_stopping = intent is not Intent.RUN and row.status is not TaskStatus.LOST
-    # the program ended before the deadline, deletion, disruption or sidecar that made its job fail: its own end counts
+    # the program ended before its job's deadline, deletion, disruption or sidecar's failure: its end counts
     if facts and facts.ended_by_itself and _failed_for_another_reason(job, facts):
         ended = _ending_by_facts(facts, is_stopping=is_stopping)
         message = ENDED_BEFORE.format(facts.exit_code, job.reason) if facts.succeeded else ended.message

@@ -9,10 +9,10 @@ from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
 
 
 def is_hopeless(look: Look, change: TaskChange) -> bool:
-    """Return whether the change ends a task whose job still waits, for what has not come for too long.
+    """Return whether the change gives up a task because its job still waits in vain, such as for an image.
 
-    The job may start at any moment, and a crawl that has started must not be ended. So its task is not over before a
-    look that is followed by the job's end at once.
+    The job may start at any moment, and a started crawl must not be ended. So the task ends only by a look immediately
+    before the job's deletion.
     """
     job = look.jobs.get((change.task, change.attempt))
     return change.status.is_over and job is not None and job.phase is JobPhase.WAITING and job.uid == change.job_uid

@@ -113,7 +113,7 @@ def _present(
     if row.status is TaskStatus.LOST:
         return None  # a LOST task stays over although its job ran on
     cause = cause_of(row, job, intent)
-    is_for_a_stop = intent is not Intent.RUN and job.phase is JobPhase.WAITING  # a stop ends what waits in vain
+    is_for_a_stop = intent is not Intent.RUN and job.phase is JobPhase.WAITING  # a stop ends waiting jobs, too
     if not is_for_a_stop and _is_given_up(row, job, cause, now):
         return _over(row, job, facts, ending_of_given_up(cause, job, facts))
     status = _status(row, job, intent, cause)

@@ -238,7 +238,7 @@ def at_minute(minute: int, *events: tuple[str, int]) -> Look:
     shelf = Shelf()
     shelf.clock.set(format_datetime(began_at + minute * MINUTE, usegmt=True))
     failures = [event(UID, "FailedCreate", said, (began_at + when * MINUTE).isoformat()) for said, when in events]
-    named = [{**each, "metadata": {"name": str(number)}} for number, each in enumerate(failures)]
+    named = [{**failure, "metadata": {"name": str(number)}} for number, failure in enumerate(failures)]
     return look([job(started=began_at.isoformat())], events=named, shelf=shelf)
 
 
@@ -283,7 +283,7 @@ def test_rule_14_a_rejection_that_is_over_is_none() -> None:
 
 
 def test_rule_16_an_image_that_cannot_be_pulled_after_a_long_pull_ends_no_task() -> None:
-    """It took 35 minutes, and then the registry had no answer for a moment."""
+    """A pull took 35 minutes, and then the registry had no answer for a moment."""
     since = [condition("PodScheduled", at=(datetime.now(UTC) - 35 * MINUTE).isoformat())]
     pulls, fails = (
         look([job(0, 1, **ACTIVE)], [pending(waiting(reason), conditions=since)])
@@ -1117,7 +1117,7 @@ def test_rule_5_a_deadline_keeps_the_exit_code_that_a_look_saw() -> None:
 
 @pytest.mark.parametrize("code", [137, 143])
 def test_rule_5_a_pod_that_somebody_deletes_is_disrupted_whoever_looks_when(code: int) -> None:
-    """It was a failure of the program while the pod was listed, and of the infrastructure once it was gone."""
+    """The failure was the program's while the pod was listed, and the infrastructure's once it was gone."""
     now = datetime.now(UTC).isoformat()
     told_to_end = look([job(terminating=1)], [told_pod("Running", running(), at=now)])
     main = ended(code)

@@ -101,15 +101,15 @@ def _outlived(random: Random) -> Story:
     if how in OF_KUBELET:
         conditions = [condition("DisruptionTarget", "TerminationByKubelet", at=seconds_after(LATER, skew + gap))]
         kubelet = {"reason": how}
-    asked = pod("Running", main, running("proxy"), conditions=conditions, **kubelet)
+    ending = pod("Running", main, running("proxy"), conditions=conditions, **kubelet)
     over = pod("Failed", main, proxy, conditions=conditions, **kubelet)
     if is_deleted:
-        asked, over = (_told(there, seconds_after(LATER, gap)) for there in (asked, over))
+        ending, over = (_told(there, seconds_after(LATER, gap)) for there in (ending, over))
     counted: Json = {"terminating": 1} if is_deleted else {"active": 1, "ready": 0}
     moments = [
         Moment(job(active=1, ready=1), [pod("Running", running(), running("proxy"))]),
         Moment(job(active=1, ready=0), [hangs]),
-        Moment(job(**counted), [asked] if how in EVICTING or how in OF_KUBELET or is_deleted else [hangs]),
+        Moment(job(**counted), [ending] if how in EVICTING or how in OF_KUBELET or is_deleted else [hangs]),
         Moment(job(**counted), [over]),
         Moment(_failed(code, is_disrupted=bool(conditions)), [over]),
     ]

@@ -83,9 +83,8 @@ class Wait:
         return Observer(shelf, OURS).look(RUN, [KEY])
 
     def _pod(self, obstacle: Obstacle) -> Json:
-        made_at = BEGAN_AT + next(
-            number * MINUTE for number, each in enumerate(self.obstacles) if each not in WITHOUT_POD
-        )
+        minutes = (minute for minute, held_by in enumerate(self.obstacles) if held_by not in WITHOUT_POD)
+        made_at = BEGAN_AT + next(minutes) * MINUTE
         state = running() if obstacle is Obstacle.NONE else waiting(obstacle)
         phase = "Running" if obstacle is Obstacle.NONE else "Pending"
         return pod(phase, state, conditions=[condition("PodScheduled", at=made_at.isoformat())])
@@ -97,8 +96,8 @@ class Wait:
         if latest and self.are_events_merged:
             last = max(latest, key=lambda obstacle: latest[obstacle])
             latest = {last: latest[last]}
-        events = [event(UID, "FailedCreate", f"Error creating: {each}", at.isoformat()) for each, at in latest.items()]
-        return [{**each, "metadata": {"name": f"{UID}.{number}"}} for number, each in enumerate(events)]
+        failures = [event(UID, "FailedCreate", f"Error creating: {why}", at.isoformat()) for why, at in latest.items()]
+        return [{**failure, "metadata": {"name": f"{UID}.{number}"}} for number, failure in enumerate(failures)]
 
     def _broken(self, what: str) -> None:
         if what == "events":
@@ -143,7 +142,7 @@ def _look_and_act(
 def _check_giving_up(waited: Wait, now: datetime, reason: str, seen: list[datetime]) -> None:
     assert waited.obstacle(now) is not Obstacle.NONE, "a program that has started is ended"
     if reason != "image_pull" and not waited.are_events_merged:
-        quota = [at for seen_at, at, what in waited.recorded if what is Obstacle.QUOTA and seen_at <= now]
+        quota = [at for seen_at, at, why in waited.recorded if why is Obstacle.QUOTA and seen_at <= now]
         assert not any(at > now - HALF_AN_HOUR for at in quota), "whatever rejects pods let this one pass"
     before = [at for at in seen if at > now - HALF_AN_HOUR]
     first = max((at for at in seen if at <= now - HALF_AN_HOUR), default=None)
@@ -152,7 +151,8 @@ def _check_giving_up(waited: Wait, now: datetime, reason: str, seen: list[dateti
         if reason == "image_pull":
             assert waited.obstacle(at) is Obstacle.NO_IMAGE, "its image was not refused at a look"
         else:
-            assert any(at - LATELY < each <= at and what in REJECTIONS for each, what in waited.tries), "no rejection"
+            rejections = [tried_at for tried_at, why in waited.tries if why in REJECTIONS]
+            assert any(at - LATELY < tried_at <= at for tried_at in rejections), "no rejection"
 
 
 def _check_end(waited: Wait, current: TaskRow, last: Obstacle) -> None:
