@@ -69,14 +69,14 @@ all_run() { [ "$(crawlctl list --status PROCESSING | grep -c PROCESSING)" = 3 ];
 patiently all_run
 crawl list
 
-explain "Run 1 is stopped, and the stop waited for until it is proved that nothing of it runs any more."
+explain "Run 1 is stopped; --wait follows the stop until no job of the run is left."
 crawl stop 1 --actor ann --reason "wrong arguments" --wait
 
 explain "Run 2 does not listen. Its grace period is long, so somebody else forces it."
 crawl stop 2 --actor ann --reason "takes too long"
 crawl stop 2 --actor bob --force --wait
 
-explain "The workflow of run 3 is terminated. Its job goes on, but nobody watches, until it is resumed."
+explain "The workflow of run 3 is terminated. Its job continues, but nobody watches, until it is resumed."
 address=$(sed -n 's/.*"TEMPORAL_ADDRESS": *"\([^"]*\)".*/\1/p' "$CRAWLER_STATE/stack.json")
 workflow=$(crawlctl show 3 | sed -n 's/^ *workflow *//p')
 echo "$ temporal workflow terminate --workflow-id $workflow"

@@ -81,7 +81,7 @@ def change_lines(before: RunDetails | None, after: RunDetails, *, verbose: bool 
     """
     run = after.run
     old_run = before.run if before else None
-    if before is None or _state(before) != _state(after):
+    if before is None or _state(before, verbose=verbose) != _state(after, verbose=verbose):
         words = (f"stage {stage(after)}" if verbose else None, situation(after))
         yield f"run {run.run_id}  {coloured(listed_status(run))}  {', '.join(filter(None, words))}".rstrip()
     if why(run) and (old_run is None or why(old_run) != why(run)):
@@ -101,8 +101,10 @@ def change_lines(before: RunDetails | None, after: RunDetails, *, verbose: bool 
         yield f"run {run.run_id}  cluster last seen {rfc3339(run.last_look_at)}: {run.look_problem}"
 
 
-def _state(details: RunDetails) -> tuple[object, ...]:
-    return details.run.status, stage(details), details.run.waiting_cause
+def _state(details: RunDetails, *, verbose: bool) -> tuple[object, ...]:
+    run = details.run
+    cause = run.waiting_cause if verbose or run.waiting_cause != reasons.STARTING else None
+    return run.status, stage(details) if verbose else None, cause
 
 
 def _state_of_task(task: TaskRecord, *, verbose: bool) -> tuple[object, ...]:
@@ -129,7 +131,7 @@ def situation(details: RunDetails) -> str | None:
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
         return f"waits for its export ({', '.join(pending)})" if pending else None
-    if cause := cause_of(run, details.place):
+    if run.waiting_cause != reasons.STARTING and (cause := cause_of(run, details.place)):
         return f"waits for {cause}"
     if run.status is RunStatus.INITIALIZING:
         return "waits for the main job"

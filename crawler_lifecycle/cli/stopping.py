@@ -97,10 +97,14 @@ def _stop_line(stopping: "Stopping") -> str:
 async def _with_note_about_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
     """Wait for the stop. After SECONDS_UNTIL_NOTE print a note on stderr, since a silent command seems to hang."""
     task = asyncio.ensure_future(stopping)
-    done, _ = await asyncio.wait([task], timeout=SECONDS_UNTIL_NOTE)
-    if not done:
-        click.echo(f"stop of run {run}: the database or Temporal answers slowly, waiting for it ...", err=True)
-    return await task
+    try:
+        done, _ = await asyncio.wait([task], timeout=SECONDS_UNTIL_NOTE)
+        if not done:
+            click.echo(f"stop of run {run}: the database or Temporal answers slowly, waiting for it ...", err=True)
+        return await task
+    except asyncio.CancelledError:  # Ctrl-C
+        click.echo("\n" + with_state(f"run {run} may not be stopped: `crawlctl show {run}`"), err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 async def _until_proved(control: "Access", run_id: int, *, verbose: bool, as_json: bool) -> "RunDetails":

@@ -21,6 +21,7 @@ JOB_LEAVING = "job_leaving"  # an earlier job with the same name is still being 
 
 # causes: why a job in the cluster waits, or its present trouble
 CAPACITY = "capacity"  # the local cluster runs as many jobs as its setting allows
+STARTING = "starting"  # the job has room in the cluster and has not started yet
 QUOTA = "quota"  # the namespace's quota allows no further pod
 NOT_CONSIDERED = "not_considered"  # no scheduler of the cluster has examined the pod yet
 SUSPENDED = "suspended"  # a queue or a person holds the job back

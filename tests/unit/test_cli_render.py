@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -300,3 +301,15 @@ def test_a_list_fits_a_terminal(width: int) -> None:
     assert "task 0 (the" in line
     whole = [click.unstyle(text) for text in list_lines(runs, NOW)]
     assert ([header, line] == whole) is (width >= len(whole[1]))
+
+
+def test_the_wait_for_the_main_job_is_one_line() -> None:
+    """The wait took three lines: `waits for the main job` in two stages, and `waits for starting`."""
+    begun, pending = (a_run(RunStatus.INITIALIZING, status) for status in (TaskStatus.QUEUED, TaskStatus.PENDING))
+    starting = a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, waiting_cause="starting", waiting_since=NOW)
+    lines = [
+        line for pair in pairwise([None, begun, pending, starting]) for line in change_lines(pair[0], pair[1] or begun)
+    ]
+    assert [click.unstyle(line) for line in lines if "task" not in line] == [
+        "run 7  INITIALIZING  waits for the main job"
+    ]

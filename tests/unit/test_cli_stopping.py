@@ -1,5 +1,6 @@
 """What `stop` and `resume` refuse before anybody is told: one line, a status, nothing changed."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -122,3 +123,29 @@ def test_a_failed_run_names_the_command_that_reopens_it(crawlctl: Crawlctl, run:
         connection.execute(histories.update().values(export_state=ExportState.DONE))
     database.close()
     assert f"`crawlctl resume {run.run_id} --reopen --state " in crawlctl("resume", str(run.run_id)).stderr
+
+
+@pytest.mark.parametrize("is_requested", [True, False])
+def test_ctrl_c_in_a_stop_says_what_becomes_of_the_stop(
+    crawlctl: Crawlctl, run: RunRecord, monkeypatch: pytest.MonkeyPatch, is_requested: bool
+) -> None:
+    async def request(*_: object) -> str:
+        if not is_requested:
+            raise asyncio.CancelledError
+        return "signal"
+
+    async def interrupted(runs: RunReader, run_id: int) -> AsyncIterator[RunDetails]:
+        yield runs.show(run_id)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(Engine, "stop", request)
+    monkeypatch.setattr(RunReader, "watch", interrupted)
+    result = crawlctl("stop", str(run.run_id), "--wait")
+    assert result.exit_code == 130, result.output
+    number = run.run_id
+    words = (
+        f"the stop of run {number} continues: `crawlctl watch {number} --state"
+        if is_requested
+        else f"run {number} may not be stopped: `crawlctl show {number} --state"
+    )
+    assert words in result.stderr

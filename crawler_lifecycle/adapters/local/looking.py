@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, 
 from crawler_lifecycle.adapters.local.results import facts_of
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import job_name
-from crawler_lifecycle.domain.reasons import CAPACITY, POD_OVERDUE
+from crawler_lifecycle.domain.reasons import CAPACITY, POD_OVERDUE, STARTING
 from crawler_lifecycle.errors import BadInput, TemporaryError
 
 
@@ -156,7 +156,7 @@ class Observer:
             raise Unreadable(f"{folder.path} has no spec.json")
         if spec is None or not self._is_ours(spec.installation):
             return None
-        cause = CAPACITY if waiting.has(spec.place) else "starting"
+        cause = CAPACITY if waiting.has(spec.place) else STARTING
         return JobLook(job.task, job.attempt, spec.uid, job.name, JobPhase.WAITING, cause=cause)
 
     def _look_at_unreadable(self, job: LocalJob, problem: str) -> "JobLook | _DoubtfulJob | None":
