@@ -98,7 +98,7 @@ class _Subject:
 
     def effect(self, answer: "FlowAnswer", way: "StopWay") -> str:
         if self.end is not None and not answer.changed:
-            return f"has ended already: {self.end}"
+            return f"has ended ({self.end}); its crawls under way are asked to end"
         if way == "drain":
             return "starts nothing new, and ends with its jobs under way"
         jobs = "the manager is cancelled with its waiting items" if self.is_manager else _cancelled(answer)

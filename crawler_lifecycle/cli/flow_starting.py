@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
     from crawler_lifecycle.managers import WorkFlowManager
 
-FLOW_ID = "Flow id of the manager (its family), or the whole id; default: a new flow id."
+FAMILY = "Family of the manager's flow, or the whole id `FAMILY/NAME`; default: a new family."
 
 
 @click.command()
 @click.argument("target")
 @arguments_argument
-@click.option("--id", "--flow-id", "flow_id", help=FLOW_ID)
+@click.option("--id", "--flow-id", "--family", "family", help=FAMILY)
 @click.option("--name", help="Name of a manager whose module is not on this machine.")
 @click.option("--queue", default="default", show_default=True, help="Queue of the hosts that may run the manager.")
 @actor_option
@@ -34,7 +34,7 @@ FLOW_ID = "Flow id of the manager (its family), or the whole id; default: a new 
 def start(
     target: str,
     arguments: tuple[str, ...],
-    flow_id: str | None,
+    family: str | None,
     name: str | None,
     queue: str,
     actor: str | None,
@@ -54,7 +54,7 @@ def start(
       crawlctl flow start shops_manager.py:ShopsManager
       crawlctl flow start shops -- --spider-args '{"country": "de"}'
     """
-    answer = asyncio.run(_start(target, arguments, flow_id, name, queue, actor, state))
+    answer = asyncio.run(_start(target, arguments, family, name, queue, actor, state))
     effect = "is started" if answer.created else "was started before; `crawlctl flow show` shows the manager"
     print_effect(answer, effect, as_json=as_json)
 
@@ -62,7 +62,7 @@ def start(
 async def _start(
     target: str,
     arguments: Sequence[str],
-    flow_id: str | None,
+    family: str | None,
     name: str | None,
     queue: str,
     actor: str | None,
@@ -74,12 +74,12 @@ async def _start(
 
     commands, record = open_commands(state), on_record(actor)
     if ":" in target or target.endswith(".py"):
-        definition = definition_for(target, arguments, flow_id, name, queue)
+        definition = definition_for(target, arguments, family, name, queue)
         return await commands.push(PushFlow(definition=definition, **record))
     with refusals_as_bad_input():
-        request = StartManager(manager=target, flow_id=flow_id, arguments=tuple(arguments), **record)
+        request = StartManager(manager=target, family=family, arguments=tuple(arguments), **record)
     if open_api(state) is None:
-        check_arguments(await commands.definition_of_manager(target, flow_id, arguments))
+        check_arguments(await commands.definition_of_manager(target, family, arguments))
     return await commands.start_manager(request)
 
 
@@ -99,7 +99,7 @@ def check_arguments(definition: "FlowDefinition") -> None:
 
 
 def definition_for(
-    target: str, arguments: Sequence[str], flow_id: str | None, name: str | None, queue: str
+    target: str, arguments: Sequence[str], family: str | None, name: str | None, queue: str
 ) -> "FlowDefinition":
     """Return the flow for a class. Without the class on this machine, the host checks the arguments."""
     from crawler_lifecycle.cli.flow_files import definition_of_manager
@@ -109,11 +109,11 @@ def definition_for(
     if manager is not None:
         if name is not None:
             raise BadInput("name", "the class is on this machine, and names itself")
-        return definition_of_manager(manager, arguments, flow_id, queue)
+        return definition_of_manager(manager, arguments, family, queue)
     if name is None:
         module = target.partition(":")[0]
         raise BadInput("name", f"is needed, because the module {module} is not on this machine")
-    return flow_of(target, name, family_in(arguments, flow_id, name), arguments, queue)
+    return flow_of(target, name, family_in(arguments, family, name), arguments, queue)
 
 
 def class_of(target: str) -> "type[WorkFlowManager] | None":

@@ -49,7 +49,7 @@ def family_of(built: WorkFlowManager, flow_id: str | None) -> str:
         return str(given or built.generate_flow_id())
     family = short_family(flow_id, built.name)
     if given is not None and given != family:
-        raise BadInput("flow_id", f"is {flow_id!r} here, and {given!r} in the manager's arguments")
+        raise BadInput("family", f"is {flow_id!r} here, and {given!r} in the manager's arguments")
     return family
 
 
@@ -63,7 +63,7 @@ def family_in(arguments: Sequence[str], flow_id: str | None, name: str) -> str |
         raise BadInput(ARGUMENTS, str(error)) from error
     family = None if flow_id is None else short_family(flow_id, name)
     if given is not None and family not in (None, given):
-        raise BadInput("flow_id", f"is {flow_id!r} here, and {given!r} in the manager's arguments")
+        raise BadInput("family", f"is {flow_id!r} here, and {given!r} in the manager's arguments")
     return given if family is None else family
 
 
@@ -77,8 +77,8 @@ def flow_of(
 ) -> FlowDefinition:
     """Return the flow for the manager. `function`: the class as `module:Class`. Without a family, a new one is made."""
     checked_name("name", name)
-    family = checked_text("flow_id", str(uuid4()) if family is None else family)
-    flow_id = checked_text("flow_id", f"{family}{SEPARATOR}{name}")
+    family = checked_text("family", str(uuid4()) if family is None else family)
+    flow_id = checked_text("family", f"{family}{SEPARATOR}{name}")
     with refusals_as_bad_input():
         words = without_flow_id(arguments)
         work = StepWork(function=function, form=CallForm.MANAGER, arguments=words, queue=queue)

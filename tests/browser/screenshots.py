@@ -58,7 +58,7 @@ class Stage:
         (await self._http.post("/v1/flows", json=workflow.definition().model_dump(mode="json"))).raise_for_status()
 
     async def manage(self, manager: str, flow: str, *arguments: str) -> str:
-        body = {"manager": manager, "flow_id": flow, "arguments": arguments}
+        body = {"manager": manager, "family": flow, "arguments": arguments}
         answer = (await self._http.post("/v1/flows/managers", json=body)).raise_for_status()
         return quote(answer.json()["flow_id"], safe="")
 

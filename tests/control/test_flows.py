@@ -36,7 +36,7 @@ from crawler_lifecycle.control.flows.following import FlowView, follow
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.flows.pruning import Age
 from crawler_lifecycle.domain.naming import flow_workflow_id
-from crawler_lifecycle.errors import BadInput, Conflict, NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, Over, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import KeptFlow, Part
 from tests.contracts.flows import Flow
@@ -129,7 +129,8 @@ async def test_a_repetition_nudges_an_open_flow_alone(
     await flows.cancel("two", CancelMembers())
     flow.go_on()
     engine.nudged.clear()
-    assert (await flows.cancel("two", CancelMembers())).changed is False
+    with pytest.raises(Over):
+        await flows.cancel("two", CancelMembers())
     assert engine.nudged == []
 
 

@@ -124,7 +124,9 @@ def test_a_stop_of_an_ended_flow_says_so(manager: Crawlctl, stored: SqlStore) ->
     assert manager("flow", "stop", "w").exit_code == 0
     state = json.loads(manager("flow", "show", "w", "--json").stdout)["status"]["state"]
     again = manager("flow", "stop", "w")
-    assert (again.exit_code, again.stdout.splitlines()[0]) == (0, f"flow w: has ended already: {state}")
+    assert (again.exit_code, again.stderr) == (6, f"Error: flow 'w' is {state} already\n")
+    assert manager("flow", "cancel", "w").exit_code == 6
+    assert manager("flow", "stop", "w", "--leave", "--json").exit_code == 6
 
 
 def test_words_that_mean_no_job(manager: Crawlctl, stored: SqlStore) -> None:

@@ -103,6 +103,23 @@ def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     assert done(http.get(place))["timeline"][-1]["actor"] == "bob"
 
 
+def test_a_flow_that_has_ended_is_neither_stopped_nor_cancelled_nor_held(
+    http: httpx.Client, database: Database
+) -> None:
+    http.post("/v1/flows", json=definition("w", a_step("a")))
+    hand(database, "w").play({"a": 1})
+    for command, body in (
+        ("cancel", {}),
+        ("stop", {}),
+        ("stop", {"force": True}),
+        ("stop", {"way": "leave"}),
+        ("stop", {"way": "drain"}),
+        ("hold", {"hold": "pause"}),
+    ):
+        refusal = problem(http.post(f"/v1/flows/w/{command}", json=body), 409)
+        assert (refusal.code, refusal.detail) == ("over", "flow 'w' is completed already"), command
+
+
 def test_results_beyond_a_reading_are_read_job_by_job(
     api: Api, http: httpx.Client, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,12 +59,14 @@ def done(answer: httpx.Response, status: int = 200) -> Any:
     return answer.json()
 
 
-def test_a_manager_of_the_catalogue_starts_once_under_its_flow_id(http: httpx.Client) -> None:
-    body = {"manager": "shops", "flow_id": "november", "arguments": ["--deep"]}
+def test_a_manager_of_the_catalogue_starts_once_in_its_family(http: httpx.Client) -> None:
+    body = {"manager": "shops", "family": "november", "arguments": ["--deep"]}
     answer = http.post(MANAGER, json=body)
     started = done(answer, 201)
     assert (started["flow_id"], started["created"], started["nudged"]) == ("november/shops", True, False)
     assert answer.headers["location"] == "/v1/flows/november/shops"
+    for path in ("november", "november/jobs", "november/managers"):
+        assert "it is the family of 'november/shops'" in problem(http.get(f"/v1/flows/{path}"), 404).detail
     again = done(http.post(MANAGER, json=body))
     assert (again["created"], again["changed"]) == (False, False)
     assert "other arguments" in problem(http.post(MANAGER, json={**body, "arguments": []}), 409).detail
@@ -84,7 +86,9 @@ def test_paths_and_classes_are_no_names(http: httpx.Client) -> None:
     definition = {"id": "x", "members": [{"path": "manager", "work": work}]}
     assert "by its name in the catalogue" in problem(http.post("/v1/flows", json=definition), 422, "form").detail
     problem(http.post(MANAGER, json={"manager": "shops", "class": "m:Shops"}), 422, "class")
-    problem(http.post(MANAGER, json={"manager": "shops", "flow_id": "a", "arguments": ["--flow-id", "b"]}), 422)
+    problem(
+        http.post(MANAGER, json={"manager": "shops", "family": "a", "arguments": ["--flow-id", "b"]}), 422, "family"
+    )
     assert done(http.get("/v1/flows"))["flows"] == []
 
 

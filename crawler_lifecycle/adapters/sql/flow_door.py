@@ -28,6 +28,8 @@ from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import DoorAnswer
 
+MOST_IN_A_HINT = 3  # flows
+
 
 @dataclass(slots=True)
 class Door:
@@ -101,8 +103,15 @@ def uid_of(connection: Connection, flow_id: str) -> str:
     """Return the flow's uid; raise NotFound without a flow with the id."""
     uid = find_uid(connection, flow_id)
     if uid is None:
-        raise NotFound(f"there is no flow {flow_id!r}")
+        raise NotFound(f"there is no flow {flow_id!r}{_hint(connection, flow_id)}")
     return uid
+
+
+def _hint(connection: Connection, family: str) -> str:
+    """Return the hint for the name of a family in place of a flow's id; empty without flows in the family."""
+    newest = select(flows.c.flow_id).where(is_text(flows.c.family, family)).order_by(flows.c.id.desc())
+    ids = connection.scalars(newest.limit(MOST_IN_A_HINT)).all()
+    return f": it is the family of {', '.join(map(repr, ids))}" if ids else ""
 
 
 def find_uid(connection: Connection, flow_id: str) -> str | None:

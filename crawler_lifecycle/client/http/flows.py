@@ -208,9 +208,9 @@ class Flows:
         return self._send(flow, "cancel-items", request.model_dump(mode="json", exclude={"door"}))
 
     def start_manager(self, request: StartManager) -> FlowAnswer:
-        """Start a crawl manager by its name in the catalogue, once under its flow id."""
-        body, has_id = request.model_dump(mode="json", exclude={"door"}), request.flow_id is not None
-        return self._connection.command(FlowAnswer, "POST", "/v1/flows/managers", body, repeatable=has_id)
+        """Start a crawl manager by its name in the catalogue, once in its family."""
+        body, has_family = request.model_dump(mode="json", exclude={"door"}), request.family is not None
+        return self._connection.command(FlowAnswer, "POST", "/v1/flows/managers", body, repeatable=has_family)
 
     def approve(self, flow: str, request: ApproveMember) -> FlowAnswer:
         """Decide about an approval."""

@@ -18,7 +18,9 @@ class StartManager(FlowRequest):
     """Start a crawl manager by its name in the catalogue. A second start under the same flow id joins the first."""
 
     manager: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(description="name in the catalogue")
-    flow_id: Label | None = Field(default=None, description="flow id, the manager's family; default: a new flow id")
+    family: Label | None = Field(
+        default=None, description="family of the manager's flow, whose id is `family/manager`; default: a new family"
+    )
     arguments: Annotated[tuple[Annotated[str, Field(max_length=LONGEST_ARGUMENT)], ...], Field(max_length=1000)] = (
         Field(default=(), description="command line behind the catalogue's arguments")
     )

@@ -51,14 +51,14 @@ class FlowCommands(FlowReader):
         return await self._do(lambda doors: doors.push(request))
 
     async def start_manager(self, request: StartManager) -> FlowAnswer:
-        """Start a crawl manager by its catalogue name, once under its flow id. BadInput without such a manager."""
-        definition = await self.definition_of_manager(request.manager, request.flow_id, request.arguments)
+        """Start a crawl manager by its catalogue name, once in its family. BadInput without such a manager."""
+        definition = await self.definition_of_manager(request.manager, request.family, request.arguments)
         return await self.push(PushFlow(definition=definition, actor=request.actor, door=request.door))
 
-    async def definition_of_manager(self, name: str, flow_id: str | None, arguments: Sequence[str]) -> FlowDefinition:
+    async def definition_of_manager(self, name: str, family: str | None, arguments: Sequence[str]) -> FlowDefinition:
         """Return the flow for a crawl manager by its catalogue name. BadInput without such a manager."""
         entry = await self._context.scheduler(methodcaller("manager", name))
-        return definition_of_entry(entry, flow_id, arguments)
+        return definition_of_entry(entry, family, arguments)
 
     async def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
         """Add members to an open flow, once for the key."""
@@ -70,8 +70,16 @@ class FlowCommands(FlowReader):
         return _answer(answer)
 
     async def cancel(self, flow: str, request: CancelMembers) -> FlowAnswer:
-        """Cancel open members. The states are on record at once, and attempts under way are asked to end."""
-        return await self._do(lambda doors: doors.cancel(flow, request))
+        """Cancel open members. The states are on record at once, and attempts under way are asked to end.
+
+        Over if the whole flow is to be cancelled, and has ended.
+        """
+        answer = await self._do(lambda doors: doors.cancel(flow, request))
+        if request.paths is None and not answer.changed:
+            status = await self._context.database(lambda _: self.status(flow))
+            if status.state.is_final:
+                raise Over(f"flow {flow!r} is {status.state} already")
+        return answer
 
     async def retry(self, flow: str, request: RetryMembers) -> FlowAnswer:
         """Give members another attempt. The flow is open again with the answer."""
@@ -88,28 +96,38 @@ class FlowCommands(FlowReader):
     async def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
         """Stop a flow. `wait_for_proof` returns with the proof that nothing of the flow runs any more.
 
-        A stop that changes no row asks the runs themselves: an earlier stop, or a manager's end, has left them alone.
+        Over if the flow has ended and no run of the flow is open. The runs themselves are asked by force, and when no
+        row is open: an earlier stop, or a manager's end, has left them alone.
         """
         record = request.model_dump(include={"actor", "door"})
         if request.way is StopWay.DRAIN:
             answer = await self.hold(flow, HoldFlow(hold="drain", **record))
         else:
             terminate = request.way is StopWay.TERMINATE
-            answer = await self.cancel(flow, CancelMembers(terminate=terminate, reason=request.reason, **record))
+            try:
+                answer = await self.cancel(flow, CancelMembers(terminate=terminate, reason=request.reason, **record))
+            except Over:
+                if not terminate or not await self._stop_runs(flow, request):
+                    raise
+                uid, _ = await self._context.database(lambda _: self.row(flow))
+                return FlowAnswer(flow_id=flow, flow_uid=uid, changed=False)
         if request.force or (request.way is StopWay.TERMINATE and not answer.changed):
             await self._stop_runs(flow, request)
         return answer
 
-    async def _stop_runs(self, flow: str, request: StopFlow) -> None:
-        """Stop the runs of the flow's crawls under way; by force, without their grace period."""
+    async def _stop_runs(self, flow: str, request: StopFlow) -> int:
+        """Stop the runs of the flow's crawls under way; by force, without their grace period. Return their number."""
         kept = await self._context.database(lambda _: self.kept(flow, Part(in_flight=True)))
         in_flight = [number for number, row in kept.ledger.members.items() if row.in_flight]
         runs = [kept.attempts[number] for number in in_flight if number in kept.attempts]
         runs += await self._context.database(lambda store: store.manager_doors.runs_under_way(flow))
         stop = StopRequest(force=request.force, actor=request.actor, reason=request.reason, door=request.door)
+        stopped = 0
         for run_id in runs:
             with suppress(Over):  # the run ended a moment ago
                 await StopCommand(self._context, self._engine, run_id, stop).execute()
+                stopped += 1
+        return stopped
 
     async def add_items(self, flow: str, request: AddItems) -> FlowAnswer:
         """Add items to an open crawl manager, once for the key."""

@@ -43,10 +43,10 @@ def _refuse_managers(fragment: Fragment) -> None:
             raise BadInput("form", f"{member.path!r} is a crawl manager, which starts by its name in the catalogue")
 
 
-def definition_of_entry(entry: ManagerEntry, flow_id: str | None, arguments: Sequence[str]) -> FlowDefinition:
+def definition_of_entry(entry: ManagerEntry, family: str | None, arguments: Sequence[str]) -> FlowDefinition:
     """Return the flow for a catalogue's crawl manager. The catalogue's arguments come first."""
     whole = (*entry.arguments, *arguments)
-    return flow_of(entry.function, entry.name, family_in(whole, flow_id, entry.name), whole, entry.queue)
+    return flow_of(entry.function, entry.name, family_in(whole, family, entry.name), whole, entry.queue)
 
 
 def workflow_of(definition: FlowDefinition) -> Workflow:

@@ -6,7 +6,7 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.domain.flows.cancelling import Effect
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind
 from crawler_lifecycle.domain.flows.selecting import no_job
-from crawler_lifecycle.errors import BadInput, Conflict
+from crawler_lifecycle.errors import BadInput, Conflict, Over
 
 
 def approve(ledger: Ledger, path: str, *, approved: bool) -> Effect:
@@ -28,7 +28,7 @@ def hold(ledger: Ledger, intent: FlowIntent) -> Effect:
     """Return the flow's row with the wish: pause, drain, or go on."""
     flow = ledger.flow
     if flow.state.is_final:
-        raise Conflict(f"flow {flow.id!r} is {flow.state} already")
+        raise Over(f"flow {flow.id!r} is {flow.state} already")
     if flow.intent is intent:
         return Effect()
     state = FlowState.PAUSED if intent is FlowIntent.PAUSE else FlowState.EXECUTING

@@ -123,7 +123,7 @@ START_MANAGER_BODY = Body(
     openapi_examples={
         "once a month": {
             "summary": "A manager of the catalogue, once for November",
-            "value": {"manager": "shops", "flow_id": "november", "arguments": ["--max-running-jobs", "8"]},
+            "value": {"manager": "shops", "family": "november", "arguments": ["--max-running-jobs", "8"]},
         }
     }
 )

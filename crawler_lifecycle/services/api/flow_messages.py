@@ -91,10 +91,10 @@ class StartManagerBody(ActorBody):
     """A crawl manager of the catalogue. Paths and classes are not accepted here."""
 
     manager: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(description="name in the catalogue")
-    flow_id: Label | None = Field(
+    family: Label | None = Field(
         default=None,
-        description="flow id, the manager's family: a second start under the same id joins the first; default: a new "
-        "id, and then a repeated request starts a second manager",
+        description="family of the manager's flow, whose id is `family/manager`: a second start in the family joins "
+        "the first; default: a new family, and then a repeated request starts a second manager",
     )
     arguments: Annotated[list[Annotated[str, Field(max_length=LONGEST_ARGUMENT)]], Field(max_length=1000)] = Field(
         default_factory=list, description="command line behind the catalogue's arguments"

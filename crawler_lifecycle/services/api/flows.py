@@ -144,15 +144,14 @@ async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingR
 @router.get("/{flow:path}", dependencies=READING, responses=docs.FLOW | problems(_404=docs.NO_FLOW))
 def get_flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
     """Return a flow with its counts, its sub-workflows and its timeline."""
-    page = api.control.flows.list(limit=1, ids=[flow])
-    if not page:
-        raise NotFound(f"there is no flow {flow!r}")
+    status = api.control.flows.status(flow)  # NotFound without such a flow
+    (summary,) = api.control.flows.list(limit=1, ids=[flow])
     return messages.FlowView(
-        flow=page[0],
-        status=api.control.flows.status(flow),
+        flow=summary,
+        status=status,
         timeline=list(api.control.flows.lines(flow)),
-        managers=list(api.control.flows.managers(flow)) if page[0].items or page[0].total == 1 else [],
-        temporal_url=workflow_url(api, flow_workflow_id(page[0].uid)),
+        managers=list(api.control.flows.managers(flow)) if summary.items or summary.total == 1 else [],
+        temporal_url=workflow_url(api, flow_workflow_id(summary.uid)),
     )
 
 

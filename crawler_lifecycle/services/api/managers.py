@@ -31,7 +31,7 @@ ALL_FAILED, ALL_WAITING = messages.RetryItemsBody(), messages.CancelItemsBody()
     response_model=FlowAnswer,
     responses=docs.STARTED_MANAGER
     | problems(
-        _409="The flow id has a manager with another class or other arguments.",
+        _409="The family has this manager with another class or other arguments.",
         _422=NOT_ACCEPTABLE + " The catalogue may have no such manager. Nothing was written.",
     ),
 )
@@ -41,12 +41,13 @@ async def start_manager(
     body: Annotated[messages.StartManagerBody, docs.START_MANAGER_BODY],
     response: Response,
 ) -> FlowAnswer:
-    """Start a crawl manager of the catalogue, once under its flow id. A host with the manager's module brings the
-    manager on; the host also checks the arguments.
+    """Start a crawl manager of the catalogue, once in its family. The answer has the flow's id, `family/manager`.
+
+    A host with the manager's module brings the manager on; the host also checks the arguments.
     """
     request = StartManager(
         manager=body.manager,
-        flow_id=body.flow_id,
+        family=body.family,
         arguments=tuple(body.arguments),
         **on_record(caller, body.actor),
     )
