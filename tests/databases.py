@@ -27,6 +27,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.services.embedded.addresses import free_ports
+from tests.mysql_words import checked_names
 
 BOTH = ("sqlite", "mariadb")
 # the driver reads all certificates of the system for each connection that could be encrypted: 45 ms
@@ -100,7 +101,8 @@ def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     database = Database(database_url)
-    yield database
+    with checked_names(database):
+        yield database
     database.close()
 
 

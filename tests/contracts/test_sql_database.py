@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Connection, insert, select, update
 
 from crawler_lifecycle.adapters.sql import database as sql_database
+from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.failures import Contended
 from crawler_lifecycle.adapters.sql.schema import histories, installation
@@ -150,6 +151,32 @@ def test_a_server_that_is_down_is_named_without_its_password() -> None:
         pass
     assert "secret" not in down.value.message
     assert "\n" not in down.value.message
+
+
+@MARIADB
+@pytest.mark.parametrize(
+    ("is_mariadb", "version", "words"),
+    [
+        (False, (8, 0, 18), r"MySQL 8\.0\.18: use MySQL 8\.0\.19 or later"),
+        (False, (5, 7, 44), r"MySQL 5\.7\.44"),
+        (True, (10, 5, 29), r"MariaDB 10\.5\.29: use MariaDB 10\.6 or later"),
+        (False, (8, 0, 19), None),
+        (False, (9, 1, 0), None),
+        (True, None, None),  # the server of the tests
+    ],
+)
+def test_a_server_that_is_too_old_is_told(
+    database: Database, monkeypatch: pytest.MonkeyPatch, is_mariadb: bool, version: tuple[int, ...] | None, words: str
+) -> None:
+    migrate.check(database)  # connects, and so learns the version
+    if version is not None:
+        monkeypatch.setattr(database.engine.dialect, "is_mariadb", is_mariadb)
+        monkeypatch.setattr(database.engine.dialect, "server_version_info", version)
+    if words is None:
+        migrate.check(database)
+    else:
+        with pytest.raises(NotReady, match=words):
+            migrate.check(database)
 
 
 @MARIADB

@@ -20,6 +20,8 @@ from crawler_lifecycle.adapters.sql.failures import UPGRADE
 from crawler_lifecycle.adapters.sql.schema import REVISION, installation
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
+# JSON_TABLE came with MariaDB 10.6. MySQL 8.0.17 and 8.0.18 reserve words that later versions do not.
+OLDEST = {"MySQL": (8, 0, 19), "MariaDB": (10, 6)}
 LOCK_NAME = "crawler_lifecycle.migration"
 LOCK_SECONDS = 60  # a second upgrade waits at most this long for the first
 STATEMENT_SECONDS = 24 * 3600  # a statement's time limit: a change to a big table takes long
@@ -28,8 +30,9 @@ VERSIONS = table("alembic_version", column("version_num", String(32)))
 
 
 def check(database: Database) -> None:
-    """Raise NotReady unless the schema has every part that this program needs."""
+    """Raise NotReady unless the server is new enough, and the schema has every part that this program needs."""
     with database.read() as connection:
+        _refuse_old_server(database, connection.dialect)
         present = revision(connection)
     if present is None:
         raise NotReady(f"the database at {database.where} has no schema yet: {UPGRADE}")
@@ -50,6 +53,7 @@ def upgrade(url: str) -> str:
 
 def _upgrade(database: Database) -> str:
     with _migration_lock(database) as connection:
+        _refuse_old_server(database, connection.dialect)
         present = revision(connection)
         _refuse_unknown(database, present)
         if present is None or present < REVISION:
@@ -62,6 +66,20 @@ def revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSIONS.name):
         return None
     return connection.scalar(select(VERSIONS.c.version_num))
+
+
+def _refuse_old_server(database: Database, dialect: Any) -> None:
+    """Raise NotReady for a server before OLDEST; the dialect knows the version from the first connection."""
+    if dialect.name != "mysql":
+        return
+    server = "MariaDB" if dialect.is_mariadb else "MySQL"
+    oldest, present = OLDEST[server], tuple(part for part in dialect.server_version_info if isinstance(part, int))
+    if present < oldest:
+        raise NotReady(f"{database.where} is {server} {_dotted(present)}: use {server} {_dotted(oldest)} or later")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _refuse_unknown(database: Database, present: str | None) -> None:

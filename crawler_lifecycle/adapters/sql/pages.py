@@ -114,8 +114,9 @@ def _sqlite_rows(columns: Sequence[Column[Any]], payload: Any) -> FromClause:
 
 
 def _mysql_rows(connection: Connection, columns: Sequence[Column[Any]], payload: Any) -> FromClause:
+    quoted = connection.dialect.identifier_preparer.quote_identifier  # MySQL 8.0.17 and 8.0.18 reserve `member`
     fields = ", ".join(
-        f"{field.name} {_type_name(connection, field)} PATH '$[{index}]'" for index, field in enumerate(columns)
+        f"{quoted(field.name)} {_type_name(connection, field)} PATH '$[{index}]'" for index, field in enumerate(columns)
     )
     path: ColumnElement[str] = literal_column(f"'$[*]' COLUMNS ({fields})")
     return func.JSON_TABLE(payload, path).table_valued(*(column(c.name, c.type) for c in columns), name=TABLE_NAME)
