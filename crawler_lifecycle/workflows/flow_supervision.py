@@ -117,7 +117,9 @@ class Supervision:
             return
         now, course = workflow.now(), self._course
         course.writes.add(self._steps.unclaimed(course, now))
-        plan = course.planner.advance(now, self._steps.room)
+        course.planner.settle(now)
+        are_decisions_recorded = not (course.planner.has_approved or course.writes.has_approved)
+        plan = course.planner.advance(now, self._steps.room if are_decisions_recorded else 0)
         if course.planner.crawls_to_ask and not self.news.is_under_way:
             self.news.want()  # the tasks' last ends
         self._wake_at = plan.wake_at

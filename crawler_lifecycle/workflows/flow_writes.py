@@ -1,6 +1,7 @@
 """Writes of a flow's supervisor: changed rows and the flow's state, one write at a time.
 
-Changes that gather during a write go with the next write. No start waits for a write.
+Changes that gather during a write go with the next write. Starts wait for the write that completes an approval, because
+a step behind the approval reads the decision. No start waits for another write.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,7 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.following import completed_before
 from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
 from crawler_lifecycle.domain.flows.plan import Change
-from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.planner import Planner, completes_approval
 from crawler_lifecycle.domain.flows.rows import NO_RETRY, TOP, MemberKind, MemberRow
 from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.workflows.flow_acts import Act, Bell
@@ -39,6 +40,7 @@ class Writes:
         self._act: Act[Written] = Act(bell)
         self._waiting: dict[int, Change] = {}  # by member, from the row on record to the newest row
         self._sent: frozenset[int] = frozenset()
+        self._approved: set[int] = set()  # approvals that a write completes
         self._state: FlowState | None = None
 
     @property
@@ -55,6 +57,10 @@ class Writes:
         """Members with changes that are perhaps not on record yet."""
         return self._sent | self._waiting.keys()
 
+    @property
+    def has_approved(self) -> bool:
+        return bool(self._approved) and not self._approved.isdisjoint(self.numbers)
+
     def add(self, changes: Iterable[Change], state: FlowState | None = None) -> None:
         for change in changes:
             number = change.row.number
@@ -62,6 +68,8 @@ class Writes:
             was = change.was if earlier is None else earlier.was
             if was != change.row:
                 self._waiting[number] = Change(was, change.row)
+                if completes_approval(change.row):
+                    self._approved.add(number)
         self._state = state or self._state
 
     def overtake(self, change: Change) -> MemberRow:
@@ -100,7 +108,8 @@ class Writes:
         self._sent = frozenset(numbers)
         if not self._waiting:
             self._state = None
-        if step.state is not None and step.state.is_final:  # no start waits for the write
+        is_awaited = self._approved & self._sent or (step.state is not None and step.state.is_final)
+        if is_awaited:
             self._act.begin(at_once(FlowActivities.write_flow, step, WRITE))
         else:
             self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
@@ -123,6 +132,7 @@ class Writes:
         self._sent = frozenset()
         if written.stale:
             self.clear()
+        self._approved &= self._waiting.keys()
         return answer
 
 

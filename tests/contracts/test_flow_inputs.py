@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.flows.contexts import merged_context, results_of_g
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of
-from tests.contracts.flows import pushed
+from tests.contracts.flows import FAILED, pushed
 from tests.contracts.wide_flow import wide
 from tests.unit.flows.work import graft_function, plain, with_context
 
@@ -105,3 +105,19 @@ def test_a_crawls_result_is_its_receipt(database: Database) -> None:
             connection.execute(insert(exports), {**event, **row})
     assert flow.store.step_claims.results(flow.uid, [0, 1]) == {0: {**receipt, "archive": "s3://bucket/key"}, 1: None}
     assert flow.store.flow_records.results("w", [0]) == {0: {**receipt, "archive": "s3://bucket/key"}}
+
+
+def test_only_a_completed_approval_has_a_decision(database: Database) -> None:
+    """A step that ignores the cancel of an approval reads what everybody reads: no decision."""
+    workflow = Workflow(id="w").add("bad", plain).add_approval("early", deps="bad").add_approval("given")
+    flow = pushed(database, workflow.add_approval("rejected"))
+    flow.approve("early", approved=True)
+    flow.approve("given", approved=True)
+    flow.approve("rejected", approved=False)
+    flow.go_on()
+    flow.end(flow.last("bad"), kind=FAILED)
+    flow.go_on()
+    assert flow.states == {"bad": "discarded", "early": "cancelled", "given": "completed", "rejected": "cancelled"}
+    decisions = flow.store.step_claims.results(flow.uid, range(4))
+    approved = {number: decision and decision["approved"] for number, decision in decisions.items()}
+    assert approved == {0: None, 1: None, 2: True, 3: None}

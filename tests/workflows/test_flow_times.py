@@ -1,11 +1,15 @@
 """Times in a flow: pauses between attempts, earliest starts, limits of approvals, and looks while nothing happens."""
 
 import asyncio
+import threading
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from temporalio import activity
 
+from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.domain.flows.messages import WriteFlow
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
 from crawler_lifecycle.ports import ClaimedStep
 from tests.flow_stage import FAILED, FlowStage
@@ -58,6 +62,39 @@ async def test_an_approval_brings_the_flow_on(flows: FlowStage) -> None:
     await door(flow.approve, "ok")
     await flows.nudge(flow)
     assert (await supervisor.result())["state"] == "completed"
+
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["after the flow came to it", "before"])
+async def test_a_step_behind_an_approval_reads_the_decision(flows: FlowStage, is_early: bool) -> None:
+    """The write of the approval's end is late. A start that overtook the write would read no decision."""
+    decisions, has_read = list[Any](), threading.Event()
+
+    async def read(step: ClaimedStep) -> None:
+        results = await asyncio.to_thread(flows.store.step_claims.results, step.flow_uid, [flow.row("ok").number])
+        decisions.extend(results.values())
+        has_read.set()
+
+    def delay_end(step: WriteFlow) -> None:
+        if any(row.state is MemberState.COMPLETED for row in step.rows.unpacked()[0]):
+            has_read.wait(1)
+        else:
+            flows.ledger.before["write"] = delay_end
+
+    flows.host.plays["a"] = read
+    flows.host.hold("before")
+    workflow = Workflow().add("before", plain).add_approval("ok", deps="before").add("a", plain, deps="ok")
+    flow, supervisor = await flows.start(workflow)
+    flows.ledger.before["write"] = delay_end
+    await flows.host.begun["before"].wait()
+    if is_early:
+        await door(flow.approve, "ok", actor="ann")
+    flows.host.release("before")
+    if not is_early:
+        await shown_as(flow, "ok", "available")
+        await door(flow.approve, "ok", actor="ann")
+        await flows.nudge(flow)
+    assert (await supervisor.result())["state"] == "completed"
+    assert [(decision["approved"], decision["actor"]) for decision in decisions] == [(True, "ann")]
 
 
 async def test_looks_come_at_the_paces_of_runs(skipping_flows: FlowStage) -> None:

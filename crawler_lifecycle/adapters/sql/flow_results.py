@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.flows.records import CrawlReceipt
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.flows.values import encode
 from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.errors import BadInput
 
 MIB = 1024 * 1024
@@ -29,7 +29,6 @@ IS_PRESENT = and_(
 RECORDED = select(members.number, results.value).join_from(flow_members, flow_results, IS_PRESENT)
 SIZES = select(func.sum(results.size)).join_from(flow_members, flow_results, IS_PRESENT)
 SIZE_OF_EACH = select(members.number, results.size).join_from(flow_members, flow_results, IS_PRESENT)
-HAVE_RESULTS = (MemberState.COMPLETED, MemberState.CANCELLED)  # a cancelled manager keeps its numbers
 
 
 def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
@@ -37,9 +36,8 @@ def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Coll
     values: dict[int, JsonValue] = {}
     for page in pages(sorted(numbers)):
         rows = effective_rows(connection, flow, flow_uid, read_members(connection, flow, page))
-        ended = [row for row in rows.values() if row.state in HAVE_RESULTS]
-        values |= _recorded(connection, flow, [row.number for row in ended if row.kind is not MemberKind.CRAWL])
-        completed = [row for row in ended if row.state is MemberState.COMPLETED]
+        values |= _recorded(connection, flow, [row.number for row in rows.values() if _has_recorded(row)])
+        completed = [row for row in rows.values() if row.state is MemberState.COMPLETED]
         crawls = {row.number: row.attempt for row in completed if row.kind is MemberKind.CRAWL}
         values |= _receipts(connection, flow_uid, crawls)
     return values
@@ -70,6 +68,12 @@ def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int])
             f"the results have {size / MIB:.0f} MiB, and {most} MiB are read at once: name single jobs "
             "(`crawlctl flow results FLOW JOB`, over HTTP `?job=JOB`)",
         )
+
+
+def _has_recorded(row: MemberRow) -> bool:
+    """Return whether the member has a recorded result. A decision about an approval that was cancelled is none."""
+    is_cancelled_step = row.kind is MemberKind.STEP and row.state is MemberState.CANCELLED  # a manager keeps its numbers
+    return is_cancelled_step or (row.kind is not MemberKind.CRAWL and row.state is MemberState.COMPLETED)
 
 
 def _recorded(connection: Connection, flow: int, numbers: Collection[int]) -> dict[int, JsonValue]:

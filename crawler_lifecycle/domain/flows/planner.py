@@ -122,10 +122,19 @@ class Planner:
         if row is not None and (row.generation, row.attempt) == (start.generation, start.attempt - 1):
             self._take(started(row, start.attempt, now))
 
-    def advance(self, now: datetime, most_starts: int | None = None) -> Plan:
-        """Return the next acts. A second call without news returns an empty plan, or the starts beyond the limit."""
+    def settle(self, now: datetime) -> None:
+        """Bring all members to the state that time, dependencies and decisions demand. The next plan has the changes."""
         self._pass_time(now)
         self._settle(now)
+
+    @property
+    def has_approved(self) -> bool:
+        """Whether the next plan completes an approval. A dependent reads the decision only from the recorded end."""
+        return any(completes_approval(self.rows[number]) for number in self._changed)
+
+    def advance(self, now: datetime, most_starts: int | None = None) -> Plan:
+        """Return the next acts. A second call without news returns an empty plan, or the starts beyond the limit."""
+        self.settle(now)
         starts = tuple(islice(self._starts(now), most_starts))
         stops = tuple(self._stops())
         changes = tuple(Change(was, self.rows[number]) for number, was in sorted(self._changed.items()))
@@ -332,6 +341,10 @@ class Planner:
                 return due
             heappop(self._timers)
         return None
+
+
+def completes_approval(row: MemberRow) -> bool:
+    return row.kind is MemberKind.APPROVAL and row.state is MemberState.COMPLETED
 
 
 def _wired(row: MemberRow) -> tuple[object, ...]:
