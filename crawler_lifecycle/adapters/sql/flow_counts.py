@@ -7,14 +7,21 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, select, union
 
-from crawler_lifecycle.adapters.sql.flow_reading import effective_rows, read_groups, read_members
+from crawler_lifecycle.adapters.sql.flow_reading import effective_rows, read_groups, read_ledger, read_members
 from crawler_lifecycle.adapters.sql.flow_rows import NO_NEEDS, flow_row, needs_of
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import IS_LAST_ATTEMPT, NEWS_AFTER_END, NEWS_UNDER_WAY
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.flows.states import FAILED, MemberState
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow, ancestors
-from crawler_lifecycle.domain.flows.tallies import Tallies, Tally, depended_on, tally
+from crawler_lifecycle.domain.flows.tallies import (
+    Tallies,
+    Tally,
+    depended_on,
+    empty_groups,
+    tallies_of_empty,
+    tally,
+)
 
 members, attempts, runs = flow_members.c, flow_attempts.c, histories.c
 TALLIED = [members.group_number, members.state, members.in_flight]
@@ -47,7 +54,17 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
     for number, row in effective.items():
         _move(tallies, tally(rows[number]), tally(row))
     flow = Tallies(flow_row(head), groups, list(tallies.values()))
-    return _with_leaves(connection, head.id, flow, effective) if _needs_leaves(flow) else flow
+    of_empty = _tallies_of_empty(connection, head, flow)
+    if _needs_leaves(replace(flow, tallies=flow.tallies + of_empty)):
+        flow = _with_leaves(connection, head.id, flow, effective)
+    return replace(flow, tallies=flow.tallies + of_empty)
+
+
+def _tallies_of_empty(connection: Connection, head: Row[Any], flow: Tallies) -> list[Tally]:
+    """Return the tallies of empty groups. Their states follow from the members, so all rows of such a flow are read."""
+    if not empty_groups(flow.groups, {tally.group for tally in flow.tallies}):
+        return []
+    return tallies_of_empty(read_ledger(connection, head))
 
 
 def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list[int]]:

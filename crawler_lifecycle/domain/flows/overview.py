@@ -5,7 +5,7 @@ from datetime import datetime
 
 from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.explanation import MOST_BLOCKERS, explained_beside, explained_without_jobs
 from crawler_lifecycle.domain.flows.planner import Planner
@@ -41,13 +41,11 @@ def overview(planner: Planner, path: str, numbers: Collection[int], status: Flow
 def _without_jobs(planner: Planner, path: str, status: FlowStatus) -> Why:
     """Return the explanation for a group without jobs, such as a crawl's tasks before the crawl has tasks."""
     group = next(row.number for row in planner.wiring.groups.values() if row.path == path)
-    because = explained_without_jobs(planner, group)
-    is_open = bool(because) and not any(MemberState(inner.state).is_final for inner in because)
     return Why(
         path=path,
-        state=FlowState.EXECUTING if is_open else status.state,
-        cause="no jobs yet" if is_open else "no jobs",
-        because=because,
+        state=status.state,
+        cause="no jobs" if status.state.is_final else "no jobs yet",
+        because=explained_without_jobs(planner, group),
     )
 
 

@@ -17,6 +17,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.counts: Counter[MemberState] = Counter()
+        self.states: set[MemberState] = set()  # also of empty groups, which count no members
         self.is_settled = True
         self.has_open_leaf = False  # a member without dependents is not completed
         self.started_at: datetime | None = None
@@ -24,6 +25,7 @@ class _Sums:
 
     def add(self, tally: Tally, *, has_leaf: bool) -> None:
         self.counts[tally.state] += tally.count
+        self.states.add(tally.state)
         self.is_settled &= tally.is_settled
         self.has_open_leaf |= has_leaf
         self.started_at = min(filter(None, (self.started_at, tally.started_at)), default=None)
@@ -55,10 +57,10 @@ def _status(
 ) -> FlowStatus:
     sub, head = sums[number], flow.flow
     is_top = number == TOP
-    state = flow_state(sub.counts) if sub.counts or is_top else FlowState.COMPLETED
+    state = flow_state(dict.fromkeys(sub.states, 1))
     if is_top and state is FlowState.EXECUTING and head.intent is FlowIntent.PAUSE:
         state = FlowState.PAUSED
-    if is_top and not sub.counts:
+    if is_top and not sub.counts.total():
         state = head.state
     is_open = not sub.is_settled or not state.is_final
     stopped_at = None if is_open else sub.ended_at
@@ -75,6 +77,6 @@ def _status(
         subs={
             last_name(group.path): _status(flow, group.number, sums, children, now)
             for group in sorted(children.get(number, ()), key=lambda group: group.number)
-            if group.growth is not GroupGrowth.GRAFT or sums[group.number].counts
+            if group.growth is not GroupGrowth.GRAFT or sums[group.number].states
         },
     )

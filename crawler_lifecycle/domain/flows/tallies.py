@@ -1,17 +1,21 @@
 """Tallies: members counted by group and state. The database counts for a status, so no reader needs all members."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, NeedRow, Target
+from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
+from crawler_lifecycle.domain.flows.network import CANCELLED, OPEN, SATISFIED
+from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, NeedRow, Target
+
+EMPTY_STATES = {OPEN: MemberState.SUSPENDED, CANCELLED: MemberState.CANCELLED, SATISFIED: MemberState.COMPLETED}
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Members of a group, inner groups left out, with the same state."""
+    """Members of a group, inner groups left out, with the same state. An empty group has a tally without members."""
 
     group: int
     state: MemberState
@@ -42,7 +46,26 @@ def tallies_of(ledger: Ledger) -> Tallies:
     needs = (row.needs for row in ledger.members.values())
     members, groups = depended_on(ledger.groups, needs, {row.group for row in ledger.members.values()})
     tallies = [tally(row, is_leaf=row.number not in members) for row in ledger.members.values()]
-    return Tallies(ledger.flow, ledger.groups, tallies, groups)
+    return Tallies(ledger.flow, ledger.groups, tallies + tallies_of_empty(ledger), groups)
+
+
+def empty_groups(groups: Mapping[int, GroupRow], groups_with_members: Collection[int]) -> list[int]:
+    """Return the numbers of the groups with neither members nor groups inside, except for a graft's group."""
+    inhabited = {TOP, *groups_with_members, *(row.parent for row in groups.values())}
+    return [row.number for row in groups.values() if row.number not in inhabited and row.growth is not GroupGrowth.GRAFT]
+
+
+def tallies_of_empty(ledger: Ledger) -> list[Tally]:
+    """Return tallies without members for empty groups, so that a group is shown as its dependents see the group."""
+    numbers = empty_groups(ledger.groups, {row.group for row in ledger.members.values()})
+    if not numbers:
+        return []
+    wiring = Planner(ledger).wiring
+    states = [(number, EMPTY_STATES[wiring.end(number).value]) for number in numbers]
+    return [
+        Tally(number, state, in_flight=False, count=0, has_leaf=state is not MemberState.COMPLETED)
+        for number, state in states
+    ]
 
 
 def tally(row: MemberRow, *, is_leaf: bool = False, count: int = 1) -> Tally:

@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.flows.network import (
     CANCELLED,
     DISCARDED,
+    FAILURES,
     OPEN,
     REFUSED,
     SATISFIED,
@@ -31,7 +32,7 @@ TASK_VALUES = {
 
 
 def ignored_by(row: MemberRow | GroupRow) -> int:
-    """Return the ignored failures as bits. A group ignores failures in its quorums only."""
+    """Return the ignored failures as bits. A group ignores failures in its quorums, and as long as it is empty."""
     return (CANCELLED if row.ignore_cancelled else 0) | (DISCARDED if row.ignore_discarded else 0)
 
 
@@ -93,8 +94,9 @@ class Wiring:
         self._gates[row.number] = gate = self._gate(row)
         if gate is not None:
             self.network.watch(gate, end)
+            end.inputs.append(gate)  # an empty group follows from its gate
         if row.growth is GroupGrowth.GRAFT and row.grower is not None:
-            self.network.connect(self.member(row.grower), end)
+            self._put_into(row.number, self.member(row.grower))
         elif row.growth is GroupGrowth.TASKS and row.grower is not None:
             self.network.watch(self.member(row.grower), end)
             end.grower = row.grower
@@ -104,7 +106,7 @@ class Wiring:
                 self.network.watch(self.member(row.grower), quorum)
         if row.parent is not None:
             self._groups_in.setdefault(row.parent, []).append(row.number)
-            self.network.connect(end, self.end(row.parent))
+            self._put_into(row.parent, end)
         self.network.refresh(end)
 
     def put_member(self, row: MemberRow) -> None:
@@ -118,10 +120,17 @@ class Wiring:
         if gate is not None and not self._needs_inside(row.needs, row.group):
             self.network.connect(gate, node)
         self._numbers_in.setdefault(row.group, []).append(row.number)
-        self.network.connect(node, self.end(row.group))
+        self._put_into(row.group, node)
         for quorum in self._quorums_around(row.group):
             self.network.connect(node, quorum)
         self.network.touched.add(row.number)
+
+    def _put_into(self, group: int, node: Node) -> None:
+        """Let the group's end count a member's node or an inner group's end."""
+        end, gate = self.end(group), self._gates[group]
+        if not end.total and gate is not None:
+            end.inputs.remove(gate)
+        self.network.connect(node, end)
 
     def see(self, row: MemberRow) -> None:
         """Pass the member's state on to its dependents."""
@@ -192,16 +201,20 @@ class Wiring:
             return OPEN
         if end.total:
             return end_value(end)
-        gate = self._gates[number]
-        values = [] if gate is None else [gate.value]
+        return self._empty_value(row)
+
+    def _empty_value(self, row: GroupRow) -> int:
+        """Return an empty group's value: that of a group with a single member, which does nothing.
+
+        The member would have the group's flags, and would be cancelled at once for a failed dependency.
+        """
+        gate = self._gates[row.number]
+        mask = 0 if gate is None else gate.value
         if row.growth is GroupGrowth.TASKS and row.grower is not None:
-            values.append(self.member(row.grower).value)
-        mask = 0
-        for value in values:
-            mask |= value
-        if mask & OPEN:
-            return OPEN
-        return DISCARDED if mask & (DISCARDED | REFUSED) else CANCELLED if mask else SATISFIED
+            mask |= self.member(row.grower).value
+        if mask & FAILURES & ~ignored_by(row):
+            return CANCELLED
+        return mask & OPEN
 
     def _may_grow(self, row: GroupRow) -> bool:
         if row.grower is None:

@@ -68,28 +68,19 @@ def _state(ledger: Ledger, target: Target) -> MemberState:
     if group.growth is GroupGrowth.GRAFT:
         states.append(ledger.members[group.grower or 0].state)
     if not states:
-        states = _states_before(ledger, group)
+        return _state_of_empty(ledger, group)
     for state in (MemberState.SUSPENDED, MemberState.DISCARDED, MemberState.CANCELLED):
         if any(known is state or (state is MemberState.SUSPENDED and not known.is_final) for known in states):
             return state
     return MemberState.COMPLETED
 
 
-def _states_before(ledger: Ledger, group: GroupRow) -> list[MemberState]:
-    """Return the states that an empty group has from its needs, or from the needs of the groups around it."""
-    words = {OPEN: MemberState.SUSPENDED, FINE: MemberState.COMPLETED, BAD: MemberState.DISCARDED}
-    around: GroupRow | None = group
-    while around is not None:
-        if around.growth is GroupGrowth.GRAFT and around is not group:
-            state = ledger.members[around.grower or 0].state
-            return [MemberState.DISCARDED if state is MemberState.CANCELLED else state]
-        if around.needs:
-            return [
-                words[_need(ledger, need, around)] if need.is_quorum else _state(ledger, need.on[0])
-                for need in around.needs
-            ]
-        around = None if around.parent is None else ledger.groups[around.parent]
-    return []
+def _state_of_empty(ledger: Ledger, group: GroupRow) -> MemberState:
+    """Return the state of the group as if it had a job without dependencies of its own, and with the group's flags."""
+    job = MemberRow(-1, "job", group.number)
+    job = job._replace(ignore_cancelled=group.ignore_cancelled, ignore_discarded=group.ignore_discarded)
+    words = {OPEN: MemberState.SUSPENDED, FINE: MemberState.COMPLETED, BAD: MemberState.CANCELLED}
+    return words[allowed(ledger, job)]
 
 
 def _grows(ledger: Ledger, target: Target) -> bool:

@@ -178,10 +178,51 @@ def test_010_an_empty_collection_alone_is_completed(kind: str) -> None:
     assert run_inline(EMPTY[kind](Workflow(), [])).state is FlowState.COMPLETED
 
 
-def test_010_an_empty_collection_passes_on_how_its_dependencies_ended() -> None:
+NESTED: dict[str, Callable[[list[Any]], Workflow]] = {
+    "alone": lambda jobs: Workflow().add("x", plain).add_many("s", jobs, deps="x"),
+    "that ignores": lambda jobs: Workflow(ignore_discarded=True).add("x", plain).add_many("s", jobs, deps="x"),
+    "inside, beside a job": lambda jobs: (
+        Workflow().add("x", plain).add_workflow("s", Workflow().add("g", plain).add_many("e", jobs), deps="x")
+    ),
+    "inside, behind a job": lambda jobs: (
+        Workflow().add("x", plain).add_workflow("s", Workflow().add("g", plain).add_many("e", jobs, deps="g"), deps="x")
+    ),
+    "two levels inside": lambda jobs: (
+        Workflow().add("x", plain).add_workflow("s", Workflow().add_workflow("t", Workflow().add_many("e", jobs)), deps="x")
+    ),
+    "behind an open job, too": lambda jobs: Workflow().add("x", plain).add_approval("o").add_many("s", jobs, deps=["x", "o"]),
+    "behind a cancelled job": lambda jobs: (
+        Workflow().add("w", plain).add("x", plain, deps="w").add_many("s", jobs, deps="x")
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", NESTED)
+@pytest.mark.parametrize("outcome", ["fails", "completes"])
+def test_010_an_empty_collection_ends_as_one_with_a_job(shape: str, outcome: str) -> None:
+    """Its dependents and its status do not depend on the number of its items."""
+    seen = []
+    for jobs in ([], [plain]):
+        workflow = NESTED[shape](jobs).add("ic", plain, deps="s", ignore_cancelled=True)
+        workflow.add("id", plain, deps="s", ignore_discarded=True).add("plain", plain, deps="s")
+        first = next(iter(workflow.steps))
+        play = Play(workflow)
+        play.run(fails={first: [None]} if outcome == "fails" else {})
+        ends = {path: (play.row(path).state, play.row(path).reason) for path in ("ic", "id", "plain")}
+        shown = play.status.subs["s"]
+        subs = {name: (sub.state, sub.ok) for name, sub in shown.subs.items()}
+        seen.append((ends, shown.state, shown.ok, subs, play.status.state, play.status.ok))
+    assert seen[0] == seen[1]
+
+
+def test_010_why_leads_through_an_empty_collection() -> None:
     play = Play(Workflow().add("a", plain).add_many("none", [], deps="a").add("b", plain, deps="none"))
+    play.advance()
+    assert (play.status.subs["none"].state, play.status.subs["none"].ok) == (FlowState.EXECUTING, False)
+    assert [inner.path for inner in play.why("b").because] == ["a"]
     assert play.run(fails={"a": [None]}) is FlowState.DISCARDED
-    assert play.row("b").reason == "dependency:none"
+    assert (play.row("b").state, play.row("b").reason) == ("cancelled", "dependency:none")
+    assert [inner.path for inner in play.why("b").because] == ["a"]
 
 
 def test_011_a_group_has_common_dependencies() -> None:
