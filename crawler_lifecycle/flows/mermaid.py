@@ -13,6 +13,7 @@ INDENT = "    "
 # the language's words: a node with such an id breaks the picture
 RESERVED = {"end", "graph", "subgraph", "flowchart", "class", "classdef", "click", "style", "linkstyle", "default",
             "direction", "call", "href", "interpolate"}  # fmt: skip
+DIRECTION = re.compile(r"direction(?=\s+(TB|BT|RL|LR|TD))")  # a statement at any place in a line, also inside a label
 
 
 def mermaid_of(workflow: Level, *, states: bool = False) -> str:
@@ -97,5 +98,6 @@ def _classes(workflow: Level, ids: dict[str, str]) -> Iterator[str]:
 
 
 def _label(text: str) -> str:
-    """Return the text for a label in quotes, with codes for special characters."""
-    return text.replace("#", "#35;").replace('"', "#quot;").replace("\n", " ")
+    """Return the text for a label in quotes, with codes for what Mermaid reads as more than text."""
+    plain = text.replace("\n", " ").replace("#", "#35;").replace('"', "#quot;").replace("`", "#96;")
+    return DIRECTION.sub("#100;irection", plain)

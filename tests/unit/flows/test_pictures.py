@@ -114,6 +114,19 @@ def test_077_names_that_mermaid_misreads_get_numbers() -> None:
     ]
 
 
+def test_077_texts_that_mermaid_takes_for_more_than_text_have_codes() -> None:
+    """A label that begins with a backtick is no label, and a direction anywhere in a line replaces the line."""
+    workflow = Workflow().add("`x`", plain).add_workflow("my direction  LR", Workflow().add("direction TB", plain))
+    assert workflow.add("directions", plain).to_mermaid().splitlines() == [
+        "flowchart TD",
+        '    n0["#96;x#96; (plain)"]',
+        '    subgraph n1["my #100;irection  LR"]',
+        '        n2["#100;irection TB (plain)"]',
+        "    end",
+        '    directions["directions (plain)"]',
+    ]
+
+
 def test_079_nodes_have_the_colours_of_their_states() -> None:
     workflow = Workflow().add("a", plain).add("b", plain).add("c", plain)
     workflow["b"].state = StepState.FAILED
