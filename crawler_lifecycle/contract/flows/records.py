@@ -1,5 +1,6 @@
 """Records for people: a flow's status, its members, and explanations."""
 
+from collections import Counter
 from datetime import datetime, timedelta
 
 from pydantic import Field, JsonValue
@@ -18,8 +19,8 @@ class FlowStatus(Message):
     state: FlowState = FlowState.UNKNOWN
     ok: bool = Field(default=False, description="whether all members without dependents are completed")
     total: int = 0
-    counts: dict[MemberState, int] = Field(
-        default={}, description="members by state; states without members are absent"
+    counts: Counter[MemberState] = Field(
+        default=Counter(), description="members by state; states without members are absent, and count 0 in Python"
     )
     started_at: datetime | None = None
     stopped_at: datetime | None = None

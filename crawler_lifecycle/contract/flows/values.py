@@ -6,6 +6,7 @@ Values are no pickles: to decode a value runs no code from its author.
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
@@ -22,6 +23,7 @@ from crawler_lifecycle.contract.flows.limits import DEEPEST_VALUE
 from crawler_lifecycle.errors import BadInput, PermanentError
 
 TAG, VALUE = "$", "v"
+HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class TooLarge(PermanentError):
@@ -70,9 +72,22 @@ def decode(content: JsonValue) -> Any:
 
 
 def untagged(value: object) -> JsonValue:
-    """Return the value as JSON without tags, for people and programs: a time becomes its text."""
-    content: JsonValue = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="null")
+    """Return the value as JSON without tags, for people and programs: a time becomes its text.
+
+    Half of a surrogate pair, as `os.fsdecode` returns it, becomes U+FFFD: no terminal or HTTP client could take it.
+    """
+    content: JsonValue = to_jsonable_python(_printable(value), bytes_mode="base64", inf_nan_mode="null")
     return content
+
+
+def _printable(value: object) -> object:
+    if isinstance(value, str):
+        return HALF_OF_A_PAIR.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, Mapping):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return type(value)(map(_printable, value))
+    return value
 
 
 def to_text(field: str, value: object, most_bytes: int) -> str:

@@ -70,7 +70,7 @@ def _status(
         state=state if state is FlowState.PAUSED or sub.is_settled else FlowState.EXECUTING,
         ok=not is_open and not sub.has_open_leaf,
         total=sum(sub.counts.values()),
-        counts={state: sub.counts[state] for state in MemberState if sub.counts[state]},
+        counts=Counter({state: sub.counts[state] for state in MemberState if sub.counts[state]}),
         started_at=sub.started_at,
         stopped_at=stopped_at,
         elapsed=None if sub.started_at is None else (stopped_at or now) - sub.started_at,

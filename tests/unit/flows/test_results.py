@@ -1,5 +1,6 @@
 """Graphs 1d: contexts, results, and the values that survive a way through the database."""
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
 from crawler_lifecycle.contract.flows.records import CrawlReceipt
-from crawler_lifecycle.contract.flows.values import TooLarge, decode, encode, from_text, to_text
+from crawler_lifecycle.contract.flows.values import TooLarge, decode, encode, from_text, to_text, untagged
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows import contexts
 from crawler_lifecycle.errors import BadInput
@@ -194,6 +195,15 @@ def test_048_any_nesting_survives(value: Any) -> None:
 def test_050_a_value_without_a_form_is_refused_with_its_place(value: Any) -> None:
     with pytest.raises(BadInput, match=r"^result.*cannot be kept as JSON"):
         encode("result", value)
+
+
+def test_048_half_of_a_surrogate_pair_survives_and_is_shown_as_a_replacement() -> None:
+    """One such result made all results of its flow unreadable by the command line and over HTTP."""
+    files = {"caf\udce9.txt": ["\ud800", ("\U0001f600",), {"\udfff"}], ("\udce9", 1): "x"}
+    assert from_text(to_text("result", files, LARGEST_RESULT)) == files
+    shown = untagged(files)
+    assert shown == {"caf\ufffd.txt": ["\ufffd", ["\U0001f600"], ["\ufffd"]], "\ufffd,1": "x"}
+    assert json.loads(json.dumps(shown, ensure_ascii=False).encode()) == shown
 
 
 def test_050_a_result_that_is_too_large_is_told_by_number() -> None:

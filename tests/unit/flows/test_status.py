@@ -1,7 +1,9 @@
 """Graphs 1e: status, counts and times. Handles and waiting need a client; 56 is decided here as far as it is pure."""
 
+import json
 from datetime import timedelta
 
+from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.merging import new_ledger
@@ -46,6 +48,12 @@ def test_052_counts_are_over_all_levels() -> None:
     assert (shown.subs["sub"].total, shown.subs["sub"].subs["deep"].total) == (3, 2)
     assert shown.subs["sub"].name == "sub"
     assert shown.subs["sub"].state is FlowState.COMPLETED
+
+
+def test_053_counts_of_absent_states_are_0() -> None:
+    shown = FlowStatus.model_validate_json(flow().status.model_dump_json())
+    assert [shown.counts["discarded"], shown.subs["sub"].counts["discarded"]] == [0, 0]
+    assert json.loads(shown.model_dump_json())["counts"] == {"suspended": 4, "available": 1}
 
 
 def test_052_a_graft_is_shown_once_it_is_attached() -> None:
