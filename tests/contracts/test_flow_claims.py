@@ -110,9 +110,19 @@ def test_expired_claims_count_deaths_once_their_function_began(flow: Flow) -> No
         (step,) = flow.claim(ref, token=token, lasts=EXPIRED).mine
         deaths.append(step.deaths)
         if number != 1:  # an attempt with deaths begins by itself, and this one did not
-            claims.begin(flow.uid, [ref], token)
-            claims.begin(flow.uid, [ref], "a token without claims")
+            assert claims.begin(flow.uid, ref, token)
+            assert not claims.begin(flow.uid, ref, "a token without claims")
     assert deaths == [0, 1, 1, 2, 3]
+
+
+def test_an_isolated_attempt_begins_by_itself(database: Database) -> None:
+    flow = pushed(database, Workflow(id="w").add("a", plain, isolate=True))
+    ref, deaths = flow.start("a"), []
+    for token in ("1", "2", "3"):
+        (step,) = flow.claim(ref, token=token, lasts=EXPIRED).mine
+        deaths.append(step.deaths)
+        assert token == "1" or flow.store.step_claims.begin(flow.uid, ref, token)
+    assert deaths == [0, 0, 1]
 
 
 def test_a_release_is_no_death(flow: Flow) -> None:

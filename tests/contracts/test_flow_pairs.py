@@ -178,7 +178,7 @@ class World:
 
     def begin(self) -> Act:
         starts = self.under_way(self.flow)[::-1]
-        return lambda: self.store.step_claims.begin(self.flow.uid, starts, "host")
+        return lambda: [self.store.step_claims.begin(self.flow.uid, start, "host") for start in starts]
 
     def renew(self) -> Act:
         return lambda: self.store.step_claims.renew("host", MINUTE)

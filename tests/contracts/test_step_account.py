@@ -123,7 +123,7 @@ def test_all_requests_of_a_host_about_its_claims(account: Database) -> None:
     flow = pushed(account, Workflow("claims").add_cascade("a", authors.nothing).add_cascade("b", authors.nothing))
     claims = flow.store.step_claims
     flow.claim(flow.start("a"))
-    claims.begin(flow.uid, [flow.last("a")], "host")
+    claims.begin(flow.uid, flow.last("a"), "host")
     assert claims.renew("host", timedelta(seconds=9))[flow.uid, 0, 1] is False  # other tests' claims are there, too
     claims.note_cause(flow.uid, [1], "unknown_step")
     assert claims.source(flow.uid, "a") == 0

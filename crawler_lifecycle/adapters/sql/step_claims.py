@@ -41,17 +41,12 @@ from crawler_lifecycle.ports import AttemptKey, Claimed, ClaimedStep
 attempts = flow_attempts.c
 KEY = [attempts.flow, attempts.member, attempts.attempt]
 HAS_TOKEN = without_index(attempts.claim_token) == bindparam("of_token")
-THESE = (
-    attempts.flow == bindparam("of_flow"),
-    attempts.member.in_(NUMBERS),
-    attempts.attempt.in_(bindparam("attempts", expanding=True)),
-)
-BEGIN = update(flow_attempts).where(*THESE, HAS_TOKEN, attempts.ended_at.is_(None)).values(begun=True)
 TAKE = update(flow_attempts).where(
     attempts.flow == bindparam("of_flow"),
     attempts.member == bindparam("of_member"),
     attempts.attempt == bindparam("of_attempt"),
 )
+BEGIN = TAKE.where(HAS_TOKEN, attempts.ended_at.is_(None)).values(begun=True)
 WRITE_CLAIMS = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
 WITH_TOKEN = (
     select(flows.c.uid, *KEY, attempts.stop_asked)
@@ -94,8 +89,13 @@ class StepRights(OnFlows):
             if is_due and not has_lost and start.number in works and fits(works[start.number].row, start)
         ]
         claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host, "code_version": code_version}
-        begun = put_on_record(tx, head, fitting, now, lambda _: {**claim, "begun": True})
-        deaths = {key: _take(tx, row, claim, now) for key, row in known.items() if row.ended_at is None}
+        apart = {number for number, work in works.items() if _is_isolated(work)}
+        begun = put_on_record(tx, head, fitting, now, lambda start: {**claim, "begun": start.number not in apart})
+        deaths = {
+            key: _take(tx, row, claim, now, begins=row.member not in apart)
+            for key, row in known.items()
+            if row.ended_at is None
+        }
         arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
         arguments |= {key: known[key].arguments for key, count in deaths.items() if count is not None}
         grafters = _grafters(tx, head, starts)
@@ -113,10 +113,9 @@ class StepRights(OnFlows):
         )
 
     @transaction
-    def begin(self, tx: Connection, flow_uid: str, starts: Sequence[AttemptRef], token: str) -> None:
-        key = {"of_flow": self.number(tx, flow_uid), "of_token": token}
-        numbers = {"numbers": [start.number for start in starts], "attempts": [start.attempt for start in starts]}
-        tx.execute(BEGIN, {**key, **numbers})
+    def begin(self, tx: Connection, flow_uid: str, start: AttemptRef, token: str) -> bool:
+        key = {"of_flow": self.number(tx, flow_uid), "of_member": start.number, "of_attempt": start.attempt}
+        return tx.execute(BEGIN, {**key, "of_token": token}).rowcount == 1
 
     @transaction
     def renew(self, tx: Connection, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
@@ -144,8 +143,15 @@ class StepRights(OnFlows):
         return head
 
 
-def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime) -> int | None:
-    """Claim an attempt that is on record. Return its deaths, or None if another host holds the attempt."""
+def _is_isolated(work: Work) -> bool:
+    return bool(getattr(work.definition.work, "isolate", False))
+
+
+def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime, *, begins: bool) -> int | None:
+    """Claim an attempt that is on record. Return its deaths, or None if another host holds the attempt.
+
+    `begins`: whether the function begins with the claim, unless the attempt has deaths.
+    """
     key = {"of_flow": row.flow, "of_member": row.member, "of_attempt": row.attempt}
     if row.claim_token == claim["claim_token"]:
         tx.execute(TAKE.values(claim_expires_at=claim["claim_expires_at"]), key)
@@ -153,7 +159,7 @@ def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime
     if row.claim_token is not None and row.claim_expires_at > now:
         return None
     deaths = int(row.deaths) + int(row.begun)
-    tx.execute(TAKE.values(**claim, deaths=deaths, begun=deaths == 0), key)
+    tx.execute(TAKE.values(**claim, deaths=deaths, begun=begins and deaths == 0), key)
     return deaths
 
 

@@ -78,11 +78,14 @@ class StepClaims(Protocol):
         began counts one more death.
 
         Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
-        deaths notes its function as begun, too; an attempt with deaths begins with `begin`.
+        deaths notes its function as begun, too. An isolated attempt, or one with deaths, begins with `begin`.
         """
 
-    def begin(self, flow_uid: str, starts: Sequence[AttemptRef], token: str) -> None:
-        """Note that the functions begin: a later loss of the claim counts as a death."""
+    def begin(self, flow_uid: str, start: AttemptRef, token: str) -> bool:
+        """Note that the function begins: a later loss of the claim counts as a death.
+
+        Return False, and note nothing, if the attempt is no longer the token's.
+        """
 
     def renew(self, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
         """Renew all claims with the token. Return their attempts, and whether people ask the attempt to stop.

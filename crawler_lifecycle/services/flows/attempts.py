@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Attempts:
         """Run the function, and put its end on record."""
         if execution.link.is_cancelled:
             return await self._recorded(execution, STOPPED)
-        running = self.functions.start(execution.step, function, execution.link)
+        running = self.functions.start(execution.step, function, execution.link, self._beginning(execution))
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
 
     async def run_manager(self, execution: Execution, managers: Managers) -> Outcome:
@@ -52,18 +53,26 @@ class Attempts:
         return await self._recorded(execution, await execution.managed(managers.start(execution.step)))
 
     async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> Outcome:
-        """Run a function whose process has died before, in a process apart from the host."""
-        step, deaths = execution.step, execution.step.deaths
+        """Run a function whose process has died before, in a process apart from the host.
+
+        A process that ends before it calls the function is no death of the function.
+        """
+        step, deaths, failures = execution.step, execution.step.deaths, 0
         while deaths < MOST_DEATHS:
-            if not await self._kept_on(execution, lambda: self.claims.begin(step.flow_uid, [step.start], self.token)):
-                return NOT_ENDED
-            running = self.functions.start_in(process.present, step, function, execution.link)
+            beginning = self._beginning(execution)
+            running = self.functions.start_in(process.present, step, function, execution.link, beginning)
             ended = await execution.ended(running, self._limit(step))
             if ended is None or ended.outcome != PROCESS_DIED or work_of(step).isolate:
                 return await self._recorded(execution, ended)
-            deaths += 1
+            deaths += beginning.is_recorded
+            failures += not beginning.is_recorded
             await execution.take_slot()
+            if failures == MOST_DEATHS:
+                return await self._recorded(execution, ended)
         return await self._recorded(execution, _died(deaths))
+
+    def _beginning(self, execution: Execution) -> "Beginning":
+        return Beginning(self.claims, self.token, execution)
 
     def _limit(self, step: ClaimedStep) -> float:
         return work_of(step).timeout_seconds or self.step_seconds
@@ -97,6 +106,29 @@ class Attempts:
             else:
                 break
         return not execution.is_gone
+
+
+@dataclass
+class Beginning:
+    """Records that a process apart is about to call the function: from then on, the loss of the claim is a death."""
+
+    claims: StepClaims
+    token: str
+    execution: Execution
+    is_recorded: bool = False
+
+    def __call__(self) -> bool:
+        """Record the beginning, again and again while the database is away. Return whether the call may begin."""
+        step, failures = self.execution.step, 0
+        while not self.execution.is_gone:
+            try:
+                self.is_recorded = self.claims.begin(step.flow_uid, step.start, self.token)
+                break
+            except TemporaryError as error:
+                failures += 1
+                logger.warning("%s waits for the database: %s", step.path, error.message)
+                time.sleep(PAUSES.seconds(failures))  # no event tells that the database is back
+        return self.is_recorded
 
 
 class Suspects:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from crawler_lifecycle.services.flows.channel import Channel
@@ -28,8 +29,12 @@ class Child:
         main: str,
         environment: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """Start the process. `environment`: default: the host's. `on_line`: gets the lines that the process prints."""
+        """Start the process. `environment`, `folder`: default: the host's environment and working directory.
+
+        `on_line`: gets the lines that the process prints.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
@@ -41,6 +46,7 @@ class Child:
                 pass_fds=[descriptor],
                 start_new_session=True,
                 env=environment,
+                cwd=folder,
             )
         self.channel = Channel(ours)
         self._reader: threading.Thread | None = None

@@ -32,8 +32,11 @@ class Functions:
     loops: AuthorsLoops = field(default_factory=AuthorsLoops)
     authors_threads: AuthorsThreads = field(default_factory=AuthorsThreads)
 
-    def start(self, step: ClaimedStep, function: Function, link: StepLink) -> Running:
-        call, work = self._call(step, function, link), work_of(step)
+    def start(
+        self, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool] = lambda: True
+    ) -> Running:
+        """Start the function. `begin`: called when an isolated process is about to call the function."""
+        call, work = self._call(step, function, link, begin), work_of(step)
         if work.isolate:
             process = self.new_process()
             return InProcess(call, process, process.close)
@@ -41,14 +44,16 @@ class Functions:
             return OnLoop(call, self.loops, self.threads)
         return InThread(call, self.authors_threads)
 
-    def start_in(self, process: StepProcess, step: ClaimedStep, function: Function, link: StepLink) -> Running:
-        """Start the function in a process for several calls."""
-        return InProcess(self._call(step, function, link), process, lambda: None)
+    def start_in(
+        self, process: StepProcess, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool]
+    ) -> Running:
+        """Start the function in a process for several calls. `begin`: as for `start`."""
+        return InProcess(self._call(step, function, link, begin), process, lambda: None)
 
     def new_process(self) -> StepProcess:
         return StepProcess(self.modules, self.inputs)
 
-    def _call(self, step: ClaimedStep, function: Function, link: StepLink) -> StepCall:
+    def _call(self, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool]) -> StepCall:
         job = job_of(step)
         context = context_of(job, step.start.number, self.inputs, link)
 
@@ -57,7 +62,7 @@ class Functions:
             with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), self.surroundings(job):
                 yield
 
-        return StepCall(step, function, context, link, around, self.largest_result)
+        return StepCall(step, function, context, link, around, self.largest_result, begin)
 
 
 def new_link(step: ClaimedStep) -> StepLink:

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from crawler_lifecycle import configuration, logs
 from crawler_lifecycle.domain.flows.contexts import Source
 from crawler_lifecycle.domain.flows.ends import EndKind
-from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.flows.running import StepLink
 from crawler_lifecycle.ports import ClaimedStep, StepInputs
 from crawler_lifecycle.services.flows.calling import check_of, is_async, job_of, prepared, work_of
@@ -53,6 +53,10 @@ class HostConnection:
             self._channel.send(message)
         except OSError:
             end_with_children()
+
+    def begin(self) -> None:
+        """Wait until the beginning of the call is recorded. The host ends the process if the call must not begin."""
+        self._ask({"begin": True})
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - the host knows the step
         return StepInputs(**self._ask({"inputs": number}))
@@ -110,24 +114,30 @@ def _loaded(targets: list[str], folder: str | None) -> Modules | Ended:
     try:
         return load(targets, None if folder is None else Path(folder))
     except NotReady as error:
-        return Ended(EndKind.FAILED, outcome=type(error).__name__, error=error.message)
+        return _failed(error)
 
 
 def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_bytes: int) -> Ended:
     work, job = work_of(step), job_of(step)
     function = modules.function(work.function)
     if function is None:
-        return Ended(EndKind.FAILED, outcome="NotFound", error=f"{work.function} is not in the modules any more")
+        return _failed(NotFound(f"{work.function} is not in the modules any more"))
     context = context_of(job, step.start.number, host, LinkToHost(host))
 
     def call() -> Any:
         called = prepared(function, step, context)
+        host.begin()
         if not is_async(function, work.form):
             return called()
         return asyncio.run(_awaited(called()))
 
     with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), CLIENTS.around(job):
         return end_of(call, job, most_bytes, check_of(function, step))
+
+
+def _failed(error: LifecycleError) -> Ended:
+    """Return the end for a function that was not called."""
+    return Ended(EndKind.FAILED, reason=error.message, outcome=type(error).__name__, error=error.message)
 
 
 async def _awaited(value: Any) -> Any:

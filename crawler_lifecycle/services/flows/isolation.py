@@ -34,7 +34,7 @@ class StepProcess:
     def __init__(self, modules: Modules, inputs: Inputs) -> None:
         self._inputs = inputs
         self._is_stopped = False
-        self._child = Child(MAIN)
+        self._child = Child(MAIN, folder=modules.working_directory)
         self._ended: Future[Ended] = Future()
         folder = None if modules.folder is None else str(modules.folder)
         self._child.send({"targets": list(modules.targets), "folder": folder})
@@ -68,6 +68,9 @@ class StepProcess:
         while (message := self._child.channel.receive()) is not None:
             if "end" in message:
                 return self._ended.set_result(ENDED.validate_python(message["end"]))
+            if "begin" in message and not call.begin():  # the attempt is another host's, or the host ends
+                self.close()
+                return self._ended.set_result(STOPPED)
             if "progress" in message:
                 with call.around():
                     call.link.progress(*message["progress"])
@@ -86,6 +89,8 @@ class StepProcess:
             return {"error": f"{type(error).__name__}: {error}"}
 
     def _value(self, step: ClaimedStep, message: dict[str, Any]) -> Any:
+        if "begin" in message:
+            return True
         if "results" in message:
             return {str(n): value for n, value in self._inputs.results(step.flow_uid, message["results"]).items()}
         if "source" in message:
@@ -107,7 +112,8 @@ class InProcess:
 
 
 def _died(cause: str) -> Ended:
-    return Ended(EndKind.FAILED, outcome=PROCESS_DIED, error=f"the process with the function {cause}")
+    problem = f"the process with the function {cause}"
+    return Ended(EndKind.FAILED, reason=problem, outcome=PROCESS_DIED, error=problem)
 
 
 async def _awaited(future: "Future[Ended]") -> Ended:

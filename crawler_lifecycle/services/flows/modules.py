@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,11 +23,15 @@ _importing: list[str] = []  # targets
 
 @dataclass(frozen=True)
 class Modules:
-    """The authors' modules by name. Another process can import them by the same targets and folder."""
+    """The authors' modules by name. Another process can import them by the same targets and folder.
+
+    A process starts in the working directory of the import, since a function may have changed the host's.
+    """
 
     modules: Mapping[str, ModuleType]
     targets: Sequence[str] = ()
     folder: Path | None = None
+    working_directory: Path = field(default_factory=Path.cwd)
 
     @property
     def names(self) -> list[str]:
@@ -47,9 +51,11 @@ def load(targets: Sequence[str], folder: Path | None = None) -> Modules:
 
     `folder`: further place for modules, for a host without the current folder among its places.
     """
+    working_directory = Path.cwd()
     if folder is not None:
         _search_first(folder)
-    return Modules({module.__name__: module for module in map(_load, targets)}, targets, folder)
+    modules = {module.__name__: module for module in map(_load, targets)}
+    return Modules(modules, targets, folder, working_directory)
 
 
 def name_of(target: str) -> str:

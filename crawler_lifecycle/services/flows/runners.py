@@ -26,6 +26,7 @@ class StepCall:
     link: StepLink
     around: Callable[[], AbstractContextManager[None]]  # entered around the function
     most_bytes: int
+    begin: Callable[[], bool]  # records the beginning of a call in a process apart; False: the call must not begin
 
     def prepared(self) -> Callable[[], Any]:
         return prepared(self.function, self.step, self.context)

@@ -32,5 +32,5 @@ async def expire(flow: Flow, path: str, times: int = 1) -> None:
             token=f"dead-{time}",
             lasts=timedelta(milliseconds=1),
         )
-        await asyncio.to_thread(flow.store.step_claims.begin, flow.uid, [flow.last(path)], f"dead-{time}")
+        await asyncio.to_thread(flow.store.step_claims.begin, flow.uid, flow.last(path), f"dead-{time}")
         await asyncio.sleep(0.01)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from sqlalchemy import update
 from crawler_lifecycle.activities.steps import TryAgain
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.work import CallForm
 from crawler_lifecycle.domain.flows.ends import EndKind
-from crawler_lifecycle.flows import StepJob, Workflow
+from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
 from crawler_lifecycle.ports import StepEnd
 from crawler_lifecycle.services.flows import execution
 from tests.contracts.flows import Flow
+from tests.flow_stage import Watched
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts, expire, has_begun, until
 from tests.services.flows.supervised import MODULE, Hosted, hosted, single
@@ -118,6 +121,57 @@ async def test_three_deaths_discard_the_step(host: Hosted, tmp_path: Path) -> No
     assert (tmp_path / "deaths").read_text() == "xx", "the first death was the host's"
     assert (flow.row("step").state, flow.row("step").reason) == ("discarded", "process_died")
     assert host.host.slots.busy == 0
+
+
+async def test_a_process_that_ends_before_the_call_is_no_death(
+    host: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function has been called once, so it is not to blame: the attempt fails, and another one follows."""
+    policy = RetryPolicy(max_attempts=2, pause_seconds=0)
+    flow = await host.push(single(authors.process, retry=policy))
+    steps = await host.starting(flow)
+    await expire(flow, "step")
+    with monkeypatch.context() as patch:
+        patch.setenv("AUTHORS_END_THE_PROCESS", "1")
+        await host.host.run(steps)
+    [attempt] = await attempts(flow)
+    assert (attempt.deaths, attempt.outcome) == (1, "process_died")
+    assert attempt.reason == "the process with the function ended with status 7"
+    assert flow.row("step").state == "retryable"
+    await host.go_on(flow)
+    assert flow.row("step").state == "completed"
+
+
+@pytest.mark.parametrize("options", [{}, {"isolate": True}], ids=["suspect", "isolated"])
+async def test_a_host_that_dies_before_the_call_counts_no_death(
+    flows_database: Database, options: dict[str, Any]
+) -> None:
+    """The beginning is recorded when the process apart is ready: it takes a second to start, and hosts die meanwhile."""
+    authors.reset()
+    store: Any = SqlStore(flows_database)
+    store.step_claims = Watched(store.step_claims)
+    async with hosted(flows_database, store=store) as host:
+        flow = await host.push(single(authors.process, **options))
+        steps = await host.starting(flow)
+        deaths = 0 if options else 1
+        await expire(flow, "step", deaths)
+        asked, answer = threading.Event(), threading.Event()
+
+        def die(*_: Any) -> None:
+            asked.set()
+            answer.wait(20)
+
+        store.step_claims.before["begin"] = die
+        running = asyncio.create_task(host.host.run(steps))
+        await asyncio.to_thread(asked.wait, 20)
+        with host.database.transaction() as connection:
+            connection.execute(update(flow_attempts).values(claim_token="dead", claim_expires_at=datetime.now(UTC)))
+        (taken,) = (await asyncio.to_thread(flow.claim, flow.last("step"), token="another")).mine
+        assert taken.deaths == deaths
+        answer.set()
+        await asyncio.to_thread(flow.end, flow.last("step"), token="another", result='"elsewhere"')
+        await running
+        assert await host.result(flow, "step") == "elsewhere", "the first host has not called the function"
 
 
 async def test_three_dead_hosts_discard_the_step_without_a_call(host: Hosted) -> None:

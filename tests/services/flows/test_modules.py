@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services.embedded.plan import StepModules
 from crawler_lifecycle.services.flows.modules import load
 from crawler_lifecycle.services.flows.versions import code_version
 from tests.services.flows import authors
+from tests.services.flows.supervised import hosted
 
 MODULE = authors.__name__
 
@@ -37,6 +40,32 @@ def test_a_file_has_its_own_name_and_folder(tmp_path: Path, monkeypatch: pytest.
     say = load([str(file)]).function("flow_in_a_file:say")
     assert say is not None
     assert say() == "beside"
+
+
+FILE = """
+import os
+def leave(context): os.chdir("/")
+def here(context): return os.getcwd()
+"""
+
+
+async def test_a_changed_working_directory_reaches_no_isolated_step(
+    flows_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that was started with a relative file starts its processes where it was started itself."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "flow_that_leaves.py").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    modules = load(["flow_that_leaves.py"])
+    leave, here = (modules.function(f"flow_that_leaves:{name}") for name in ("leave", "here"))
+    workflow = Workflow("leaves").add_cascade("leave", leave).add_cascade("here", here, deps="leave", isolate=True)
+    async with hosted(flows_database, modules=modules) as host:
+        flow = await host.play(workflow)
+        assert await host.result(flow, "here") == str(tmp_path)
+        (tmp_path / "flow_that_leaves.py").unlink()
+        gone = await host.play(Workflow("gone").add_cascade("here", here, isolate=True))
+    assert gone.row("here").state == "discarded"
+    assert (gone.row("here").reason or "").endswith("flow_that_leaves.py: no such file"), "people learn the reason"
 
 
 def test_a_version_tells_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

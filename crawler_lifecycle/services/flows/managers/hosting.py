@@ -179,7 +179,7 @@ class ManagerRunning:
         folder = None if modules.folder is None else str(modules.folder)
         function = work_of(self._step).function
         first = {"targets": list(modules.targets), "folder": folder, "manager": function}
-        self._process = process = ObjectProcess(desk, self._about, first)
+        self._process = process = ObjectProcess(desk, self._about, first, modules.working_directory)
         try:
             return None if self._box.must_leave else process.serve()  # `leave` may have come before the process
         finally:

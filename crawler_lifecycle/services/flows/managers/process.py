@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from time import monotonic
+from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle import logs
@@ -27,13 +28,13 @@ NONSENSE = "the process of the manager has sent a message that is no call"
 class ObjectProcess:
     """A process with the manager's object. A thread receives its messages, so its end wakes a waiting desk."""
 
-    def __init__(self, desk: Desk, about: dict[str, str], first: Mapping[str, object]) -> None:
-        """Start the process. `first`: its first message. `about`: names for the log."""
+    def __init__(self, desk: Desk, about: dict[str, str], first: Mapping[str, object], folder: Path) -> None:
+        """Start the process in the folder. `first`: its first message. `about`: names for the log."""
         self._desk = desk
         self._about = about
         self._messages: deque[dict[str, Any] | None] = deque()
         desk.box.begin_object(self)
-        self._child = Child(MAIN, _without_ours(), self._log)
+        self._child = Child(MAIN, _without_ours(), self._log, folder)
         self._child.channel.limit_sending(desk.phases.hook_seconds)
         self._child.send(first)
         threading.Thread(target=self._receive, name="manager-messages", daemon=True).start()
