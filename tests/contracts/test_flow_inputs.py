@@ -1,6 +1,7 @@
 """Inputs of steps: contexts of the groups around a step, sources of results, and results."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, update
@@ -118,6 +119,6 @@ def test_only_a_completed_approval_has_a_decision(database: Database) -> None:
     flow.end(flow.last("bad"), kind=FAILED)
     flow.go_on()
     assert flow.states == {"bad": "discarded", "early": "cancelled", "given": "completed", "rejected": "cancelled"}
-    decisions = flow.store.step_claims.results(flow.uid, range(4))
+    decisions: Any = flow.store.step_claims.results(flow.uid, range(4))
     approved = {number: decision and decision["approved"] for number, decision in decisions.items()}
     assert approved == {0: None, 1: None, 2: True, 3: None}

@@ -72,7 +72,7 @@ def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int])
 
 def _has_recorded(row: MemberRow) -> bool:
     """Return whether the member has a recorded result. A decision about an approval that was cancelled is none."""
-    is_cancelled_step = row.kind is MemberKind.STEP and row.state is MemberState.CANCELLED  # a manager keeps its numbers
+    is_cancelled_step = row.kind is MemberKind.STEP and row.state is MemberState.CANCELLED  # a manager has numbers
     return is_cancelled_step or (row.kind is not MemberKind.CRAWL and row.state is MemberState.COMPLETED)
 
 

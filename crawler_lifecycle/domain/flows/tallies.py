@@ -52,7 +52,9 @@ def tallies_of(ledger: Ledger) -> Tallies:
 def empty_groups(groups: Mapping[int, GroupRow], groups_with_members: Collection[int]) -> list[int]:
     """Return the numbers of the groups with neither members nor groups inside, except for a graft's group."""
     inhabited = {TOP, *groups_with_members, *(row.parent for row in groups.values())}
-    return [row.number for row in groups.values() if row.number not in inhabited and row.growth is not GroupGrowth.GRAFT]
+    return [
+        row.number for row in groups.values() if row.number not in inhabited and row.growth is not GroupGrowth.GRAFT
+    ]
 
 
 def tallies_of_empty(ledger: Ledger) -> list[Tally]:

@@ -146,7 +146,7 @@ async def test_a_process_that_ends_before_the_call_is_no_death(
 async def test_a_host_that_dies_before_the_call_counts_no_death(
     flows_database: Database, options: dict[str, Any]
 ) -> None:
-    """The beginning is recorded when the process apart is ready: it takes a second to start, and hosts die meanwhile."""
+    """The beginning is recorded when the process apart is ready. The process takes a second to start."""
     authors.reset()
     store: Any = SqlStore(flows_database)
     store.step_claims = Watched(store.step_claims)

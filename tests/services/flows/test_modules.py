@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,8 @@ async def test_a_changed_working_directory_reaches_no_isolated_step(
     (tmp_path / "flow_that_leaves.py").write_text(FILE)
     monkeypatch.chdir(tmp_path)
     modules = load(["flow_that_leaves.py"])
+    leave: Any
+    here: Any
     leave, here = (modules.function(f"flow_that_leaves:{name}") for name in ("leave", "here"))
     workflow = Workflow("leaves").add_cascade("leave", leave).add_cascade("here", here, deps="leave", isolate=True)
     async with hosted(flows_database, modules=modules) as host:

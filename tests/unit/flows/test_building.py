@@ -188,9 +188,13 @@ NESTED: dict[str, Callable[[list[Any]], Workflow]] = {
         Workflow().add("x", plain).add_workflow("s", Workflow().add("g", plain).add_many("e", jobs, deps="g"), deps="x")
     ),
     "two levels inside": lambda jobs: (
-        Workflow().add("x", plain).add_workflow("s", Workflow().add_workflow("t", Workflow().add_many("e", jobs)), deps="x")
+        Workflow()
+        .add("x", plain)
+        .add_workflow("s", Workflow().add_workflow("t", Workflow().add_many("e", jobs)), deps="x")
     ),
-    "behind an open job, too": lambda jobs: Workflow().add("x", plain).add_approval("o").add_many("s", jobs, deps=["x", "o"]),
+    "behind an open job, too": lambda jobs: (
+        Workflow().add("x", plain).add_approval("o").add_many("s", jobs, deps=["x", "o"])
+    ),
     "behind a cancelled job": lambda jobs: (
         Workflow().add("w", plain).add("x", plain, deps="w").add_many("s", jobs, deps="x")
     ),

@@ -5,8 +5,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
-from time import monotonic
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from crawler_lifecycle import logs
