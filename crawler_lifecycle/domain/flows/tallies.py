@@ -7,8 +7,8 @@ from itertools import chain
 
 from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
 from crawler_lifecycle.domain.flows.network import CANCELLED, OPEN, SATISFIED
-from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, NeedRow, Target
+from crawler_lifecycle.domain.flows.wiring import Wiring
 
 EMPTY_STATES = {OPEN: MemberState.SUSPENDED, CANCELLED: MemberState.CANCELLED, SATISFIED: MemberState.COMPLETED}
 
@@ -62,7 +62,13 @@ def tallies_of_empty(ledger: Ledger) -> list[Tally]:
     numbers = empty_groups(ledger.groups, {row.group for row in ledger.members.values()})
     if not numbers:
         return []
-    wiring = Planner(ledger).wiring
+    wiring, members = Wiring(), ledger.members.values()
+    by_number = sorted(ledger.groups.values(), key=lambda group: group.number)
+    wiring.place(by_number, members)
+    for group in by_number:
+        wiring.put_group(group)
+    for member in members:
+        wiring.put_member(member)
     states = [(number, EMPTY_STATES[wiring.end(number).value]) for number in numbers]
     return [
         Tally(number, state, in_flight=False, count=0, has_leaf=state is not MemberState.COMPLETED)
