@@ -74,7 +74,7 @@ def decode(content: JsonValue) -> Any:
 def untagged(value: object) -> JsonValue:
     """Return the value as JSON without tags, for people and programs: a time becomes its text.
 
-    Half of a surrogate pair, as `os.fsdecode` returns it, becomes U+FFFD: no terminal or HTTP client could take it.
+    Half a surrogate pair, as from `os.fsdecode`, becomes U+FFFD: no terminal and no HTTP client takes such a text.
     """
     content: JsonValue = to_jsonable_python(_printable(value), bytes_mode="base64", inf_nan_mode="null")
     return content

@@ -141,7 +141,7 @@ def _members_in(group: Node, failures: int | None) -> Iterator[int]:
 
 
 def explained_without_jobs(planner: Planner, group: int) -> tuple[Why, ...]:
-    """Return the explanations for a group without jobs: what it waits for, or failed for."""
+    """Return the explanations for a group without jobs: its open or failed dependencies, or its crawl."""
     end = planner.wiring.end(group)
     if not end.value:
         return ()

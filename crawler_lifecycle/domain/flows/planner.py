@@ -123,7 +123,7 @@ class Planner:
             self._take(started(row, start.attempt, now))
 
     def settle(self, now: datetime) -> None:
-        """Bring all members to the state that time, dependencies and decisions demand, for the next plan."""
+        """Bring all members to the state by time, dependencies and decisions, for the next plan."""
         self._pass_time(now)
         self._settle(now)
 

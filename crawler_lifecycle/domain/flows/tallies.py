@@ -15,7 +15,7 @@ EMPTY_STATES = {OPEN: MemberState.SUSPENDED, CANCELLED: MemberState.CANCELLED, S
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Members of a group, inner groups left out, with the same state. An empty group has a tally without members."""
+    """A group's members with the same state, without inner groups. An empty group has a tally without members."""
 
     group: int
     state: MemberState
@@ -50,7 +50,7 @@ def tallies_of(ledger: Ledger) -> Tallies:
 
 
 def empty_groups(groups: Mapping[int, GroupRow], groups_with_members: Collection[int]) -> list[int]:
-    """Return the numbers of the groups with neither members nor groups inside, except for a graft's group."""
+    """Return the numbers for groups with neither members nor groups inside, except for a graft's group."""
     inhabited = {TOP, *groups_with_members, *(row.parent for row in groups.values())}
     return [
         row.number for row in groups.values() if row.number not in inhabited and row.growth is not GroupGrowth.GRAFT
@@ -58,7 +58,7 @@ def empty_groups(groups: Mapping[int, GroupRow], groups_with_members: Collection
 
 
 def tallies_of_empty(ledger: Ledger) -> list[Tally]:
-    """Return tallies without members for empty groups, so that a group is shown as its dependents see the group."""
+    """Return tallies without members for empty groups, to show a group as its dependents see the group."""
     numbers = empty_groups(ledger.groups, {row.group for row in ledger.members.values()})
     if not numbers:
         return []

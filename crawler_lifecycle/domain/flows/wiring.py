@@ -204,7 +204,7 @@ class Wiring:
         return self._empty_value(row)
 
     def _empty_value(self, row: GroupRow) -> int:
-        """Return an empty group's value: that of a group with a single member, which does nothing.
+        """Return an empty group's value, as for a group with a single member and no work.
 
         The member would have the group's flags, and would be cancelled at once for a failed dependency.
         """

@@ -78,13 +78,13 @@ class StepClaims(Protocol):
         began counts one more death.
 
         Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
-        deaths notes its function as begun, too. An isolated attempt, or one with deaths, begins with `begin`.
+        deaths notes its function as begun, too. An isolated attempt, and an attempt with deaths, begin with `begin`.
         """
 
     def begin(self, flow_uid: str, start: AttemptRef, token: str) -> bool:
-        """Note that the function begins: a later loss of the claim counts as a death.
+        """Note the function's beginning: a later loss of the claim counts as a death.
 
-        Return False, and note nothing, if the attempt is no longer the token's.
+        Return False, and note nothing, if the token has lost the attempt.
         """
 
     def renew(self, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:

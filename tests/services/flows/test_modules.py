@@ -46,7 +46,7 @@ def test_a_file_has_its_own_name_and_folder(tmp_path: Path, monkeypatch: pytest.
 FILE = """
 import os
 def leave(context): os.chdir("/")
-def here(context): return os.getcwd()
+def where(context): return os.getcwd()
 """
 
 
@@ -59,16 +59,16 @@ async def test_a_changed_working_directory_reaches_no_isolated_step(
     monkeypatch.chdir(tmp_path)
     modules = load(["flow_that_leaves.py"])
     leave: Any
-    here: Any
-    leave, here = (modules.function(f"flow_that_leaves:{name}") for name in ("leave", "here"))
-    workflow = Workflow("leaves").add_cascade("leave", leave).add_cascade("here", here, deps="leave", isolate=True)
+    where: Any
+    leave, where = (modules.function(f"flow_that_leaves:{name}") for name in ("leave", "where"))
+    workflow = Workflow("leaves").add_cascade("leave", leave).add_cascade("where", where, deps="leave", isolate=True)
     async with hosted(flows_database, modules=modules) as host:
         flow = await host.play(workflow)
-        assert await host.result(flow, "here") == str(tmp_path)
+        assert await host.result(flow, "where") == str(tmp_path)
         (tmp_path / "flow_that_leaves.py").unlink()
-        gone = await host.play(Workflow("gone").add_cascade("here", here, isolate=True))
-    assert gone.row("here").state == "discarded"
-    assert (gone.row("here").reason or "").endswith("flow_that_leaves.py: no such file"), "people learn the reason"
+        gone = await host.play(Workflow("gone").add_cascade("where", where, isolate=True))
+    assert gone.row("where").state == "discarded"
+    assert (gone.row("where").reason or "").endswith("flow_that_leaves.py: no such file"), "people learn the reason"
 
 
 def test_a_version_tells_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
