@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import SettingsError
 
 from crawler_lifecycle.contract.refusals import expectation
@@ -22,6 +23,20 @@ def misspelt(variables: Mapping[str, str]) -> list[str]:
     unknown = [name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known]
     wrong = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
     return [f"{name} is not a setting and is ignored{_suggestion(name, known)}" for name in sorted(wrong)]
+
+
+def secret_variables() -> set[str]:
+    """Return the variables for secret settings."""
+    names, groups = set[str](), [(PREFIX, Settings.model_fields)]
+    while groups:
+        prefix, fields = groups.pop()
+        for name, field in fields.items():
+            kind = field.annotation
+            if kind is not None and SecretStr in (kind, *get_args(kind)):
+                names.add(prefix + name.upper())
+            elif isinstance(kind, type) and issubclass(kind, BaseModel):
+                groups.append((f"{prefix}{name.upper()}__", kind.model_fields))
+    return names
 
 
 def _suggestion(name: str, known: set[str]) -> str:

@@ -16,6 +16,7 @@ from crawler_lifecycle.control.installation import locate
 from crawler_lifecycle.services import http_process
 from crawler_lifecycle.services.api.app import make_app, openapi_document
 from crawler_lifecycle.services.api.connection import server_config
+from crawler_lifecycle.services.hiding import forget_secrets
 
 logger = logging.getLogger("crawler_lifecycle.api")
 
@@ -37,6 +38,7 @@ def main() -> int:
 
 def serve() -> None:
     control = Control(locate())
+    forget_secrets()
     settings = control.installation.settings
     logs.configure(settings.log.format, settings.log.level)
     control.context.store.records.installation()  # raises NotReady for a database with an unknown schema

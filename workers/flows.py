@@ -42,6 +42,7 @@ from crawler_lifecycle.services.flows.managers.hosting import managers_of
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.parent import end_with_parent
 from crawler_lifecycle.services.flows.slots import SlotGate
+from crawler_lifecycle.services.hiding import hide_process
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.flows")
@@ -58,6 +59,7 @@ class ActivityConfig(TypedDict):
 
 
 def main() -> None:
+    hide_process()  # before authors' modules are imported: their children must not read the host's secrets
     arguments = _parser().parse_args()
     if arguments.end_with_parent:
         end_with_parent(signal.SIGTERM)
@@ -66,7 +68,7 @@ def main() -> None:
     except NotReady as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log is not set up yet)
         sys.exit(1)
-    process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]))
+    process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]), needs_variables=True)
 
 
 async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: asyncio.Event) -> None:

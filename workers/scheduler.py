@@ -13,6 +13,7 @@ from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services import http_process
+from crawler_lifecycle.services.hiding import forget_secrets
 from crawler_lifecycle.services.scheduler import ServiceTokens, make_app, openapi_document
 
 logger = logging.getLogger("crawler_lifecycle.scheduler")
@@ -26,6 +27,7 @@ def main() -> int:
 
 def serve() -> None:
     settings = configuration.load()
+    forget_secrets()
     logs.configure(settings.log.format, settings.log.level)
     tokens = ServiceTokens.from_settings(settings.scheduler)
     tokens.permissions()  # raises NotReady for a missing token

@@ -27,7 +27,9 @@ def _main() -> int:
     """Run the command and return its exit status."""
     from crawler_lifecycle.cli.failures import OK, WRONG
     from crawler_lifecycle.cli.program import main
+    from crawler_lifecycle.services.hiding import hide_process
 
+    hide_process()
     try:
         _raise_on_interrupt()
         main(prog_name="crawlctl")

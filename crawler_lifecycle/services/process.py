@@ -16,19 +16,26 @@ from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
+from crawler_lifecycle.services.hiding import forget_secrets, hide_process
 
 Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]  # the event is set when the process has to end
 logger = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(main: Main) -> NoReturn:
-    """Run `main` until `main` returns, then end the process. SIGTERM and SIGINT set the event given to `main`."""
+def run(main: Main, *, needs_variables: bool = False) -> NoReturn:
+    """Run `main` until `main` returns, then end the process. SIGTERM and SIGINT set the event given to `main`.
+
+    `needs_variables`: the process reads its secrets from the environment again, for clients in authors' functions.
+    """
+    hide_process()
     try:
         settings = configuration.load()
         logs.configure(settings.log.format, settings.log.level)
         for line in configuration.misspelt(os.environ):
             logger.warning(line)
+        if not needs_variables:
+            forget_secrets()
         asyncio.run(_run_until_signal(main, Parts(settings)))
     except LifecycleError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log may not be set up yet)

@@ -37,7 +37,8 @@ PARTS: dict[str, Callable[[], Any]] = {
     "watcher": lambda: process.run(workers.watcher.main),
     "scheduler": lambda: sys.exit(workers.scheduler.main()),
     "flows": lambda: process.run(
-        partial(workers.flows.serve, load([graph.__name__, managing.__name__]), [workers.flows.DEFAULT_QUEUE])
+        partial(workers.flows.serve, load([graph.__name__, managing.__name__]), [workers.flows.DEFAULT_QUEUE]),
+        needs_variables=True,
     ),
 }
 PAUSE = 0.02

@@ -15,6 +15,7 @@ import click
 
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.services.embedded import processes
+from crawler_lifecycle.services.hiding import hide_process
 
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
@@ -24,6 +25,7 @@ GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 @click.argument("stack_id")
 @click.option("--everything", is_flag=True, help="The jobs too, and the state folder.")
 def main(state: Path, stack_id: str, everything: bool) -> None:
+    hide_process()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # signals to the group must not end the reaper
     os.write(sys.stdout.fileno(), b"ready\n")

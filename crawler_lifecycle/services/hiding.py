@@ -1,0 +1,30 @@
+"""Hides a process's secrets from other processes of the same user, such as the crawls of a local cluster.
+
+On Linux, a process reads environment and memory of each dumpable process of its user. The folder in /proc of a process
+that is not dumpable belongs to root: `environ`, `mem`, `fd`, `cwd` and `exe` are closed, debuggers cannot attach, and a
+crash writes no core dump. Command line, status and start time stay readable, and signals arrive. Root still reads
+everything. A new program, such as a job, is dumpable again.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import MutableMapping
+
+SET_DUMPABLE = 4  # PR_SET_DUMPABLE
+DATABASE_URL = "CRAWLER_DATABASE__URL"  # has a password, although its setting is no SecretStr
+
+
+def hide_process() -> None:
+    """Close the process to other processes of its user. Every main calls this first."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def forget_secrets(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Remove secrets from the environment, once the settings are read: a child would inherit the secrets."""
+    from crawler_lifecycle.configuration import secret_variables  # a slow import, which the reaper does not need
+
+    secret = {DATABASE_URL, *secret_variables()}
+    for name in [name for name in environment if name.upper() in secret]:
+        del environment[name]

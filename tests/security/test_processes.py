@@ -1,0 +1,61 @@
+"""Secrets of service processes against other processes of the same user: crawls, isolated steps, managers' children."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.services.hiding import forget_secrets
+from tests import embedded
+from tests.embedded import stack_processes, up
+
+READ = "import sys; sys.stdout.write(open(f'/proc/{sys.argv[1]}/environ').read())"
+# Tests may run as root, who reads everything by a capability. Root without capabilities is a user like others.
+AS_A_USER = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"] if os.geteuid() == 0 else []
+SECRETS = {"CRAWLER_NOTICES__PUSHER_SECRET": "c0nf1dent1al"}
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc and prctl")
+
+
+def environment_of(pid: int) -> str | None:
+    """Return what a crawl of the same user reads of the process's environment; None: the kernel refuses."""
+    read = subprocess.run([*AS_A_USER, sys.executable, "-c", READ, str(pid)], capture_output=True, text=True)
+    assert read.returncode == 0 or "Permission denied" in read.stderr, read.stderr
+    return read.stdout if read.returncode == 0 else None
+
+
+@linux
+@pytest.mark.process
+@pytest.mark.system
+async def test_a_crawl_reads_no_secret_of_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "CRAWLCTL", [*AS_A_USER, *embedded.CRAWLCTL])
+    state, module = tmp_path / "state", tmp_path / "functions.py"
+    module.write_text("async def step() -> int:\n    return 1\n")
+    async with up(state, "--flows", str(module), settings=SECRETS) as command:
+        pids = stack_processes(state) | {"crawlctl": command.process.pid}
+        seen = {name: environment_of(pid) for name, pid in pids.items()}
+        assert seen.pop("temporal"), "the reader works: Temporal is a program of others, and cannot be closed"
+        assert seen == dict.fromkeys(set(pids) - {"temporal"}), "each part is closed"
+        visible = environment_of(pids["temporal"]) or ""
+        shown = [word.partition("=")[0] for word in visible.split("\0") if word.startswith("CRAWLER_")]
+        assert shown == ["CRAWLER_CLUSTER__INSTALLATION"]
+        tokens = [(state / name).read_text() for name in ("scheduler.token", "scheduler-read.token", "api.token")]
+        assert not [token for token in tokens if token in visible]
+        told = (state / "stack.json").read_text()
+        assert tokens[0] not in told, "the token that permits deployments is for worker and dispatcher"
+
+
+def test_a_child_inherits_no_secret() -> None:
+    variables = {
+        "CRAWLER_DATABASE__URL": "mysql://crawler:secret@db/crawler",
+        "crawler_scheduler__token": "secret",
+        "CRAWLER_SCHEDULER__READ_TOKEN": "secret",
+        "CRAWLER_NOTICES__WEBHOOKS": "https://x whsec_secret",
+        "CRAWLER_NOTICES__PUSHER_SECRET": "secret",
+        "CRAWLER_REMOTE__TOKEN": "secret",
+    }
+    kept = {"CRAWLER_STATE": "/state", "PATH": "/bin"}
+    environment = variables | kept
+    forget_secrets(environment)
+    assert environment == kept
