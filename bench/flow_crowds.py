@@ -71,7 +71,7 @@ async def _flows_at_once(stack: Stack, flows: int) -> Row:
 async def _crawls_under_a_limit(stack: Stack, scale: Scale) -> Row:
     crawls, most = scale.crawls_of_a_flow, 0
     async with stack.running() as control, asyncio.timeout(PATIENCE):
-        control.limits.change(LimitChange(tasks=scale.limit), "bench")
+        control.limits.change(LimitChange(tasks=scale.limit))
         graph = Workflow()
         for number in range(crawls):
             graph.add(f"crawl_{number}", crawl("nothing"))

@@ -66,7 +66,7 @@ async def _small_run(control: Control) -> tuple[float, int, int]:
 
 
 async def _beside_a_big_run(control: Control, scale: Scale) -> tuple[float, int, int]:
-    control.limits.change(LimitChange(tasks=PLACES_BESIDE_A_BIG_RUN), "bench")
+    control.limits.change(LimitChange(tasks=PLACES_BESIDE_A_BIG_RUN))
     big = await control.runs.start(RunRequest(crawler="long", tasks=scale.big_run))
     while tasks_within_limit(_limit(control)) < PLACES_BESIDE_A_BIG_RUN:
         await asyncio.sleep(PAUSE)
@@ -78,7 +78,7 @@ async def _beside_a_big_run(control: Control, scale: Scale) -> tuple[float, int,
 
 
 async def _two_levels(control: Control, scale: Scale) -> tuple[float, int, int]:
-    control.limits.change(LimitChange(tasks=scale.limit), "bench")
+    control.limits.change(LimitChange(tasks=scale.limit))
     began, most = time.monotonic(), 0
     handles = await start_runs(control, "two-level", scale.two_level_runs)
     waiting = asyncio.gather(*(control.engine.result(handle) for handle in handles))

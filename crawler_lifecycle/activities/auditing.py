@@ -48,6 +48,7 @@ class AuditActivities:
             began_at=datetime.now(UTC),
             repair=step.repair,
             remove_unknown_jobs=step.remove_unknown_jobs and self.may_remove_unknown_jobs,
+            requested_by=step.requested_by,
         )
         if audit.repair:
             self.findings.begin(audit)

@@ -69,7 +69,8 @@ def _run_prefix(run_id: int | None) -> str:
 
 
 def _audit_text(audit: AuditRecord) -> str:
-    return f"{_time(audit.began_at)}, {_audit_state(audit)}"
+    requester = f", requested by {audit.requested_by}" if audit.requested_by else ""
+    return f"{_time(audit.began_at)}, {_audit_state(audit)}{requester}"
 
 
 def _audit_state(audit: AuditRecord) -> str:

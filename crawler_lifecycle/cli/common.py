@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ from crawler_lifecycle.cli.remote.choice import TYPED_API, open_api, refuse_api,
 
 if TYPE_CHECKING:
     from crawler_lifecycle.cli.access import Access, LimitAccess, RunAccess
+    from crawler_lifecycle.contract.requesters import Requester
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.control import Control
 
@@ -166,21 +168,28 @@ def options_of_groups(command: Command) -> Command:
     return api_option(state_option(json_option(command, expose_value=False), expose_value=False))
 
 
-def open_access(state: Path | None) -> "Access":
-    """Return the commands for the installation: over the HTTP API if an API is chosen."""
+def requester(actor: str | None = None) -> "Requester":
+    """Return the requester of the command: by default the user."""
+    from crawler_lifecycle.contract.requesters import Requester
+
+    return Requester(actor or user_name(), door="crawlctl")
+
+
+def open_access(state: Path | None, actor: str | None = None) -> "Access":
+    """Return the commands for the installation: over the HTTP API if an API is chosen. `actor`: name for records."""
     if (api := open_api(state)) is not None:
         from crawler_lifecycle.cli.remote.access import Remote
 
-        return Remote(api)
-    return open_control(state)
+        return Remote(api, actor or user_name())
+    return open_control(state, actor)
 
 
-def open_control(state: Path | None) -> "Control":
+def open_control(state: Path | None, actor: str | None = None) -> "Control":
     """Return all commands for the installation itself. BadInput if an API is chosen."""
     from crawler_lifecycle.control.control import Control
 
     refuse_api(state)
-    return Control.open(state)
+    return Control.open(state).asked_by(requester(actor))
 
 
 def open_context(state: Path | None) -> "Context":
@@ -203,7 +212,7 @@ def open_reader(state: Path | None) -> "RunAccess":
     return RunReader(Context.open(state))
 
 
-def open_limits(state: Path | None) -> "LimitAccess":
+def open_limits(state: Path | None, actor: str | None = None) -> "LimitAccess":
     """Return the commands for limits, which need the database and no Temporal client."""
     if (api := open_api(state)) is not None:
         from crawler_lifecycle.cli.remote.access import RemoteLimits
@@ -212,7 +221,7 @@ def open_limits(state: Path | None) -> "LimitAccess":
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.limits import LimitCommands
 
-    return LimitCommands(Context.open(state))
+    return LimitCommands(replace(Context.open(state), requester=requester(actor)))
 
 
 def print_json(value: Any) -> None:

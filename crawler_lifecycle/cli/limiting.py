@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Command, open_limits, open_reader, print_answer, standard_options, user_name
+from crawler_lifecycle.cli.common import Command, open_limits, open_reader, print_answer, standard_options
 from crawler_lifecycle.cli.failures import Commands
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def set_limits(
     named = {name: None if value == NONE else value for name, value in values.items() if value is not None}
     with refusals_as_bad_input():
         change = LimitChange.model_validate({"crawler": crawler, "label": label, **named})
-    _print(open_limits(state).change(change, actor or user_name()), as_json=as_json)
+    _print(open_limits(state, actor).change(change), as_json=as_json)
 
 
 @click.group("installation", cls=Commands, invoke_without_command=True)
@@ -118,7 +118,7 @@ def pause(
 
     with refusals_as_bad_input():
         request = PauseRequest(crawler=crawler, label=label, reason=reason)
-    _print(open_limits(state).pause(request, actor or user_name()), as_json=as_json)
+    _print(open_limits(state, actor).pause(request), as_json=as_json)
 
 
 @installation.command()
@@ -131,7 +131,7 @@ def resume(crawler: str | None, label: str | None, actor: str | None, state: Pat
 
     with refusals_as_bad_input():
         scope = ScopeName(crawler=crawler, label=label)
-    _print(open_limits(state).resume(scope, actor or user_name()), as_json=as_json)
+    _print(open_limits(state, actor).resume(scope), as_json=as_json)
 
 
 def _print(records: "Sequence[LimitRecord]", *, as_json: bool) -> None:

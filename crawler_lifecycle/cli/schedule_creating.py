@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, open_control, standard_options, user_name
+from crawler_lifecycle.cli.common import Duration, open_control, standard_options
 from crawler_lifecycle.cli.dashes import CommandWithDashes, words_in_front
 from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
@@ -101,7 +101,7 @@ def create(
             flow = _manager_of(manager, schedule_id, manager_arguments, state)
     request = make_schedule(schedule_id, crawler, file, flow, arguments, options)
     schedules = open_schedules(state)
-    change = schedules.replace(request) if replace else schedules.create(request, actor=user_name())
+    change = schedules.replace(request) if replace else schedules.create(request)
     print_schedule(asyncio.run(change), as_json=as_json)
 
 

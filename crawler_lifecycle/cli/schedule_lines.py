@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 import click
 
 from crawler_lifecycle.cli.words import coloured, duration, facts, named, rfc3339, table
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleDetails, ScheduleSummary
+from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleCommand, ScheduleDetails, ScheduleSummary
 from crawler_lifecycle.domain.words import counted
 
 COLUMNS = ("SCHEDULE", "STARTS", "WHEN", "STATE", "NEXT", "LAST START")
 COLOURS = {Outcome.STARTED: "green", Outcome.SKIPPED: "yellow", Outcome.UNKNOWN: "red", Outcome.QUEUED: "cyan"}
 NEXT_TIMES = 3  # next due times that are shown
+SHOWN_COMMANDS = 3
 
 
 def list_lines(schedules: Sequence[ScheduleSummary]) -> Iterator[str]:
@@ -32,6 +33,10 @@ def _row(schedule: ScheduleSummary) -> tuple[str, ...]:
 
 def _subject(schedule: ScheduleSummary) -> str:
     return f"flow {schedule.flow_id}" if schedule.flow_id else schedule.crawler or "-"
+
+
+def _command(command: ScheduleCommand) -> str:
+    return f"{command.command} at {rfc3339(command.at)} by {command.actor or '-'} ({command.door})"
 
 
 def _times(schedule: ScheduleSummary) -> str:
@@ -100,6 +105,7 @@ def _facts(details: ScheduleDetails) -> Iterator[str]:
             ("skipped", skipped),
             ("queued", str(counts.queued) if counts.queued else None),
             ("open", ", ".join(details.open_workflows)),
+            ("commands", "; ".join(map(_command, details.commands[:SHOWN_COMMANDS]))),
         ]
     )
 

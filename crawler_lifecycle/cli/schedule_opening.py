@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 schedule_argument = click.argument("schedule_id", metavar="SCHEDULE")
 
 
-def open_schedules(state: Path | None) -> "ScheduleAccess":
-    return open_access(state).schedules
+def open_schedules(state: Path | None, actor: str | None = None) -> "ScheduleAccess":
+    return open_access(state, actor).schedules
 
 
 def print_schedule(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import print_answer, print_json, standard_options, user_name
+from crawler_lifecycle.cli.common import print_answer, print_json, standard_options
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import record_options
 from crawler_lifecycle.cli.schedule_creating import create
@@ -91,7 +91,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
     Example:
       crawlctl schedule pause nightly --reason "the site is being rebuilt"
     """
-    pausing = open_schedules(state).pause(schedule_id, actor=actor or user_name(), reason=reason)
+    pausing = open_schedules(state, actor).pause(schedule_id, reason=reason)
     print_schedule(asyncio.run(pausing), as_json=as_json)
 
 
@@ -101,7 +101,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
 @standard_options
 def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
     """Resume SCHEDULE. Occurrences in the pause stay skipped; `backfill` starts them."""
-    resuming = open_schedules(state).resume(schedule_id, actor=actor or user_name(), reason=reason)
+    resuming = open_schedules(state, actor).resume(schedule_id, reason=reason)
     print_schedule(asyncio.run(resuming), as_json=as_json)
 
 

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
 
 
 class FindingKind(StrEnum):
@@ -71,6 +73,9 @@ class AuditRequest(Request):
         description="end and remove also our jobs without a run in the database; only with `repair`, and only if the "
         "setting CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS allows it",
     )
+    requested_by: Annotated[str, Field(max_length=LONGEST_REQUESTER)] | None = Field(
+        default=None, description="requester's name; none: a scheduled audit"
+    )
 
 
 class AuditRef(Message):
@@ -80,6 +85,7 @@ class AuditRef(Message):
     began_at: datetime
     repair: bool = False
     remove_unknown_jobs: bool = False
+    requested_by: str | None = None
 
 
 class Finding(Message):
@@ -185,6 +191,7 @@ class AuditRecord(Message):
     finished_at: datetime | None
     complete: bool
     parts: dict[AuditPart, PartReport]
+    requested_by: str | None = Field(default=None, description="requester's name; none: a scheduled audit")
 
 
 class AuditOverview(Message):

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.refusals import expectation, field_name
+from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
 from crawler_lifecycle.contract.retries import RequestedRetries, Retries
 from crawler_lifecycle.contract.states import Report, Trigger
 from crawler_lifecycle.errors import BadInput
@@ -125,7 +126,9 @@ class RunParameters(Message):
     cluster: ClusterName = Field(
         default="default", description="cluster of the installation; the only cluster at present is `default`"
     )
-    requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="requester's name")
+    requested_by: Annotated[str, Field(max_length=LONGEST_REQUESTER)] | None = Field(
+        default=None, description="requester's name"
+    )
 
 
 class FlowLink(Message):
@@ -202,7 +205,9 @@ class StopRequest(Message):
     """Stop a run. Every field is optional, and unknown fields are ignored."""
 
     force: bool = Field(default=False, description="do not wait for the grace period")
-    actor: str | None = Field(default=None, max_length=256, description="person or program that requests the stop")
+    actor: str | None = Field(
+        default=None, max_length=LONGEST_REQUESTER, description="person or program that requests the stop"
+    )
     reason: str | None = Field(default=None, max_length=1024, description="reason of the stop, for the run's timeline")
     door: str = Field(default="temporal", max_length=64, description="door through which the stop came")
     asked_at: Moment | None = Field(default=None, description="time of the request, which tells equal stops apart")

@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.cron import is_skipped_in, problem_of
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_SCHEDULED
 from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
 from crawler_lifecycle.contract.requests import A_YEAR, RunRequest, Seconds
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 
@@ -112,7 +113,7 @@ class ScheduleRequest(ScheduleRules):
     flow: FlowDefinition | None = Field(
         default=None, description="in place of a run: definition for the flow of each occurrence, which has its own id"
     )
-    requested_by: Annotated[str, Field(max_length=256)] | None = Field(
+    requested_by: Annotated[str, Field(max_length=LONGEST_REQUESTER)] | None = Field(
         default=None, description="name for the record of a flow; a run's request has its own"
     )
 
@@ -167,7 +168,9 @@ class ManagerSchedule(ScheduleRules):
 
     schedule_id: ScheduleId = Field(description="unchangeable name of the schedule, and the manager's family")
     manager: ScheduledManager
-    requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="name for the record")
+    requested_by: Annotated[str, Field(max_length=LONGEST_REQUESTER)] | None = Field(
+        default=None, description="name for the record"
+    )
 
     def with_flow(self, flow: FlowDefinition) -> ScheduleRequest:
         """Return the request for the manager's flow."""
@@ -242,6 +245,15 @@ class ScheduleSummary(Message):
     last_started_at: datetime | None
 
 
+class ScheduleCommand(Message):
+    """A command for a schedule, and its requester."""
+
+    at: datetime
+    command: str = Field(description="`create`, `replace`, `pause`, `resume`, `trigger`, `backfill` or `delete`")
+    actor: str | None
+    door: str
+
+
 class ScheduleDetails(ScheduleSummary):
     """A schedule with all fields and its latest occurrences, newest first."""
 
@@ -255,6 +267,7 @@ class ScheduleDetails(ScheduleSummary):
     counts: ScheduleCounts
     open_workflows: list[str]
     occurrences: list[Occurrence]
+    commands: list[ScheduleCommand] = Field(default=[], description="latest commands for the schedule, newest first")
     other_starts: list[Occurrence] = Field(
         default=[], description="among the last ten starts: by a trigger, a backfill or earlier rules, newest first"
     )

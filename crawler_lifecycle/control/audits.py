@@ -39,6 +39,7 @@ class AuditCommands:
             raise BadInput("remove_unknown_jobs", NOT_ALLOWED)
         installation = await self._context.database(lambda store: store.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
+        request = request.model_copy(update={"requested_by": self._context.requester.name})
         await self._engine.start(AUDIT_WORKFLOW, request, workflow_id, "audit by a command")
         return AuditStarted(audit=workflow_id)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.contract.requesters import NOBODY, Requester
 from crawler_lifecycle.control.bulkhead import Bulkhead
 from crawler_lifecycle.control.installation import Installation, locate
 
@@ -31,6 +32,7 @@ class Context:
 
     installation: Installation
     parts: Parts
+    requester: Requester = NOBODY  # of the commands
     calls: Bulkhead = field(default_factory=lambda: Bulkhead("the database"))  # for all calls without an own bulkhead
     scheduler_calls: Bulkhead = field(default_factory=_scheduler_bulkhead)
     checks: Bulkhead = field(default_factory=lambda: Bulkhead("the checks of doctor", CHECK_THREADS))

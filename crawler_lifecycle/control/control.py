@@ -1,8 +1,11 @@
 """`Control` joins all commands for runs, flows, schedules, audits and limits of an installation: the Python door."""
 
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.context import Context
@@ -17,14 +20,24 @@ from crawler_lifecycle.control.schedules import ScheduleCommands
 class Control:
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
-        self.context = Context.for_installation(installation)
-        self.parts = self.context.parts
-        self.engine = Engine(installation.temporal, installation.settings.worker.task_queue)
-        self.runs = RunCommands(self.context, self.engine)
-        self.schedules = ScheduleCommands(self.context, self.engine)
-        self.audits = AuditCommands(self.context, self.engine)
-        self.limits = LimitCommands(self.context)
-        self.flows = FlowCommands(self.context, self.engine)
+        engine = Engine(installation.temporal, installation.settings.worker.task_queue)
+        self._set_up(Context.for_installation(installation), engine)
+
+    def _set_up(self, context: Context, engine: Engine) -> None:
+        self.context = context
+        self.parts = context.parts
+        self.engine = engine
+        self.runs = RunCommands(context, engine)
+        self.schedules = ScheduleCommands(context, engine)
+        self.audits = AuditCommands(context, engine)
+        self.limits = LimitCommands(context)
+        self.flows = FlowCommands(context, engine)
+
+    def asked_by(self, requester: Requester) -> Self:
+        """Return the same commands, with the same connections, for a requester. The commands record the requester."""
+        control = copy(self)
+        control._set_up(replace(self.context, requester=requester), self.engine)
+        return control
 
     @classmethod
     def open(cls, state: Path | None = None) -> Self:

@@ -28,22 +28,22 @@ class LimitCommands:
         """Return the limits and pauses of all scopes with the present use. The installation comes first."""
         return self._context.store.limits.all()
 
-    def change(self, request: LimitChange, actor: str) -> Sequence[LimitRecord]:
+    def change(self, request: LimitChange) -> Sequence[LimitRecord]:
         """Write the values that the request names. BadInput for a request without a value."""
         scope, values = request.scope, request.values  # before the database is opened, which may be slow
-        self._context.store.limits.change(scope, values, actor)
+        self._context.store.limits.change(scope, values, self._context.requester.name)
         return self.all()
 
-    def pause(self, request: PauseRequest, actor: str) -> Sequence[LimitRecord]:
+    def pause(self, request: PauseRequest) -> Sequence[LimitRecord]:
         """Pause the scope: new runs are accepted and wait, and work in the cluster goes on."""
         scope = request.scope
-        self._context.store.limits.pause(scope, request.reason, actor)
+        self._context.store.limits.pause(scope, request.reason, self._context.requester.name)
         return self.all()
 
-    def resume(self, request: ScopeName, actor: str) -> Sequence[LimitRecord]:
+    def resume(self, request: ScopeName) -> Sequence[LimitRecord]:
         """End the scope's pause. NotFound if the scope is not paused."""
         scope = request.scope
-        self._context.store.limits.resume(scope, actor)
+        self._context.store.limits.resume(scope, self._context.requester.name)
         return self.all()
 
     async def check(self) -> str:

@@ -102,10 +102,12 @@ class RunCommands(RunReader):
         run_id = await self._context.calls.run(self.run_id, run)
         return await StopCommand(self._context, self._engine, run_id, request).execute()
 
-    def add_tasks(self, run: int | str, count: int, key: str, *, actor: str | None, door: str) -> range:
+    def add_tasks(self, run: int | str, count: int, key: str) -> range:
         """Add tasks to a run and return their numbers. A second request with the same key adds no tasks."""
         most_tasks = self._context.installation.settings.limits.most_tasks
-        return self._context.store.tasks.add(Addition(self.run_id(run), count, key, most_tasks, actor, door))
+        requester = self._context.requester
+        addition = Addition(self.run_id(run), count, key, most_tasks, requester.name, requester.door)
+        return self._context.store.tasks.add(addition)
 
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Start the run's own workflow again, as supervisor of the run; an open workflow is left alone.
@@ -124,11 +126,17 @@ class RunCommands(RunReader):
             if reopen:
                 raise await self._refusal_to_reopen(record)
             return Resumed(run=record, started=False)
+        await self._log(record, "reopen" if reopen else "resume")
         request = RunRequest(crawler=record.crawler, run_id=record.run_id, reopen=reopen)
         await self._engine.go_on(record.workflow_id, request)
         if has_unfinished_end and not reopen:
             return Resumed(run=record, started=True)  # the workflow only finishes the end, under the same epoch
         return Resumed(run=await self._wait_for_next_epoch(record), started=True)
+
+    async def _log(self, run: RunRecord, command: str) -> None:
+        """Write the command and its requester into the run's timeline."""
+        requester = self._context.requester
+        await self._context.database(lambda store: store.runs.log_command(run.run_id, command, requester))
 
     def _has_unfinished_end(self, run: RunRecord) -> bool:
         """Return whether the run is over, but its last export is pending or its closing notice is not delivered."""
@@ -173,6 +181,7 @@ class RunCommands(RunReader):
         owed = await self._context.database(lambda store: store.runs.owed_exports(record.run_id))
         step = ExportAgain(run=ref, end=record.end_number, owed=owed, flow=record.request.flow_awaiting_archive)
         summary = f"export of run {record.run_id}, {record.crawler}"
+        await self._log(record, "export")
         workflow_id = export_workflow_id(record.run_uid)
         handle = await self._engine.start(EXPORT_WORKFLOW, step, workflow_id, summary, join=True)
         try:

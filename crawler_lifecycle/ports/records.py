@@ -8,7 +8,9 @@ from typing import Protocol
 from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
+from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
@@ -57,6 +59,11 @@ class Records(Protocol):
 
     def installation(self) -> str:
         """Return the installation's UUID. NotReady if the schema is missing or has another version."""
+
+    def log_schedule_command(self, schedule_id: str, command: str, requester: Requester) -> None: ...
+
+    def schedule_commands(self, schedule_id: str) -> list[ScheduleCommand]:
+        """Return the latest commands for the schedule, newest first."""
 
     def page(self, chosen: RunFilter = ALL_RUNS, *, limit: int, before: int | None = None) -> list[RunSummary]:
         """Return a page with the chosen runs, newest first. Runs of flows are left out unless the caller wants them.

@@ -8,6 +8,7 @@ from typing import Protocol
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
+from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.requests import AcceptedRequest, FlowLink, StopRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
@@ -187,6 +188,9 @@ class Runs(Protocol):
         event: ExportEvent | None = None,
     ) -> None:
         """Write the export's state and, unless `event` is None, the event in its final form. DONE stays DONE."""
+
+    def log_command(self, run_id: int, command: str, requester: Requester) -> None:
+        """Write a command and its requester into the run's timeline."""
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
         """Return the run's ends with an unfinished export."""

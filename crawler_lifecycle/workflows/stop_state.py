@@ -12,7 +12,7 @@ from crawler_lifecycle.domain.reasons import SCHEDULE_DOOR
 
 SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
 REPLACED = "cancelled by schedule overlap policy"  # Temporal's reason if a schedule's next run replaces this run
-LONGEST_ACTOR, LONGEST_REASON = 256, 1024  # characters that a StopRequest accepts
+LONGEST_ACTOR, LONGEST_REASON = 256, 1024  # characters; a StopRequest accepts longer actors, for the names of tokens
 
 
 class StopState:

@@ -50,6 +50,16 @@ def test_lists_by_status_and_crawler(database: Database, make_run: MakeRun) -> N
     assert ids(None, "' OR 1=1 --") == []
 
 
+def test_a_requester_is_found_with_and_without_the_token(database: Database, make_run: MakeRun) -> None:
+    by_token, records = make_run(requested_by="dan_ (token shop)").run_id, SqlStore(database).records
+
+    def ids(requester: str) -> list[int]:
+        return [run.run_id for run in records.page(RunFilter(requested_by=requester), limit=9)]
+
+    assert ids("dan_") == ids("dan_ (token shop)") == [by_token]
+    assert ids("dan") == ids("dan%") == ids("danx") == ids("shop") == []
+
+
 def test_lists_and_counts_choose_alike(database: Database, make_run: MakeRun) -> None:
     runs = [make_run(requested_by=name, trigger=trigger) for name, trigger in REQUESTERS]
     store = SqlStore(database)

@@ -1,6 +1,7 @@
 """The commands for limits in Python, and what `crawlctl doctor` says about pauses and runs in line."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
+from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.control import limits as module
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.installation import Installation
@@ -27,14 +29,14 @@ def database_url(sqlite_template: Path, tmp_path: Path) -> str:
 @pytest.fixture
 def limits(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
     context = Context.for_installation(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
-    yield LimitCommands(context)
+    yield LimitCommands(replace(context, requester=Requester("ann")))
     context.parts.database.close()
 
 
 @pytest.fixture
 def in_line(limits: LimitCommands, database: Database, make_run: MakeRun) -> LimitCommands:
     """One run of the site has begun, and another run of the site is in line."""
-    limits.change(LimitChange(label=SITE, runs=1), "ann")
+    limits.change(LimitChange(label=SITE, runs=1))
     claims = limits._context.store.claims
     for _ in range(2):
         claims.claim_main(ref_to(make_run(labels=[SITE])), "test", timedelta(seconds=60))
@@ -42,11 +44,11 @@ def in_line(limits: LimitCommands, database: Database, make_run: MakeRun) -> Lim
 
 
 def test_a_change_answers_with_all_limits(limits: LimitCommands) -> None:
-    whole, site = limits.change(LimitChange(label=SITE, runs=2), "ann")
+    whole, site = limits.change(LimitChange(label=SITE, runs=2))
     assert (whole.scope, whole.tasks) == (INSTALLATION, 1000)
     assert (site.scope, site.runs, site.changed_by) == (f"label:{SITE}", 2, "ann")
-    (whole, _) = limits.change(LimitChange(tasks=20), "bob")
-    assert (whole.tasks, whole.changed_by) == (20, "bob")
+    (whole, _) = limits.change(LimitChange(tasks=20))
+    assert (whole.tasks, whole.changed_by) == (20, "ann")
 
 
 def test_bad_requests_change_nothing(limits: LimitCommands) -> None:
@@ -56,16 +58,16 @@ def test_bad_requests_change_nothing(limits: LimitCommands) -> None:
         (LimitChange(crawler="books", label=SITE, runs=1), "label"),
     ):
         with pytest.raises(BadInput) as refused:
-            limits.change(request, "ann")
+            limits.change(request)
         assert refused.value.field == field
     with pytest.raises(NotFound, match="crawler books is not paused"):
-        limits.resume(ScopeName(crawler="books"), "ann")
+        limits.resume(ScopeName(crawler="books"))
     assert [(record.scope, record.changed_by) for record in limits.all()] == [(INSTALLATION, None)]
 
 
 async def test_doctor_tells_pauses_and_the_line(in_line: LimitCommands) -> None:
     assert await in_line.check() == "1 run in line for a permit"
-    in_line.pause(PauseRequest(crawler="books", reason="rebuilt"), "ann")
+    in_line.pause(PauseRequest(crawler="books", reason="rebuilt"))
     line = await in_line.check()
     assert line.startswith("crawler books is paused since 20")
     assert line.endswith("by ann: rebuilt; 1 run in line for a permit")
@@ -75,7 +77,7 @@ async def test_doctor_misses_a_dispatcher_where_a_run_waits_without_a_cause(
     in_line: LimitCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DISPATCHER_PATIENCE", 0.0)
-    in_line.change(LimitChange(label=SITE, runs=4), "ann")
+    in_line.change(LimitChange(label=SITE, runs=4))
     with pytest.raises(NotReady, match=r"1 run in line for label site:example\.com, which has room: no dispatcher"):
         await in_line.check()
 

@@ -74,7 +74,7 @@ def named() -> str:
 
 async def test_each_occurrence_is_a_flow_with_its_end_in_the_list(schedules: ScheduleCommands) -> None:
     name = named()
-    made = await schedules.create(request_for(pair(), name, cron=[], every_seconds=1), actor="ann")
+    made = await schedules.create(request_for(pair(), name, cron=[], every_seconds=1))
     assert (made.crawler, made.run, made.flow) == (None, None, made.flow)
 
     async def ended() -> list[Occurrence]:

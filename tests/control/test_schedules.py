@@ -16,6 +16,7 @@ from temporalio.worker import Worker
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requesters import Requester, of_token
 from crawler_lifecycle.contract.requests import RunRequest, parse
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason, Triggered
 from crawler_lifecycle.contract.states import RunStatus, Trigger
@@ -52,6 +53,9 @@ class Run:
         self._over = True
 
 
+ANN = Requester("ann", door="test")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Control]:
     folder = tmp_path_factory.mktemp("schedules")
@@ -71,7 +75,7 @@ async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempP
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def schedules(control: Control) -> AsyncIterator[ScheduleCommands]:
-    yield control.schedules
+    yield control.asked_by(ANN).schedules
     for each in await control.schedules.list():
         try:
             await control.schedules.delete(each.schedule_id)
@@ -106,7 +110,6 @@ async def test_what_was_asked_is_what_temporal_has(schedules: ScheduleCommands, 
     made = await schedules.create(
         asked("asked", cron=["30  3 * * mon", "@daily"], time_zone="Europe/Berlin", jitter_seconds=90,
               overlap=Overlap.REPLACE, paused=True),
-        actor="ann",
     )  # fmt: skip
     assert (made.crawler, made.cron, made.time_zone) == ("bookshop", ["30 3 * * mon", "@daily"], "Europe/Berlin")
     assert (made.jitter_seconds, made.overlap, made.missed_window_seconds) == (90, Overlap.REPLACE, 86400)
@@ -160,7 +163,7 @@ async def test_an_id_that_exists_is_left_as_it_is(schedules: ScheduleCommands) -
 
 
 async def test_a_schedule_goes_by_other_rules(schedules: ScheduleCommands) -> None:
-    made = await schedules.create(asked("changed", every_seconds=1, paused=True), actor="ann")
+    made = await schedules.create(asked("changed", every_seconds=1, paused=True))
     await until_occurred(schedules, "changed", lambda found: len(found) >= 2)
     run = RunRequest(crawler="bookshop", arguments={"site": "y"})
     rules = yearly("changed", overlap=Overlap.QUEUE).model_copy(update={"run": run})
@@ -219,7 +222,7 @@ async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
         overtaken += 1
         if overtaken <= 2:
             verb = schedules.pause if overtaken == 1 else schedules.resume
-            await verb("overtaken", actor="bob", reason=f"number {overtaken}")
+            await verb("overtaken", reason=f"number {overtaken}")
         return await update(*arguments, **options)
 
     monkeypatch.setattr(service, "update_schedule", after_a_pause_or_resume)
@@ -274,8 +277,8 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     """Every second: one starts, others find it open, others find the schedule paused, and it goes on."""
     await schedules.create(asked("tick", every_seconds=1))
     await until_occurred(schedules, "tick", lambda found: any(each.reason is SkipReason.OVERLAP for each in found))
-    paused = await schedules.pause("tick", actor="bob", reason="look: here")
-    again = await schedules.pause("tick", actor="ann")
+    paused = await schedules.pause("tick", reason="look: here")
+    again = await schedules.pause("tick")
     assert again.pauses == paused.pauses, "it was paused already"
     open_workflow = real_time.client.get_workflow_handle((await schedules.show("tick")).open_workflows[0])
     await open_workflow.signal(Run.end)
@@ -283,7 +286,7 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert (request.trigger, request.arguments, request.requested_by) == (Trigger.SCHEDULED, {"site": "x"}, "ann")
 
     await until_occurred(schedules, "tick", lambda found: any(each.reason is SkipReason.PAUSED for each in found))
-    resumed = await schedules.resume("tick", actor="bob")
+    resumed = await schedules.resume("tick")
     assert resumed.pauses[0].until is not None
     await until_occurred(schedules, "tick", lambda found: sum(each.outcome is Outcome.STARTED for each in found) == 2)
     await schedules.pause("tick")
@@ -428,10 +431,15 @@ async def test_backfill_starts_what_was_skipped(schedules: ScheduleCommands, rea
     assert (await schedules.show("late")).counts.started == 2
 
 
-async def test_deleted_is_gone_and_its_runs_go_on(schedules: ScheduleCommands, real_time: WorkflowEnvironment) -> None:
+async def test_deleted_is_gone_and_its_runs_go_on(
+    schedules: ScheduleCommands, control: Control, real_time: WorkflowEnvironment
+) -> None:
     await schedules.create(yearly("gone"))
     triggered = await schedules.trigger("gone")
-    await schedules.delete("gone")
+    await control.asked_by(of_token("shop", "bob", "api")).schedules.delete("gone")
+    deleted, *earlier = control.context.store.records.schedule_commands("gone")
+    assert (deleted.command, deleted.actor, deleted.door) == ("delete", "bob (token shop)", "api")
+    assert [(line.command, line.actor) for line in earlier] == [("trigger", "ann"), ("create", "ann")]
     with pytest.raises(LifecycleError, match="there is no schedule 'gone'"):
         await schedules.show("gone")
     left = real_time.client.get_workflow_handle(str(triggered.workflow_id))

@@ -54,7 +54,7 @@ async def paused(case: Case) -> Started:
     limits, scope = case.site.control.limits, ScopeName(label=label)
     begun = await case.begin(name="begun", labels=[label], tasks=2, max_parallel=1)
     await until(lambda: case.site.statuses(begun) == [TaskStatus.RUNNING, TaskStatus.QUEUED])
-    limits.pause(PauseRequest(label=label, reason="rebuilt"), "ann")
+    limits.pause(PauseRequest(label=label, reason="rebuilt"))
     case.deaths.arm()
     run = await case.begin(name="waits", labels=[label])
     await until(lambda: case.site.details(run).run.waiting_cause == PAUSED)
@@ -64,7 +64,7 @@ async def paused(case: Case) -> Started:
     assert not case.site.job_folder(begun, 1).exists()
     assert not case.site.job_folder(run, 0).exists()
     resumed_at = datetime.now(UTC)
-    limits.resume(scope, "ann")
+    limits.resume(scope)
     # a start notice has few tries, and a run that ends beside another run's deaths could use them all up
     await until(lambda: "started" in {line["kind"] for line in case.site.lines("notices.jsonl", run)})
     case.site.release(begun, 1)
@@ -86,7 +86,7 @@ async def paused_installation(case: Case) -> Started:
     limits = case.site.control.limits
     begun = await case.begin(name="begun", tasks=TURNS, max_parallel=2)
     await case.nudge_until(lambda: case.site.statuses(begun)[:2] == [TaskStatus.RUNNING] * 2, begun)
-    limits.pause(PauseRequest(reason="rebuilt"), "ann")
+    limits.pause(PauseRequest(reason="rebuilt"))
     case.deaths.arm()
     run = await case.begin(name="waits")
     await until(lambda: case.site.details(run).run.waiting_cause == PAUSED)
@@ -97,7 +97,7 @@ async def paused_installation(case: Case) -> Started:
     assert set(case.site.jobs(begun)) == {(0, 1), (1, 1)}
     assert not case.site.jobs(run)
     resumed_at = datetime.now(UTC)
-    limits.resume(ScopeName(), "ann")
+    limits.resume(ScopeName())
     case.site.release(begun, 2)
     case.site.release(run, 0)
     await case.nudge_until_handed_over(begun)

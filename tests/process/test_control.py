@@ -408,7 +408,7 @@ async def test_an_occurrence_of_a_schedule_is_a_run(stack: Site) -> None:
         return any(each.reason for each in (await schedules.show("every-second")).occurrences)
 
     await eventually_async(skipped, patience=PATIENCE)
-    await schedules.pause("every-second", actor="ann", reason="enough")
+    await schedules.pause("every-second", reason="enough")
     record = stack.control.runs.show(run_id).run
     run = Started(workflow_id=record.workflow_id, first_execution_run_id="", run_id=run_id, run_uid=record.run_uid)
     assert (record.trigger, record.workflow_id[:19]) == (Trigger.SCHEDULED, "crawl-every-second-")

@@ -42,8 +42,8 @@ async def test_a_crawl_reads_no_secret_of_the_stack(tmp_path: Path, monkeypatch:
         assert shown == ["CRAWLER_CLUSTER__INSTALLATION"]
         tokens = [(state / name).read_text() for name in ("scheduler.token", "scheduler-read.token", "api.token")]
         assert not [token for token in tokens if token in visible]
-        told = (state / "stack.json").read_text()
-        assert tokens[0] not in told, "the token that permits deployments is for worker and dispatcher"
+        recorded = (state / "stack.json").read_text()
+        assert tokens[0] not in recorded, "the token that permits deployments is for worker and dispatcher"
 
 
 def test_a_child_inherits_no_secret() -> None:

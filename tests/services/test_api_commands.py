@@ -80,13 +80,35 @@ async def test_one_key_is_one_run(http: httpx.AsyncClient, stack: Site) -> None:
     other = (await start(http, "another-key", tasks=2)).json()
     assert other["run_id"] != run
     view = (await http.get(f"/v1/runs/{run}")).json()
-    assert (view["run"]["trigger"], view["run"]["request"]["requested_by"]) == ("api", "embedded")
+    assert (view["run"]["trigger"], view["run"]["request"]["requested_by"]) == ("api", "token embedded")
     for each in (run, other["run_id"]):
         await http.post(f"/v1/runs/{each}/stop", json={"force": True})
         await until(http, each, "FAILED")
     assert (await start(http, "one-key", tasks=2)).json()["run_id"] == run, "a run that is over keeps its key"
     shown = await asyncio.to_thread(stack.control.runs.show, run)
-    assert [line.actor for line in shown.log if line.event == "force stop"] == ["embedded"]
+    assert [line.actor for line in shown.log if line.event == "force stop"] == ["token embedded"]
+
+
+async def test_the_token_stands_beside_every_claimed_name(http: httpx.AsyncClient, stack: Site) -> None:
+    """A token named shop started and stopped a run as ceo@example.com, and nothing told of the token. (R7)"""
+    run = (await start(http, requested_by="ceo@example.com", tasks=1)).json()["run_id"]
+    await http.post(f"/v1/runs/{run}/stop", json={"force": True, "actor": "ceo@example.com", "reason": "enough"})
+    await until(http, run, "FAILED")
+    ceo = "ceo@example.com (token embedded)"
+    assert (await http.post(f"/v1/runs/{run}/export")).status_code == 200
+    assert (await http.post(f"/v1/runs/{run}/resume", json={"reopen": True})).status_code == 202
+    shown = await asyncio.to_thread(stack.control.runs.show, run)
+    actors = {line.event: (line.actor, line.door) for line in shown.log if line.actor}
+    assert actors["created"] == (ceo, None)
+    assert actors["force stop"] == (ceo, "api")
+    assert actors["export requested"] == actors["reopen requested"] == ("token embedded", "api")
+    (listed,) = (await http.get("/v1/runs?requested_by=ceo@example.com")).json()["runs"]
+    assert (listed["run_id"], listed["requested_by"]) == (run, ceo)
+    for forged in ("ceo (token admin)", "token admin"):
+        problem(await start(http, requested_by=forged), 422, "requested_by")
+        problem(await http.post(f"/v1/runs/{run}/stop", json={"actor": forged}), 422, "actor")
+    await http.post(f"/v1/runs/{run}/stop", json={"force": True})
+    await until(http, run, "FAILED")
 
 
 async def run_ids(http: httpx.AsyncClient) -> list[int]:
@@ -95,7 +117,7 @@ async def run_ids(http: httpx.AsyncClient) -> list[int]:
 
 
 async def test_an_audit_is_asked_for_and_tells_what_it_found(http: httpx.AsyncClient) -> None:
-    asked = await http.post("/v1/audits", json={"repair": True})
+    asked = await http.post("/v1/audits", json={"repair": True, "requested_by": "ann"})
     assert asked.status_code == 202, asked.text
     path = f"/v1/audits/{asked.json()['audit']}"
     assert asked.headers["Location"] == path
@@ -110,10 +132,13 @@ async def test_an_audit_is_asked_for_and_tells_what_it_found(http: httpx.AsyncCl
         ("runs", "jobs", "handovers", "flows")
     )
     overview = (await http.get("/v1/audits")).json()
+    assert overview["audits"][0]["requested_by"] == "ann (token embedded)"
     assert overview["audits"][0]["complete"]
     assert overview["last_complete_at"]
     problem(await http.get("/v1/audits/crawl-1"), 404)
     problem(await http.post("/v1/audits", json={"repair": "yes"}), 422, "repair")
+    unknown = {"repair": True, "remove_unknown_jobs": True}
+    problem(await http.post("/v1/audits", json=unknown), 422, "remove_unknown_jobs")
 
 
 async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:

@@ -70,8 +70,10 @@ def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     again = done(http.post("/v1/flows", json=definition(name="shop")))
     assert (again["created"], again["changed"], again["count"]) == (False, False, 0)
     view = done(http.get(place))
-    assert (view["flow"]["id"], view["flow"]["created_by"], view["status"]["total"]) == (FLOW, "ann", 3)
-    assert [(line["event"], line["actor"], line["door"]) for line in view["timeline"]] == [("pushed", "ann", "api")]
+    assert (view["flow"]["id"], view["flow"]["created_by"], view["status"]["total"]) == (FLOW, "token ann", 3)
+    assert [(line["event"], line["actor"], line["door"]) for line in view["timeline"]] == [
+        ("pushed", "token ann", "api")
+    ]
     jobs = done(http.get(f"{place}/jobs"))
     assert [(job["path"], job["state"], job["deps"]) for job in jobs["jobs"]] == [
         ("a", "available", []), ("b", "suspended", ["a"]), ("c", "suspended", ["b"]),
@@ -100,7 +102,7 @@ def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     assert (answer["count"], answer["left_out"]) == (1, [])
     assert done(http.get(place))["flow"]["state"] == "executing"
     assert done(http.post(f"{place}/stop", json={"reason": "enough", "actor": "bob"}), 202)["count"] == 1
-    assert done(http.get(place))["timeline"][-1]["actor"] == "bob"
+    assert done(http.get(place))["timeline"][-1]["actor"] == "bob (token ann)"
 
 
 def test_a_flow_that_has_ended_is_neither_stopped_nor_cancelled_nor_held(

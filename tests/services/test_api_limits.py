@@ -37,12 +37,12 @@ def by_scope(answer: httpx.Response) -> dict[str, Any]:
 def test_limits_go_around(http: httpx.Client) -> None:
     assert by_scope(http.get("/v1/limits"))["installation"]["tasks"] == 1000
     site = by_scope(http.put("/v1/limits", json={**SITE, "runs": 2, "weight": 3}))["label:site:example.com"]
-    assert (site["runs"], site["tasks"], site["weight"], site["changed_by"]) == (2, None, 3, "ann")
+    assert (site["runs"], site["tasks"], site["weight"], site["changed_by"]) == (2, None, 3, "token ann")
     assert by_scope(http.put("/v1/limits", json={"tasks": 20}))["installation"]["tasks"] == 20
     site = by_scope(http.put("/v1/limits", json={**SITE, "runs": None}))["label:site:example.com"]
     assert (site["runs"], site["weight"]) == (None, 3)
     paused = by_scope(http.post("/v1/limits/pause", json={**SITE, "reason": "rebuilt"}))["label:site:example.com"]
-    assert (paused["paused_by"], paused["paused_reason"]) == ("ann", "rebuilt")
+    assert (paused["paused_by"], paused["paused_reason"]) == ("token ann", "rebuilt")
     assert by_scope(http.get("/v1/limits"))["label:site:example.com"] == paused
     resumed = by_scope(http.post("/v1/limits/resume", json=SITE))["label:site:example.com"]
     assert (resumed["paused_at"], resumed["paused_reason"], resumed["weight"]) == (None, None, 3)

@@ -73,7 +73,7 @@ def test_a_manager_of_the_catalogue_starts_once_in_its_family(http: httpx.Client
     (manager,) = done(http.get("/v1/flows/november/shops/managers"))["managers"]
     assert (manager["function"], manager["arguments"]) == ("m:Shops", ["--own", "3", "--deep"])
     view = done(http.get("/v1/flows/november/shops"))
-    assert (view["flow"]["family"], view["flow"]["created_by"]) == ("november", "ann")
+    assert (view["flow"]["family"], view["flow"]["created_by"]) == ("november", "token ann")
     assert view["managers"] == [manager]
     new = done(http.post(MANAGER, json={"manager": "shops"}), 201)
     assert new["flow_id"] not in ("november/shops", "shops")
@@ -131,7 +131,8 @@ def test_items_are_added_retried_and_cancelled(http: httpx.Client, ledger: Manag
     assert done(http.post(f"{place}/cancel-items", json={"numbers": [4, 5]}), 202)["count"] == 2
     timeline = done(http.get(place))["timeline"]
     assert [(line["event"], line["actor"], line["door"]) for line in timeline[-3:]] == [
-        ("items added", "ann", "api"), ("items retried", "ann", "api"), ("items cancelled", "ann", "api"),
+        ("items added", "token ann", "api"), ("items retried", "token ann", "api"),
+        ("items cancelled", "token ann", "api"),
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.schedules import Outcome, Triggered
+from crawler_lifecycle.control.schedules import ScheduleCommands
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api.document import BACKFILL_BODY, PAUSE_BODY, SCHEDULE_BODY
 from crawler_lifecycle.services.api.messages import BackfillBody, PauseBody, ScheduleBody
@@ -59,7 +60,8 @@ def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Clien
     made = put(http, "nightly", time_zone="Europe/Berlin", overlap="queue", paused=True)
     assert made.status_code == 201
     assert http.get(made.headers["Location"]).json()["schedule_id"] == "nightly"
-    name = http.get("/v1/me").json()["name"]
+    token = http.get("/v1/me").json()["name"]
+    name = f"token {token}"
     assert made.json()["run"]["requested_by"] == made.json()["pauses"][0]["actor"] == name
     assert (made.json()["overlap"], made.json()["time_zone"], made.json()["next_at"]) == ("queue", "Europe/Berlin", [])
 
@@ -73,6 +75,12 @@ def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Clien
 
     resumed = http.post("/v1/schedules/nightly/resume", json={"reason": "done", "actor": "ann"}).json()
     assert (resumed["paused"], bool(resumed["next_at"])) == (False, True)
+    commands = [(line["command"], line["actor"], line["door"]) for line in resumed["commands"]]
+    assert commands == [
+        ("resume", f"ann (token {token})", "api"), ("replace", name, "api"), ("create", name, "api")
+    ]  # fmt: skip
+    forged = http.post("/v1/schedules/nightly/pause", json={"actor": "ceo (token admin)"})
+    assert "must not look like the name of a token" in problem(forged, 422, "actor").detail
     paused = http.post("/v1/schedules/nightly/pause", json={"reason": "the site is being rebuilt"}).json()
     assert paused["pauses"][-1] | {"since": None} == {
         "since": None, "until": None, "actor": name, "reason": "the site is being rebuilt"
@@ -163,21 +171,19 @@ def test_a_trigger_says_what_came_of_it_and_the_past_is_made_up_for(http: httpx.
 
 
 def test_nobody_is_told_to_ask_again_for_what_may_have_been_made(
-    api: Api, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedules = api.app.state.api.control.schedules
-
-    async def asked(schedule_id: str) -> Triggered:
+    async def asked(_: ScheduleCommands, schedule_id: str) -> Triggered:
         return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
 
     async def away(*_: object, **__: object) -> None:
         raise TemporaryError("Temporal does not answer")
 
-    monkeypatch.setattr(schedules, "trigger", asked)
+    monkeypatch.setattr(ScheduleCommands, "trigger", asked)
     answer = http.post("/v1/schedules/nightly/trigger")
     assert (answer.status_code, answer.json()["outcome"]) == (202, "asked")
     for verb in ("trigger", "backfill", "pause"):
-        monkeypatch.setattr(schedules, verb, away)
+        monkeypatch.setattr(ScheduleCommands, verb, away)
         answer = http.post(
             f"/v1/schedules/nightly/{verb}", json={} if verb == "pause" else {"since": "2025-06-01T00:00:00Z"}
         )

@@ -45,6 +45,7 @@ class SqlFindings(OnDatabase):
         known = select(audits.c.audit_uid).where(audits.c.audit_uid == audit.audit_uid)
         if tx.scalar(known) is None:
             values = {"audit_uid": audit.audit_uid, "began_at": audit.began_at, "complete": False, "parts": "{}"}
+            values["requested_by"] = audit.requested_by
             tx.execute(insert(audits).values(values))
 
     @reading
@@ -187,6 +188,7 @@ def _audit_records(connection: Connection, limit: int) -> list[AuditRecord]:
             began_at=row.began_at,
             finished_at=row.finished_at,
             complete=row.complete,
+            requested_by=row.requested_by,
             parts={part: PartReport.model_validate(result) for part, result in json.loads(row.parts).items()},
         )
         for row in connection.execute(query)

@@ -22,6 +22,7 @@ from crawler_lifecycle.contract.flows.announcements import FlowEnd
 from crawler_lifecycle.contract.flows.names import LONGEST_PATH
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState, Ready
+from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.rows import MemberKind
 
@@ -51,7 +52,7 @@ flows = sa.Table(
     sa.Column("supervisor_workflow_id", sa.String(128)),
     sa.Column("supervisor_run_id", sa.String(36)),
     sa.Column("supervisor_began_at", UtcDateTime),
-    sa.Column("created_by", ShortText(256)),
+    sa.Column("created_by", ShortText(LONGEST_REQUESTER)),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),  # last door
     sa.Column("started_at", UtcDateTime),  # first start of a member
@@ -210,7 +211,7 @@ flow_logs = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("event", sa.String(64), nullable=False),
     sa.Column("message", LongText(4000), nullable=False),
-    sa.Column("actor", ShortText(256)),
+    sa.Column("actor", ShortText(LONGEST_REQUESTER)),
     sa.Column("door", ShortText(64)),
     sa.PrimaryKeyConstraint("id", name="pk_flow_logs"),
     sa.Index("ix_flow_logs_flow", "flow", "id"),

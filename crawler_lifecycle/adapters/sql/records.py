@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, insert, select
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.exports import notices_of
@@ -25,19 +25,24 @@ from crawler_lifecycle.adapters.sql.schema import (
     histories,
     history_logs,
     installation,
+    schedule_commands,
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.task_lists import page_of_tasks
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
+from crawler_lifecycle.adapters.sql.texts import is_text
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.notices import ExportKind, Notice
 from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
+from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import SaturatedRuns, ScheduledRun
 
 runs = histories.c
+MOST_COMMANDS = 20  # latest commands for a schedule
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
 
 
@@ -53,6 +58,18 @@ class RunRecords(OnDatabase):
     def _installation(self, connection: Connection) -> str:
         uid: str = connection.execute(select(installation.c.uid)).scalar_one()
         return uid
+
+    @transaction
+    def log_schedule_command(self, tx: Connection, schedule_id: str, command: str, requester: Requester) -> None:
+        line = {"schedule": schedule_id, "at": self._db.clock(), "command": command, **requester.record}
+        tx.execute(insert(schedule_commands), line)
+
+    @reading
+    def schedule_commands(self, connection: Connection, schedule_id: str) -> list[ScheduleCommand]:
+        lines = schedule_commands.c
+        query = select(lines.at, lines.command, lines.actor, lines.door).where(is_text(lines.schedule, schedule_id))
+        newest = query.order_by(lines.id.desc()).limit(MOST_COMMANDS)
+        return [ScheduleCommand(**row) for row in connection.execute(newest).mappings()]
 
     @reading
     def page(

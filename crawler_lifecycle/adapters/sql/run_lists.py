@@ -25,6 +25,7 @@ from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, r
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
 from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.contract.requesters import BY_TOKEN
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus, RunStatus
 from crawler_lifecycle.domain.reasons import BY_A_STOP
@@ -92,7 +93,8 @@ def _conditions(connection: Connection, chosen: RunFilter) -> Iterator[ColumnEle
         if text is not None:
             yield is_text(column, text)
     if chosen.requested_by is not None:
-        yield is_text(runs.requested_by, chosen.requested_by)
+        claimed = runs.requested_by.startswith(f"{chosen.requested_by} {BY_TOKEN}", autoescape=True)
+        yield or_(is_text(runs.requested_by, chosen.requested_by), claimed)
 
 
 def _has_listed(status: ListedStatus) -> ColumnElement[bool]:

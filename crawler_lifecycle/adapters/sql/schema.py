@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.sql.types import (
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.limits import LONGEST_SCOPE
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
+from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 REVISION = "0001"  # the latest file in `migrations/versions`
@@ -62,7 +63,7 @@ histories = sa.Table(
     sa.Column("cluster", sa.String(63), nullable=False),
     sa.Column("crawler", sa.String(128), nullable=False),
     sa.Column("trigger_kind", stored_enum(Trigger), nullable=False),
-    sa.Column("requested_by", ShortText(256)),
+    sa.Column("requested_by", ShortText(LONGEST_REQUESTER)),
     sa.Column("status", stored_enum(RunStatus), nullable=False),
     sa.Column("reason", ShortText(128)),
     sa.Column("intent", stored_enum(Intent), nullable=False),
@@ -154,10 +155,10 @@ scope_limits = sa.Table(
     sa.Column("tasks", sa.Integer),
     sa.Column("weight", sa.Integer),
     sa.Column("paused_at", UtcDateTime),
-    sa.Column("paused_by", ShortText(256)),
+    sa.Column("paused_by", ShortText(LONGEST_REQUESTER)),
     sa.Column("paused_reason", LongText(1024)),
     sa.Column("changed_at", UtcDateTime, nullable=False),
-    sa.Column("changed_by", ShortText(256)),
+    sa.Column("changed_by", ShortText(LONGEST_REQUESTER)),
     sa.PrimaryKeyConstraint("scope", name="pk_scope_limits"),
     **TABLE_OPTIONS,
 )
@@ -181,7 +182,7 @@ history_logs = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("event", sa.String(64), nullable=False),
     sa.Column("message", LongText(4000), nullable=False),
-    sa.Column("actor", ShortText(256)),
+    sa.Column("actor", ShortText(LONGEST_REQUESTER)),
     sa.Column("door", ShortText(64)),
     sa.PrimaryKeyConstraint("id", name="pk_history_logs"),
     sa.UniqueConstraint("history_id", "entry_uid", name="uq_history_logs_entry"),
@@ -269,6 +270,21 @@ exports = sa.Table(
     **TABLE_OPTIONS,
 )
 
+# Temporal alone keeps the schedules, and does not keep the requesters of commands
+schedule_commands = sa.Table(
+    "schedule_commands",
+    metadata,
+    sa.Column("id", Id, nullable=False, autoincrement=True),
+    sa.Column("schedule", ShortText(128), nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("command", sa.String(16), nullable=False),
+    sa.Column("actor", ShortText(LONGEST_REQUESTER)),
+    sa.Column("door", ShortText(64), nullable=False),
+    sa.PrimaryKeyConstraint("id", name="pk_schedule_commands"),
+    sa.Index("ix_schedule_commands_schedule", "schedule", "id"),
+    **TABLE_OPTIONS,
+)
+
 audits = sa.Table(
     "audits",
     metadata,
@@ -277,6 +293,7 @@ audits = sa.Table(
     sa.Column("finished_at", UtcDateTime),
     sa.Column("complete", sa.Boolean, nullable=False),
     sa.Column("parts", Document, nullable=False),
+    sa.Column("requested_by", ShortText(LONGEST_REQUESTER)),  # null: a scheduled audit
     sa.PrimaryKeyConstraint("audit_uid", name="pk_audits"),
     sa.Index("ix_audits_began", "began_at"),
     sa.Index("ix_audits_complete", "complete", "finished_at"),

@@ -6,6 +6,7 @@ A new supervisor also reads from the timeline when the run's stop was requested,
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Column, Connection, Row, Select, and_, func, select, update
 
@@ -17,6 +18,7 @@ from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_
 from crawler_lifecycle.adapters.sql.stops import STOP_EVENTS
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, lock_run, log, reading, transaction
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.run import Clock, RunRef
 from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of
@@ -76,6 +78,13 @@ class Supervision(OnDatabase):
         }
         log(tx, run, f"limits:{row.end_number}:{number}", line)
         return _limit_clock(tx, run.run_id)
+
+    @transaction
+    def log_command(self, tx: Connection, run_id: int, command: str, requester: Requester) -> None:
+        row = own_row(tx, run_id)
+        run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
+        line = {"at": self._db.clock(), "event": f"{command} requested", "message": "by a command", **requester.record}
+        log(tx, run, str(uuid4()), line, is_new=True)  # each request has a line of its own
 
     @transaction
     def take_over(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:

@@ -24,9 +24,11 @@ AUDIT_PAUSE = 1.0  # seconds between two reads
 
 
 class Remote:
-    def __init__(self, api: Api) -> None:
+    """All commands over the API. `actor`: claimed name, which stands beside the token's name where the API takes it."""
+
+    def __init__(self, api: Api, actor: str | None) -> None:
         self.runs = RemoteRuns(api)
-        self.schedules = RemoteSchedules(api)
+        self.schedules = RemoteSchedules(api, actor)
         self.audits = RemoteAudits(api)
 
 
@@ -39,25 +41,22 @@ class RemoteLimits:
     def all(self) -> Sequence[LimitRecord]:
         return self._limits.all()
 
-    def change(self, request: LimitChange, actor: str) -> Sequence[LimitRecord]:
-        del actor
+    def change(self, request: LimitChange) -> Sequence[LimitRecord]:
         return self._limits.change(request)
 
-    def pause(self, request: PauseRequest, actor: str) -> Sequence[LimitRecord]:
-        del actor
+    def pause(self, request: PauseRequest) -> Sequence[LimitRecord]:
         return self._limits.pause(request)
 
-    def resume(self, request: ScopeName, actor: str) -> Sequence[LimitRecord]:
-        del actor
+    def resume(self, request: ScopeName) -> Sequence[LimitRecord]:
         return self._limits.resume(request)
 
 
 class RemoteSchedules:
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, actor: str | None) -> None:
         self._schedules = api.schedules
+        self._actor = actor
 
-    async def create(self, request: ScheduleRequest | ManagerSchedule, *, actor: str | None = None) -> ScheduleDetails:
-        del actor  # the API puts the token's name on record
+    async def create(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
         return await call(lambda: self._schedules.create(request))
 
     async def replace(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
@@ -69,11 +68,11 @@ class RemoteSchedules:
     async def show(self, schedule_id: str, *, occurrences: int = 10, before: datetime | None = None) -> ScheduleDetails:
         return await call(lambda: self._schedules.show(schedule_id, occurrences=occurrences, before=before))
 
-    async def pause(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
-        return await call(lambda: self._schedules.pause(schedule_id, actor=actor, reason=reason))
+    async def pause(self, schedule_id: str, *, reason: str | None = None) -> ScheduleDetails:
+        return await call(lambda: self._schedules.pause(schedule_id, actor=self._actor, reason=reason))
 
-    async def resume(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
-        return await call(lambda: self._schedules.resume(schedule_id, actor=actor, reason=reason))
+    async def resume(self, schedule_id: str, *, reason: str | None = None) -> ScheduleDetails:
+        return await call(lambda: self._schedules.resume(schedule_id, actor=self._actor, reason=reason))
 
     async def trigger(self, schedule_id: str) -> Triggered:
         return await call(lambda: self._schedules.trigger(schedule_id))

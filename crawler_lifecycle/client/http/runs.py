@@ -129,7 +129,7 @@ class Runs:
     def stop(
         self, run: int | str, *, force: bool = False, reason: str | None = None, actor: str | None = None
     ) -> Stopping:
-        """Stop the run. `actor`: name for the record, by default the token's name."""
+        """Stop the run. `actor`: name for the record, beside the token's name."""
         body = {"force": force, "reason": reason, "actor": actor}
         return self._connection.command(Stopping, "POST", f"{_path(run)}/stop", body, repeatable=True)
 

@@ -9,9 +9,10 @@ from crawler_lifecycle.contract.base import Request
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME, MOST_MEMBERS
 from crawler_lifecycle.contract.flows.names import Label, Path
+from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
 
 Paths = Annotated[tuple[Path, ...], Field(max_length=MOST_MEMBERS)]
-Actor = Annotated[str, Field(max_length=256)]
+Actor = Annotated[str, Field(max_length=LONGEST_REQUESTER)]
 Note = Annotated[str, Field(max_length=1024)]
 
 ArgumentNames = Annotated[tuple[Annotated[str, Field(max_length=LONGEST_NAME)], ...], Field(max_length=100)]

@@ -42,9 +42,10 @@ class ScheduleCommands:
         self._engine = engine
         self._occurrences = Occurrences(context, engine)
 
-    async def create(self, request: ScheduleRequest | ManagerSchedule, *, actor: str | None = None) -> ScheduleDetails:
+    async def create(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
         """Make a schedule. NotFound if its crawler is unknown, Conflict if its name is taken."""
         request = await checked(request, self._context)
+        actor = self._context.requester.name
         note = pauses.with_line("", pauses.PAUSED, _now(), actor, "created paused") if request.paused else ""
         async with self._engine.calls() as client:
             with _refusals_as_bad_input(request):
@@ -60,6 +61,7 @@ class ScheduleCommands:
                     )
                 except temporal.ScheduleAlreadyRunningError as error:
                     raise Conflict(f"there is a schedule {request.schedule_id} already") from error
+        await self._log(request.schedule_id, "create")
         return await self.show(request.schedule_id)
 
     async def replace(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
@@ -74,6 +76,7 @@ class ScheduleCommands:
         if translation.has_rules_of(description.schedule, request):
             return await self.show(request.schedule_id)
         rules = translation.to_temporal(request, self._engine.task_queue, "")
+        await self._log(request.schedule_id, "replace")
         async with self._engine.calls() as client:
             with _refusals_as_bad_input(request):
                 await replacement.replace(
@@ -131,27 +134,27 @@ class ScheduleCommands:
             open_workflows=[getattr(action, "workflow_id", "") for action in info.running_actions],
             occurrences=latest,
             other_starts=others,
+            commands=await self._context.database(lambda store: store.records.schedule_commands(schedule_id)),
             **translation.times_of(schedule.spec),
         )
 
-    async def pause(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
+    async def pause(self, schedule_id: str, *, reason: str | None = None) -> ScheduleDetails:
         """Let no occurrence start until the schedule is resumed. Runs under way go on."""
-        return await self._set_paused(schedule_id, True, actor, reason)
+        return await self._set_paused(schedule_id, True, reason)
 
-    async def resume(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
+    async def resume(self, schedule_id: str, *, reason: str | None = None) -> ScheduleDetails:
         """Let occurrences start again. Occurrences that were due in the pause stay skipped; `backfill` starts them."""
-        return await self._set_paused(schedule_id, False, actor, reason)
+        return await self._set_paused(schedule_id, False, reason)
 
-    async def _set_paused(
-        self, schedule_id: str, paused: bool, actor: str | None, reason: str | None
-    ) -> ScheduleDetails:
+    async def _set_paused(self, schedule_id: str, paused: bool, reason: str | None) -> ScheduleDetails:
         """Pause or resume the schedule and add a line to its note, unless the schedule is in this state already."""
         handle, description = await self._our_schedule(schedule_id)
         state = description.schedule.state
         if state.paused is not paused:
             word = pauses.PAUSED if paused else pauses.RESUMED
-            note = pauses.with_line(state.note or "", word, _now(), actor, reason)
+            note = pauses.with_line(state.note or "", word, _now(), self._context.requester.name, reason)
             change_state = handle.pause if paused else handle.unpause
+            await self._log(schedule_id, "pause" if paused else "resume")
             async with self._engine.calls():
                 await change_state(note=note, rpc_timeout=RPC_TIMEOUT)
         return await self.show(schedule_id)
@@ -162,6 +165,7 @@ class ScheduleCommands:
         After the trigger no error is raised: a caller who repeats the command would get a second occurrence.
         """
         handle, before = await self._our_schedule(schedule_id)
+        await self._log(schedule_id, "trigger")
         async with self._engine.calls():
             await handle.trigger(rpc_timeout=RPC_TIMEOUT)
         try:
@@ -191,6 +195,7 @@ class ScheduleCommands:
         if len(due) >= PAGE:
             raise BadInput("since", f"{PAGE} occurrences or more were due in that time: take a shorter time")
         overlap = temporal.ScheduleOverlapPolicy.ALLOW_ALL if at_once else temporal.ScheduleOverlapPolicy.BUFFER_ALL
+        await self._log(schedule_id, "backfill")
         async with self._engine.calls():
             await handle.backfill(temporal.ScheduleBackfill(since, until, overlap), rpc_timeout=RPC_TIMEOUT)
         return Backfilled(schedule_id=schedule_id, occurrences=due)
@@ -198,8 +203,14 @@ class ScheduleCommands:
     async def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs under way go on."""
         handle, _ = await self._our_schedule(schedule_id)
+        await self._log(schedule_id, "delete")
         async with self._engine.calls():
             await handle.delete(rpc_timeout=RPC_TIMEOUT)
+
+    async def _log(self, schedule_id: str, command: str) -> None:
+        """Record the command and its requester before the command acts: a deleted schedule has no other record."""
+        requester = self._context.requester
+        await self._context.database(lambda store: store.records.log_schedule_command(schedule_id, command, requester))
 
     async def _our_schedule(self, schedule_id: str) -> tuple[temporal.ScheduleHandle, temporal.ScheduleDescription]:
         """Return our schedule with this id. NotFound also for a schedule that another application keeps on the same

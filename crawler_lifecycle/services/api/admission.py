@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
+from crawler_lifecycle.services.api.state import OPERATING, READING, Commands, CurrentApi
 from crawler_lifecycle.services.problems import problems
 
 router = APIRouter(prefix="/v1/limits", tags=["limits"])
@@ -23,14 +23,12 @@ def list_limits(api: CurrentApi) -> messages.LimitList:
     dependencies=OPERATING,
     responses=docs.LIMITS | problems(_422=docs.NOT_ACCEPTABLE + " Nothing was changed."),
 )
-def set_limits(
-    api: CurrentApi, caller: Caller, body: Annotated[messages.LimitBody, docs.LIMIT_BODY]
-) -> messages.LimitList:
+def set_limits(commands: Commands, body: Annotated[messages.LimitBody, docs.LIMIT_BODY]) -> messages.LimitList:
     """Set or take away limits of a scope. A lower limit ends nothing: new runs and tasks wait.
 
     A repeated request changes nothing.
     """
-    return messages.LimitList(limits=list(api.control.limits.change(body, caller.name)))
+    return messages.LimitList(limits=list(commands.limits.change(body)))
 
 
 @router.post(
@@ -39,13 +37,13 @@ def set_limits(
     responses=docs.LIMITS,
 )
 def pause_scope(
-    api: CurrentApi, caller: Caller, body: Annotated[messages.ScopePauseBody, docs.SCOPE_PAUSE_BODY]
+    commands: Commands, body: Annotated[messages.ScopePauseBody, docs.SCOPE_PAUSE_BODY]
 ) -> messages.LimitList:
     """Pause a scope: runs are accepted and wait, nothing new is deployed, and jobs in the cluster go on.
 
     The pause of a paused scope gives the pause another reason.
     """
-    return messages.LimitList(limits=list(api.control.limits.pause(body, caller.name)))
+    return messages.LimitList(limits=list(commands.limits.pause(body)))
 
 
 @router.post(
@@ -56,8 +54,6 @@ def pause_scope(
         _404="The scope is not paused.",
     ),
 )
-def resume_scope(
-    api: CurrentApi, caller: Caller, body: Annotated[messages.ScopeBody, docs.SCOPE_BODY]
-) -> messages.LimitList:
+def resume_scope(commands: Commands, body: Annotated[messages.ScopeBody, docs.SCOPE_BODY]) -> messages.LimitList:
     """End the pause of a scope. The body is required, so that only `{}` means the installation."""
-    return messages.LimitList(limits=list(api.control.limits.resume(body, caller.name)))
+    return messages.LimitList(limits=list(commands.limits.resume(body)))

@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.answers import AuditStarted
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.services.api.document import AUDIT_BODY
-from crawler_lifecycle.services.api.state import OPERATING, READING, CurrentApi
+from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi, commands_of
 from crawler_lifecycle.services.problems import Responses, problems
 
 # examples for the OpenAPI document
@@ -76,10 +76,11 @@ def list_audits(
     responses=_example({"audit": AUDIT_ID}, 202, "The audit is under way."),
 )
 async def start_audit(
-    api: CurrentApi, response: Response, body: Annotated[AuditBody, AUDIT_BODY] = DRY_RUN
+    api: CurrentApi, caller: Caller, response: Response, body: Annotated[AuditBody, AUDIT_BODY] = DRY_RUN
 ) -> AuditStarted:
     """Compare database, Temporal and cluster now. Without `repair` the audit is a dry run."""
-    started = await api.control.audits.start(body)
+    commands = commands_of(api, caller, body.requested_by, "requested_by")
+    started = await commands.audits.start(body)
     response.headers["Location"] = f"/v1/audits/{started.audit}"
     return started
 

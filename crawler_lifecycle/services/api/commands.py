@@ -5,14 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
+from crawler_lifecycle.contract.requesters import of_token
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refusals_as_bad_input
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi, Run
+from crawler_lifecycle.services.api.state import DOOR, OPERATING, Caller, Commands, CurrentApi, Run
 from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
-DOOR = "api"
 KEY = Header(
     alias="Idempotency-Key",
     min_length=1,
@@ -61,10 +61,11 @@ async def start_run(
 
 
 def _run_request(body: messages.StartRequest, caller: str) -> RunRequest:
-    """Return the request for the run; the token's name is the default for `requested_by`."""
+    """Return the request for the run. The token's name stands beside the claimed name."""
     fields = body.model_dump(exclude_unset=True)
+    requester = of_token(caller, body.requested_by, DOOR, "requested_by").name
     with refusals_as_bad_input():
-        return RunRequest(**fields | {"trigger": body.trigger, "requested_by": body.requested_by or caller})
+        return RunRequest(**fields | {"trigger": body.trigger, "requested_by": requester})
 
 
 @router.post(
@@ -80,8 +81,9 @@ async def stop_run(
     The stop is on record before the answer. If `not_on_record` is set, the database took no writes: the run's workflow
     received the stop and records it later.
     """
-    actor = body.actor or caller.name
-    return await api.control.runs.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
+    requester = of_token(caller.name, body.actor, DOOR)
+    stop_request = StopRequest(force=body.force, reason=body.reason, actor=requester.name, door=DOOR)
+    return await api.control.runs.stop(run, stop_request)
 
 
 @router.post(
@@ -94,16 +96,15 @@ async def stop_run(
     ),
 )
 def add_tasks(
-    api: CurrentApi,
-    caller: Caller,
+    commands: Commands,
     run: Run,
     body: Annotated[messages.MoreTasks, docs.ADD_TASKS_BODY],
     key: RequiredKey,
     response: Response,
 ) -> messages.TasksAdded:
     """Add tasks to a run under way. Requests with the same key add the tasks once."""
-    added = api.control.runs.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
-    response.headers["Location"] = f"/v1/runs/{api.control.runs.run_id(run)}/tasks?first={added.start}"
+    added = commands.runs.add_tasks(run, body.count, key)
+    response.headers["Location"] = f"/v1/runs/{commands.runs.run_id(run)}/tasks?first={added.start}"
     return messages.TasksAdded(first=added.start, count=len(added))
 
 
@@ -113,16 +114,16 @@ def add_tasks(
     responses=docs.RESUMED | problems(_404=docs.NO_RUN, _409="There is nothing to resume."),
 )
 async def resume_run(
-    api: CurrentApi, run: Run, body: Annotated[messages.ResumeBody, docs.RESUME_BODY] = DEFAULT_RESUME
+    commands: Commands, run: Run, body: Annotated[messages.ResumeBody, docs.RESUME_BODY] = DEFAULT_RESUME
 ) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
-    return await api.control.runs.resume(run, reopen=body.reopen)
+    return await commands.runs.resume(run, reopen=body.reopen)
 
 
 @router.post(
     "/runs/{run}/export",
     responses=docs.EXPORTED | problems(_404=docs.NO_RUN, _409="The run is not over."),
 )
-async def export_run(api: CurrentApi, run: Run) -> messages.Exported:
+async def export_run(commands: Commands, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""
-    return messages.Exported(exports=(await api.control.runs.export(run)).exports)
+    return messages.Exported(exports=(await commands.runs.export(run)).exports)

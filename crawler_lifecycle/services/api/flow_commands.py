@@ -16,13 +16,13 @@ from crawler_lifecycle.contract.flows.requests import (
     RetryMembers,
     StopFlow,
 )
+from crawler_lifecycle.contract.requesters import of_token
 from crawler_lifecycle.control.flows.definitions import read_definition, read_fragment
 from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
-from crawler_lifecycle.services.api.commands import DOOR
 from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.flows import Flow
-from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi
+from crawler_lifecycle.services.api.state import DOOR, OPERATING, Caller, CurrentApi
 from crawler_lifecycle.services.api.tokens import Token
 from crawler_lifecycle.services.problems import Responses, problems
 
@@ -140,5 +140,5 @@ def _paths(jobs: list[str] | None) -> tuple[str, ...] | None:
 
 
 def on_record(caller: Token, actor: str | None) -> dict[str, Any]:
-    """Return the fields of a request for the record; the token's name is the default for the actor."""
-    return {"actor": actor or caller.name, "door": DOOR}
+    """Return the fields of a request for the record. The token's name stands beside the claimed name."""
+    return dict(of_token(caller.name, actor, DOOR).record)

@@ -23,7 +23,7 @@ Reason = Annotated[str, Field(max_length=1024)]
 
 class ActorBody(Request):
     actor: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="person or program that asks, for the record; default: the token's name"
+        default=None, description="person or program that asks, for the record, where the token's name stands beside it"
     )
 
 

@@ -38,7 +38,7 @@ class StopBody(Request):
     )
     reason: Annotated[str, Field(max_length=1024)] | None = Field(default=None, description="reason, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="person or program that asks, for the record; default: the token's name"
+        default=None, description="person or program that asks, for the record, where the token's name stands beside it"
     )
 
 
@@ -89,7 +89,7 @@ class ScheduleBody(ScheduleRules):
 class PauseBody(Request):
     reason: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="reason, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="person or program that asks, for the record; default: the token's name"
+        default=None, description="person or program that asks, for the record, where the token's name stands beside it"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
+from crawler_lifecycle.contract.requesters import of_token
 from crawler_lifecycle.contract.requests import Moment, refusals_as_bad_input
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
@@ -20,7 +21,7 @@ from crawler_lifecycle.control.flows.definitions import read_definition
 from crawler_lifecycle.errors import BadInput, NotFound, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
+from crawler_lifecycle.services.api.state import DOOR, OPERATING, READING, Caller, Commands, CurrentApi, commands_of
 from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
 ScheduleName = Annotated[str, Path(max_length=1000, description="name of the schedule")]
@@ -75,7 +76,7 @@ async def put_schedule(
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
     """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
-    request, schedules = _schedule_request(schedule, body, caller.name), api.control.schedules
+    request, schedules = _schedule_request(schedule, body, caller.name), commands_of(api, caller).schedules
     try:
         if only_new is None:
             return await schedules.replace(request)
@@ -84,23 +85,23 @@ async def put_schedule(
     except NotFound:  # `replace` and `show` raise NotFound for a new name
         response.status_code = 201
         response.headers["Location"] = f"/v1/schedules/{schedule}"
-        return await schedules.create(request, actor=caller.name)
+        return await schedules.create(request)
 
 
 def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest | ManagerSchedule:
-    """Return the request for the schedule; the token's name is the default for `requested_by`."""
+    """Return the request for the schedule. The token's name stands beside the claimed name."""
     given = body.model_dump(exclude_unset=True, exclude={"run", "flow", "manager"})
     given |= {"overlap": body.overlap, "schedule_id": schedule}
     if body.manager is not None:
         if body.flow is not None or body.run is not None:
             raise BadInput("manager", "either a run, a flow or a manager, and a single one")
         with refusals_as_bad_input():
-            return ManagerSchedule(**given, manager=body.manager, requested_by=caller)
+            return ManagerSchedule(**given, manager=body.manager, requested_by=of_token(caller, None, DOOR).name)
     if body.run is not None:
         run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
-        given["run"] = run | {"requested_by": body.run.requested_by or caller}
+        given["run"] = run | {"requested_by": of_token(caller, body.run.requested_by, DOOR, "run.requested_by").name}
     if body.flow is not None:
-        given |= {"flow": read_definition(json.dumps(body.flow)), "requested_by": caller}
+        given |= {"flow": read_definition(json.dumps(body.flow)), "requested_by": of_token(caller, None, DOOR).name}
     with refusals_as_bad_input():
         return ScheduleRequest(**given)
 
@@ -117,7 +118,7 @@ async def pause_schedule(
     body: Annotated[messages.PauseBody, docs.PAUSE_BODY] = NO_PAUSE_BODY,
 ) -> ScheduleDetails:
     """Pause a schedule. Runs under way go on."""
-    return await api.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
+    return await commands_of(api, caller, body.actor).schedules.pause(schedule, reason=body.reason)
 
 
 @router.post(
@@ -132,7 +133,7 @@ async def resume_schedule(
     body: Annotated[messages.PauseBody, docs.PAUSE_BODY] = NO_PAUSE_BODY,
 ) -> ScheduleDetails:
     """Resume a schedule. Occurrences due during the pause stay skipped; a backfill starts such occurrences."""
-    return await api.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
+    return await commands_of(api, caller, body.actor).schedules.resume(schedule, reason=body.reason)
 
 
 @router.post(
@@ -141,12 +142,12 @@ async def resume_schedule(
     response_model=Triggered,
     responses=docs.TRIGGERED | problems(_404=docs.NO_SCHEDULE),
 )
-async def trigger_schedule(api: CurrentApi, schedule: ScheduleName, response: Response) -> Triggered | Response:
+async def trigger_schedule(commands: Commands, schedule: ScheduleName, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
     Two requests start two occurrences: without an answer, or after a 503, check first whether the occurrence exists.
     """
     try:
-        triggered = await api.control.schedules.trigger(schedule)
+        triggered = await commands.schedules.trigger(schedule)
     except TemporaryError as error:
         return problem_with_unknown_result(error)
     if triggered.outcome is Outcome.ASKED:
@@ -162,14 +163,14 @@ async def trigger_schedule(api: CurrentApi, schedule: ScheduleName, response: Re
     responses=docs.BACKFILLED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(
-    api: CurrentApi, schedule: ScheduleName, body: Annotated[messages.BackfillBody, docs.BACKFILL_BODY]
+    commands: Commands, schedule: ScheduleName, body: Annotated[messages.BackfillBody, docs.BACKFILL_BODY]
 ) -> Backfilled | Response:
     """Start the occurrences due in a past period, whether they ran or not. A repeated request may start the
     occurrences twice: without an answer, or after a 503, check first whether the runs exist.
     """
     until = body.until or datetime.now(UTC)
     try:
-        return await api.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
+        return await commands.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
     except TemporaryError as error:
         return problem_with_unknown_result(error)
 
@@ -179,7 +180,7 @@ async def backfill_schedule(
     dependencies=OPERATING,
     responses=docs.DELETED | problems(_404=docs.NO_SCHEDULE),
 )
-async def delete_schedule(api: CurrentApi, schedule: ScheduleName) -> messages.Deleted:
+async def delete_schedule(commands: Commands, schedule: ScheduleName) -> messages.Deleted:
     """Remove a schedule. Runs under way go on, and earlier runs stay on record."""
-    await api.control.schedules.delete(schedule)
+    await commands.schedules.delete(schedule)
     return messages.Deleted(schedule_id=schedule, deleted=True)

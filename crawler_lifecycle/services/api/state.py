@@ -9,6 +9,7 @@ from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
+from crawler_lifecycle.contract.requesters import of_token
 from crawler_lifecycle.control.bulkhead import Bulkhead
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import Records
@@ -19,6 +20,7 @@ from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.public_problems import PublicProblems
 from crawler_lifecycle.settings.processes import ApiSettings
 
+DOOR = "api"
 # numbers of threads; together fewer than a process's database connections
 CHANGE_READERS = 6  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
@@ -69,6 +71,16 @@ def caller_of(request: Request) -> Token:
     return token
 
 
+def _commands(request: Request) -> Control:
+    """Return the commands for the caller, with the token as the requester."""
+    return commands_of(_api_state(request), caller_of(request))
+
+
+def commands_of(api: "ApiState", caller: Token, claimed: str | None = None, field: str = "actor") -> Control:
+    """Return the commands for the caller. `claimed`: name in the request, which stands beside the token's name."""
+    return api.control.asked_by(of_token(caller.name, claimed, DOOR, field))
+
+
 def needs_scope(scope: Scope) -> Callable[[Request], None]:
     """Return a dependency that answers 403 if the caller's token lacks the scope."""
 
@@ -89,4 +101,5 @@ READING_RESULTS = [BEARER, Depends(needs_scope(Scope.RESULTS))]
 
 CurrentApi = Annotated[ApiState, Depends(_api_state)]
 Caller = Annotated[Token, Depends(caller_of)]
+Commands = Annotated[Control, Depends(_commands)]
 Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]

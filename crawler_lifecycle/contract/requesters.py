@@ -1,0 +1,43 @@
+"""Requesters, as rows, timelines and notices show them.
+
+A name in a request proves nothing. The API therefore puts the token's name beside the claimed name, as in
+`ceo@example.com (token shop)`. Without a claimed name, the requester is `token shop`.
+"""
+
+from dataclasses import dataclass
+
+from crawler_lifecycle.errors import BadInput
+
+LONGEST_REQUESTER = 400  # characters: a claimed name (256) and a token's name (128)
+BY_TOKEN = "(token "
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """A person or program at a door. The door makes the requester once, for all commands."""
+
+    claimed: str | None = None
+    token: str | None = None  # name of the API's token, checked by the door
+    door: str = "python"
+
+    @property
+    def name(self) -> str | None:
+        """The text for records; None: the door knows no name."""
+        if self.token is None:
+            return self.claimed
+        return f"{self.claimed} {BY_TOKEN}{self.token})" if self.claimed else f"token {self.token}"
+
+    @property
+    def record(self) -> dict[str, str | None]:
+        """The fields `actor` and `door` for requests and lines."""
+        return {"actor": self.name, "door": self.door}
+
+
+NOBODY = Requester()
+
+
+def of_token(token: str, claimed: str | None, door: str, field: str = "actor") -> Requester:
+    """Return the requester with a token. BadInput for a claimed name like a token's."""
+    if claimed is not None and (BY_TOKEN in claimed.lower() or claimed.lower().startswith("token ")):
+        raise BadInput(field, f"must not look like the name of a token, as `{BY_TOKEN}NAME)` does")
+    return Requester(claimed or None, token, door)

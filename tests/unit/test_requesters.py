@@ -1,0 +1,39 @@
+"""Requesters: the name of the API's token beside a claimed name, and claims that look like tokens."""
+
+import pytest
+
+from crawler_lifecycle.contract.flows.requests import HoldFlow
+from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER, Requester, of_token
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("requester", "name"),
+    [
+        (Requester(), None),
+        (Requester("ann", door="crawlctl"), "ann"),
+        (of_token("shop", None, "api"), "token shop"),
+        (of_token("shop", "ceo@example.com", "api"), "ceo@example.com (token shop)"),
+        (of_token("shop", "shop", "api"), "shop (token shop)"),
+    ],
+)
+def test_a_name_tells_what_is_proved(requester: Requester, name: str | None) -> None:
+    assert requester.name == name
+    assert requester.record == {"actor": name, "door": requester.door}
+
+
+@pytest.mark.parametrize("claimed", ["ceo (token admin)", "ceo (TOKEN admin)", "token admin", "Token admin"])
+def test_no_claimed_name_looks_like_a_token(claimed: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        of_token("shop", claimed, "api", "requested_by")
+    assert refused.value.field == "requested_by"
+
+
+def test_the_longest_name_fits_into_all_requests() -> None:
+    name = of_token("t" * 128, "c" * 256, "api").name
+    assert name is not None
+    assert len(name) <= LONGEST_REQUESTER
+    assert RunRequest(crawler="books", requested_by=name).requested_by == name
+    assert StopRequest(actor=name).actor == name
+    assert HoldFlow(hold="pause", actor=name).actor == name
