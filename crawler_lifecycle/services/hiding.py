@@ -1,8 +1,8 @@
-"""Hides a process's secrets from other processes of the same user, such as the crawls of a local cluster.
+"""Hides a process's secrets from the user's further processes, such as crawls in a local cluster.
 
-On Linux, a process reads environment and memory of each dumpable process of its user. The folder in /proc of a process
-that is not dumpable belongs to root: `environ`, `mem`, `fd`, `cwd` and `exe` are closed, debuggers cannot attach, and a
-crash writes no core dump. Command line, status and start time stay readable, and signals arrive. Root still reads
+On Linux, a process reads environment and memory from each dumpable process with the same user. If a process is not
+dumpable, root owns its folder in /proc: `environ`, `mem`, `fd`, `cwd` and `exe` are closed, debuggers cannot attach,
+and a crash writes no core dump. Command line, status and start time stay readable, and signals arrive. Root still reads
 everything. A new program, such as a job, is dumpable again.
 """
 
@@ -16,14 +16,14 @@ DATABASE_URL = "CRAWLER_DATABASE__URL"  # has a password, although its setting i
 
 
 def hide_process() -> None:
-    """Close the process to other processes of its user. Every main calls this first."""
+    """Close the process to the user's further processes. Every main calls the function first."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def forget_secrets(environment: MutableMapping[str, str] = os.environ) -> None:
     """Remove secrets from the environment, once the settings are read: a child would inherit the secrets."""
-    from crawler_lifecycle.configuration import secret_variables  # a slow import, which the reaper does not need
+    from crawler_lifecycle.configuration import secret_variables  # slow, and the reaper has no need for the import
 
     secret = {DATABASE_URL, *secret_variables()}
     for name in [name for name in environment if name.upper() in secret]:

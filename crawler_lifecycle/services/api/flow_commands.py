@@ -140,5 +140,5 @@ def _paths(jobs: list[str] | None) -> tuple[str, ...] | None:
 
 
 def on_record(caller: Token, actor: str | None) -> dict[str, Any]:
-    """Return the fields of a request for the record. The token's name stands beside the claimed name."""
+    """Return a request's fields for the record. The token's name stands beside the claimed name."""
     return dict(of_token(caller.name, actor, DOOR).record)

@@ -77,7 +77,7 @@ def _commands(request: Request) -> Control:
 
 
 def commands_of(api: "ApiState", caller: Token, claimed: str | None = None, field: str = "actor") -> Control:
-    """Return the commands for the caller. `claimed`: name in the request, which stands beside the token's name."""
+    """Return the commands for the caller. `claimed`: the request's own name, for records beside the token's name."""
     return api.control.asked_by(of_token(caller.name, claimed, DOOR, field))
 
 
