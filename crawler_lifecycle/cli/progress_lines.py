@@ -15,6 +15,7 @@ from crawler_lifecycle.domain.pacing import look_time
 from crawler_lifecycle.domain.words import counted
 
 LATE_AFTER = timedelta(seconds=90)  # tolerance for a look after its due time
+PASSING = (reasons.MAIN_JOB, reasons.DISPATCHER, reasons.STARTING)  # causes on the usual way to a running task
 REQUESTS = ("stop", "force stop")  # events in the timeline for requests to stop
 PHASES: dict[str, str] = {  # event in the timeline -> words for the phase
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
@@ -103,12 +104,12 @@ def change_lines(before: RunDetails | None, after: RunDetails, *, verbose: bool 
 
 def _state(details: RunDetails, *, verbose: bool) -> tuple[object, ...]:
     run = details.run
-    cause = run.waiting_cause if verbose or run.waiting_cause != reasons.STARTING else None
+    cause = run.waiting_cause if verbose or run.waiting_cause not in PASSING else None
     return run.status, stage(details) if verbose else None, cause
 
 
 def _state_of_task(task: TaskRecord, *, verbose: bool) -> tuple[object, ...]:
-    cause = task.cause if verbose or task.cause != reasons.MAIN_JOB else None
+    cause = task.cause if verbose or task.cause not in PASSING else None
     return task.status, cause
 
 
@@ -131,7 +132,7 @@ def situation(details: RunDetails) -> str | None:
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
         return f"waits for its export ({', '.join(pending)})" if pending else None
-    if run.waiting_cause != reasons.STARTING and (cause := cause_of(run, details.place)):
+    if run.waiting_cause not in PASSING and (cause := cause_of(run, details.place)):
         return f"waits for {cause}"
     if run.status is RunStatus.INITIALIZING:
         return "waits for the main job"

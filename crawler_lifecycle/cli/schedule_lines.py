@@ -25,7 +25,7 @@ def _row(schedule: ScheduleSummary) -> tuple[str, ...]:
         schedule.schedule_id,
         _subject(schedule),
         _times(schedule),
-        "paused" if schedule.paused else "going",
+        "paused" if schedule.paused else "active",
         rfc3339(schedule.next_at[0] if schedule.next_at else None),
         rfc3339(schedule.last_started_at),
     )
@@ -83,7 +83,7 @@ def _lines_without_occurrences(details: ScheduleDetails, before: datetime | None
 
 
 def _facts(details: ScheduleDetails) -> Iterator[str]:
-    state = click.style("paused", fg="yellow") if details.paused else "going"
+    state = click.style("paused", fg="yellow") if details.paused else "active"
     yield f"{click.style(f'schedule {details.schedule_id}', bold=True)}  {_subject(details)}  {state}"
     run, counts = details.run, details.counts
     pause = details.pauses[-1] if details.paused and details.pauses else None

@@ -235,7 +235,7 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
         await asyncio.gather(*(terminate(stack, run) for run in (unwatched, stopping, deploying)))
         status, told = await command(stack, "resume", str(deploying.run_id))
         assert status == 0, told
-        assert f"goes on under workflow {deploying.workflow_id}, epoch 2: INITIALIZING" in told
+        assert f"continues under workflow {deploying.workflow_id}, epoch 2: INITIALIZING" in told
     for task in range(2):
         stack.release(unwatched, task, codes={1: 3})
     await eventually(lambda: len(list(stack.job_folder(unwatched, 0).parent.glob("*/exit.json"))) == 2, patience=20)

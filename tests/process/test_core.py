@@ -69,8 +69,11 @@ async def test_a_stop_that_is_waited_for_tells_each_phase(stack: Site, stopped: 
     assert status == 0, told
     for words in (f"Stop requested for run {stopped.run_id}\n", "by ann, crawlctl: wrong site", "jobs asked to end"):
         assert words in told
-    assert told.splitlines()[-3].startswith(f"run {stopped.run_id} ended STOPPED (outcome cancelled, reason stopped)")
-    assert "confirmed stopped after" in told
+    phases, end, _ = told.partition(
+        f"\nrun {stopped.run_id} ended STOPPED (outcome cancelled, reason stopped): 3 STOPPED\n"
+    )
+    assert end, told
+    assert "confirmed stopped after" in phases
     assert stack.details(stopped).run.status is RunStatus.FAILED, "it waits for the proof and the end"
     details = await assert_stopped(stack, stopped)
     assert {task.exit_code for task in details.tasks} == {143}

@@ -190,3 +190,17 @@ def test_a_reader_that_has_read_enough_is_no_failure(run: RunRecord, state: Path
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("crawlctl list --status ", {"initializing", "stopped"}),
+        ("crawlctl --json flow res", {"results", "resume"}),
+        ("crawlctl logs 7 --ta", {"--task", "--tail"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_their_words(line: str, expected: set[str]) -> None:
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = CliRunner(env=words | {"_CRAWLCTL_COMPLETE": "bash_complete"}).invoke(main, [], prog_name="crawlctl")
+    assert {each.partition(",")[2] for each in done.output.splitlines()} >= expected

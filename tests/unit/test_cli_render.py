@@ -249,10 +249,11 @@ def test_a_task_waits_in_words_and_in_those_of_the_page() -> None:
     assert dict(re.findall(r'(\w+): "([^"]*)"', on_page[1])) == CAUSES
 
 
-def test_without_verbose_a_watch_has_neither_stages_nor_looks() -> None:
+@pytest.mark.parametrize("passing", ["main_job", "dispatcher", "starting"])
+def test_without_verbose_a_watch_has_neither_stages_nor_looks(passing: str) -> None:
     """A newcomer read of stages and looks before knowing what they are."""
     queued = a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.QUEUED, started_at=NOW)
-    queued.tasks[1] = queued.tasks[1].model_copy(update={"cause": "main_job"})
+    queued.tasks[1] = queued.tasks[1].model_copy(update={"cause": passing})
     now = NOW + timedelta(seconds=30)
     for lines in (change_lines(None, queued), progress_lines(queued, now, 3)):
         text = click.unstyle("\n".join(lines))
