@@ -203,4 +203,4 @@ def test_a_reader_that_has_read_enough_is_no_failure(run: RunRecord, state: Path
 def test_a_shell_completes_commands_options_and_their_words(line: str, expected: set[str]) -> None:
     words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     done = CliRunner(env=words | {"_CRAWLCTL_COMPLETE": "bash_complete"}).invoke(main, [], prog_name="crawlctl")
-    assert {each.partition(",")[2] for each in done.output.splitlines()} >= expected
+    assert {word.partition(",")[2] for word in done.output.splitlines()} >= expected
