@@ -117,8 +117,8 @@ def expected(life: Life, before: TaskRow, intent: Intent, *, seen_told: bool = F
             return {TaskStatus.SUCCEEDED}  # whatever ended its pod afterwards
         was_told = last.job is not None and "deletionTimestamp" in last.job["metadata"] and not ends_late
         return {TaskStatus.STOPPED if stops and was_told else TaskStatus.FAILED}
-    if life.is_hopeless:
-        return {before.status if stops else TaskStatus.FAILED}  # a stop ends it as any other
+    if life.is_hopeless and not stops:  # a stop ends it as any other
+        return {TaskStatus.FAILED}
     if last.job is not None and "deletionTimestamp" in last.job["metadata"]:
         is_awaited = before.job_uid is None and not stops  # a deployment waits until its name is free
         return {before.status if is_awaited else TaskStatus.STOPPING}
