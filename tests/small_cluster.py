@@ -10,6 +10,7 @@ from tests.api_servers import ApiServer, Json, now
 OVER = ("Succeeded", "Failed")
 ENDS = ("Complete", "Failed")
 SIGTERM = 143
+LOST = 255  # the code that a container runtime gives to what it has lost
 Key = tuple[str, str, str]  # run, task and attempt, as the labels tell them
 
 
@@ -99,6 +100,21 @@ class SmallCluster:
                 self._end_pod(pod, SIGTERM if code else 0)
                 self._end(job, SIGTERM if code else 0)
 
+    def reboot(self, task: int) -> None:
+        """Its node starts anew: the runtime has lost the pod's container, and knows no exit code."""
+        for job in [job for job in self.jobs if self._task(job) == str(task) and not _has_ended(job)]:
+            for pod in [pod for pod in self.running if owner_of(pod) == job["metadata"]["uid"]]:
+                self._end_pod(pod, LOST, "Unknown")
+                self._end(job, LOST)
+
+    def reject(self, task: int) -> None:
+        """A webhook that the cluster asks about new pods does not answer, and the Job controller says so."""
+        for job in [job for job in self.jobs if self._task(job) == str(task)]:
+            said = "Error creating: Internal error occurred: failed calling webhook"
+            about = {"kind": "Job", "uid": job["metadata"]["uid"]}
+            rejected = {"involvedObject": about, "reason": "FailedCreate", "message": said, "lastTimestamp": now()}
+            self.server.put("events", {"metadata": {"name": f"{job['metadata']['name']}.rejected"}, **rejected})
+
     def _move(self, job: Json, pods: list[Json], code: int) -> None:
         status = job.setdefault("status", {})
         living = [pod for pod in pods if pod["status"]["phase"] not in OVER]
@@ -151,8 +167,9 @@ class SmallCluster:
         job["status"] = {"startTime": now(), "active": 1, "ready": 0}
         self.server.put("jobs", job)
 
-    def _end_pod(self, pod: Json, code: int) -> None:
-        end = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now(), "finishedAt": now()}
+    def _end_pod(self, pod: Json, code: int, reason: str | None = None) -> None:
+        why = reason or ("Error" if code else "Completed")
+        end = {"exitCode": code, "reason": why, "startedAt": now(), "finishedAt": now()}
         pod["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [_container(terminated=end)]}
         self.server.put("pods", pod)
 

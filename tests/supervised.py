@@ -195,6 +195,12 @@ class Supervised:
     def drain(self, task: int, code: int = 0) -> None:
         self.nature.drain(task, code)
 
+    def reboot(self, task: int, _code: int = 0) -> None:
+        self.nature.reboot(task)
+
+    def reject(self, task: int, _code: int = 0) -> None:
+        self.nature.reject(task)
+
     def lose_pod(self, task: int, _code: int = 0) -> None:
         self.nature.delete_pod(task)
 

@@ -15,12 +15,10 @@ from crawler_lifecycle.domain.admission import Hold
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
-from crawler_lifecycle.domain.saturation import is_saturated
+from crawler_lifecycle.domain.saturation import in_words, is_saturated
 from crawler_lifecycle.domain.verdict import verdict
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Claims, Cluster, Runs, RunState, Tasks
-
-CLUSTER_FULL = "the cluster is full"  # begins the message of a saturated run
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class DeploymentActivities:
         saturated = cause if is_saturated(cause, since, datetime.now(UTC)) else None
         count_saturated(saturated, state.cluster)
         if saturated:
-            message = f"{CLUSTER_FULL}: {message}" if message else CLUSTER_FULL
+            message = f"{in_words(cause)}: {message}" if message else in_words(cause)
         if (cause, message) == (state.waiting_cause, state.waiting_message):
             return since, saturated
         return self.runs.mark_waiting(run, cause, message), saturated

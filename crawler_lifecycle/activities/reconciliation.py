@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.lingering import is_hopeless, leaving, lingering, 
 from crawler_lifecycle.domain.looks import JobKey, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.retries import NO_RETRIES, recheck_pause
-from crawler_lifecycle.domain.saturation import saturation
+from crawler_lifecycle.domain.saturation import in_words, saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
@@ -39,7 +39,7 @@ NOT_REMOVED = (
 # run would then wait as if the cluster were slow.
 LOOKS_AT_ONCE = 16
 LONGEST_TURN = 60.0  # seconds that a look waits for its turn; then the activity is tried again
-NO_ROOM = "the cluster is full: tasks wait for room, and no task of the run has started for minutes"
+NO_ROOM = "{}: tasks wait, and no task of the run has started for minutes"
 Item = TypeVar("Item", looks.TaskChange, looks.TaskEvidence)
 
 logger = logging.getLogger(__name__)
@@ -172,7 +172,8 @@ class ReconciliationActivities:
         """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
         end = self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
         if end.admitted_at and end.waiting_cause != step.saturated:
-            self.runs.mark_waiting(step.run, step.saturated, step.saturated and NO_ROOM)
+            message = NO_ROOM.format(in_words(step.saturated)) if step.saturated else None
+            self.runs.mark_waiting(step.run, step.saturated, message)
         counts = end.tasks
         return looks.AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),

@@ -10,6 +10,7 @@ from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UN
 PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
 # causes of a wait for room
 FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
+WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # perhaps for another reason than a lack of room
 # RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
 WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
 
@@ -17,6 +18,11 @@ WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStat
 def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
     """Return whether a wait with this cause is a wait for room that has lasted for at least five minutes."""
     return cause in FULL and since is not None and now - since >= PATIENCE
+
+
+def in_words(cause: str | None) -> str:
+    """Return the saturation by this cause in words, for people."""
+    return "no node takes its pods" if cause in WITHOUT_NODE else "the cluster is full"
 
 
 def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:

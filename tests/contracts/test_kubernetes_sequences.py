@@ -24,7 +24,8 @@ from tests.supervised import Step, Supervised
 TASKS = 3  # the name of the last one's Job is taken
 RETRIES = Retries(infrastructure=2, program=1, pause_seconds=0)
 ROUNDS = 12  # of a stop: what there is has gone after four moves of the cluster
-BY_ITSELF = ["move", "move", "move", "end", "orphan", "lose_pod", "strip", "edit", "inject", "drain"]
+BY_OTHERS = ["orphan", "lose_pod", "strip", "edit", "inject", "drain", "reboot", "reject"]
+BY_ITSELF = ["move", "move", "move", "end", *BY_OTHERS]
 IN_A_RUN = ["deploy", "deploy", "send", "look", "look", "remove", *BY_ITSELF]
 IN_A_STOP = ["stop", "force", "look", "send", "remove", *BY_ITSELF]
 

@@ -11,6 +11,7 @@ STUCK = "fate/stuck"  # its node never tells of an end: only a pod deleted by fo
 OUT_OF_MEMORY = "fate/out-of-memory"
 EVICTED = "fate/evicted"  # by its node, which also forgets its containers
 NODE_SHUTDOWN = "fate/node-shutdown"
+REBOOTED = "fate/rebooted"  # its node starts anew, and has lost the container
 NO_IMAGE = "fate/no-image"
 BAD_CONFIG = "fate/bad-config"
 NO_START = "fate/no-start"  # the container cannot be created for ever (ContainerCreating)

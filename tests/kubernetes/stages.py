@@ -220,6 +220,13 @@ PODS = [
         delay=DELAY,
     ),
     stage(
+        "pod-is-lost-by-a-reboot",
+        "Pod",
+        [ALIVE, phase("Running"), of(fates.REBOOTED)],
+        ended("255", "Unknown", "Failed"),
+        delay=DELAY,
+    ),
+    stage(
         "pod-is-evicted",
         "Pod",
         [ALIVE, phase("Running"), of(fates.EVICTED)],

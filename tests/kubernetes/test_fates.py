@@ -42,6 +42,7 @@ def test_an_ordinary_pod_lives_by_the_general_stages_of_kwok(bed: Bed, jobs: Job
         (fates.exits(3), 3, "Error"),
         (fates.after(fates.exits(255), "300ms"), 255, "Error"),
         (fates.OUT_OF_MEMORY, 137, "OOMKilled"),
+        (fates.REBOOTED, 255, "Unknown"),
         (fates.CANNOT_RUN, 128, "StartError"),
     ],
 )

@@ -90,7 +90,7 @@ async def it_is_seen_by_everybody_that_the_cluster_is_full(
     async with asyncio.timeout(SETTLED):
         while not await seen():
             pass
-    assert "unschedulable: the cluster is full: " in service.crawlctl("show", str(run.run_id))
+    assert "unschedulable: no node takes its pods: " in service.crawlctl("show", str(run.run_id))
     await service.stop_run(run)
     details = await service.until_over(run)
     assert (details.run.status, details.run.reason, details.run.waiting_cause) == (RunStatus.FAILED, "stopped", None)

@@ -6,7 +6,7 @@ import pytest
 
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
-from crawler_lifecycle.domain.saturation import FULL, saturation
+from crawler_lifecycle.domain.saturation import FULL, in_words, saturation
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LONG_AGO, LATELY = NOW - timedelta(minutes=6), NOW - timedelta(minutes=4)
@@ -51,3 +51,9 @@ def test_a_task_that_started_and_ended_lately_shows_that_there_is_room() -> None
     ended = JobLook(0, 1, "uid", "job", JobPhase.SUCCEEDED, started_at=LATELY)
     look = Look(complete=True, jobs={(0, 1): ended})
     assert saturation([waiting(1, "quota", LONG_AGO)], look, NOW) is None
+
+
+def test_a_pod_that_no_node_takes_does_not_prove_a_full_cluster() -> None:
+    """A volume claim that does not exist was called a full cluster."""
+    assert [in_words(cause) for cause in ("unschedulable", "not_considered")] == ["no node takes its pods"] * 2
+    assert [in_words(cause) for cause in ("quota", "capacity")] == ["the cluster is full"] * 2
