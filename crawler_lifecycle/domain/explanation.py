@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord, TaskRecord
+from crawler_lifecycle.contract.records import Explanation, FormerAttempt, LogRecord, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -40,7 +40,8 @@ def _explained(
     if reason == reasons.NEVER_STARTED:
         return _explained_by_start_limit(run, main_task)
     if reason == reasons.MAX_DURATION:
-        return Explanation(text=f"the run exceeded its {_limit('time', run.request.max_duration_seconds)}")
+        limit = _limit("time", run.request.max_duration_seconds)
+        return Explanation(text=f"the run exceeded its {limit}{_earlier_failures(main_task)}")
     if reason == reasons.DEPLOYMENT_REFUSED:
         refusal = main_task.message if main_task and main_task.message else "its answer is not known"
         return Explanation(text=f"the main job could not be deployed: {_in_one_line(refusal)}", task=MAIN_TASK)
@@ -71,7 +72,20 @@ def _explained_by_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
 def _explained_by_start_limit(run: RunRecord, main_task: TaskRecord | None) -> Explanation:
     limit = _limit("start", run.request.start_limit_seconds)
     obstacle = f": {_in_one_line(main_task.message)}" if main_task and main_task.message else ""
-    return Explanation(text=f"the main job did not start within the {limit}{obstacle}", task=MAIN_TASK)
+    failures = _earlier_failures(main_task)
+    return Explanation(text=f"the main job did not start within the {limit}{failures}{obstacle}", task=MAIN_TASK)
+
+
+def _earlier_failures(row: TaskRecord | None) -> str:
+    """Return the failed attempts of a task since the run began or was reopened, with the reason of the last failure."""
+    number = row.infrastructure_failures + row.program_failures if row else 0
+    failed = row.former_attempts[-number:] if row and number else []
+    if not failed:
+        return ""
+    reasons_and_codes = [_reason_and_code(attempt) for attempt in failed]
+    last = reasons_and_codes[-1]
+    differs = any(words != last for words in reasons_and_codes)
+    return f", after {counted(len(failed), 'attempt')} that failed{', the last' if differs else ''}{last}"
 
 
 def _limit(name: str, seconds: int | None) -> str:
@@ -93,7 +107,7 @@ def _explained_by_task(run: RunRecord, row: TaskRecord | None) -> Explanation | 
     return Explanation(text=text, task=row.task, task_reason=row.reason, exit_code=row.exit_code, last_line=line)
 
 
-def _reason_and_code(row: TaskRecord) -> str:
+def _reason_and_code(row: TaskRecord | FormerAttempt) -> str:
     """Return the reason and the exit code for the sentence. A reason such as `exit_1` only repeats the exit code."""
     if row.reason == reasons.KILLED:
         return ": killed (SIGKILL); perhaps out of memory"

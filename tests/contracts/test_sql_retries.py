@@ -218,3 +218,20 @@ def test_statements_grow_by_pages_only(database: Database, tasks: Tasks, make_ru
         assert tasks.sync(run, [end(row) for row in rows]) == count
     # for each of three pages: the ends, which are written, the former attempts, the next attempts
     assert len(writing) <= 3 * 4 + 6
+
+
+def test_a_time_limit_is_explained_with_the_failures_before_it(
+    store: SqlStore, tasks: Tasks, make_run: MakeRun
+) -> None:
+    made = make_run(1, max_duration_seconds=20)
+    run = ref_to(made)
+    for _ in range(2):
+        (row,) = run_jobs(tasks, run, range(1))
+        tasks.sync(run, [end(row, FailureKind.PROGRAM)])
+    tasks.cancel_queued(run, "max_duration")
+    store.runs.close(run, RunStatus.FAILED, "max_duration")
+    (listed,) = store.records.page(limit=1)
+    assert listed.explanation is not None
+    assert listed.explanation.text == (
+        "the run exceeded its time limit of 20 s, after 2 attempts that failed (drained, exit code 143)"
+    )

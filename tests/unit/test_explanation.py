@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord, TaskRecord
+from crawler_lifecycle.contract.records import Explanation, FormerAttempt, LogRecord, RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.explanation import explanation, last_line
@@ -24,6 +24,12 @@ def text_of(reason: str, *tasks: TaskRecord, log: list[LogRecord] | None = None,
     found = explanation(ended(reason, *tasks, **more), tasks, log or [])
     assert found is not None
     return found.text
+
+
+def an_attempt(exit_code: int) -> FormerAttempt:
+    nothing = dict.fromkeys(FormerAttempt.model_fields)
+    known = {"attempt": 1, "status": FAILED, "reason": f"exit_{exit_code}", "exit_code": exit_code, "events": []}
+    return FormerAttempt.model_validate(nothing | known)
 
 
 def a_stop(event: str, actor: str | None, door: str, message: str, after: int = 0) -> LogRecord:
@@ -101,6 +107,25 @@ def test_limits_are_told_with_their_length() -> None:
         "the main job did not start within the start limit of 1 min 30 s: 0/3 nodes are available"
     )
     assert text_of("max_duration", main, max_duration_seconds=600) == ("the run exceeded its time limit of 10 min")
+
+
+def test_a_limit_is_told_with_the_failures_before_it() -> None:
+    """Attempts that failed were only in the task's former attempts."""
+    main = a_task(0, STOPPED, program_failures=2, former_attempts=[an_attempt(2), an_attempt(2)])
+    assert text_of("max_duration", main, max_duration_seconds=20) == (
+        "the run exceeded its time limit of 20 s, after 2 attempts that failed with exit code 2"
+    )
+    mixed = main.model_copy(update={"former_attempts": [an_attempt(1), an_attempt(3)]})
+    assert text_of("max_duration", mixed, max_duration_seconds=20).endswith(
+        ", after 2 attempts that failed, the last with exit code 3"
+    )
+    waiting = main.model_copy(update={"program_failures": 1, "message": "no room"})
+    assert text_of("never_started", waiting, start_limit_seconds=9) == (
+        "the main job did not start within the start limit of 9 s, "
+        "after 1 attempt that failed with exit code 2: no room"
+    )
+    reopened = main.model_copy(update={"program_failures": 0})
+    assert text_of("max_duration", reopened, max_duration_seconds=20) == "the run exceeded its time limit of 20 s"
 
 
 def test_a_killed_program_is_called_killed() -> None:

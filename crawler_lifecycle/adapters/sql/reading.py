@@ -175,7 +175,7 @@ def _fields(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:
 def with_explanations(connection: Connection, runs: Sequence[RunModel]) -> list[RunModel]:
     """Return the runs in the same order, with explanations for the runs that are over.
 
-    Five queries serve any number of runs.
+    Six queries serve any number of runs.
     """
     over_ids = [run.run_id for run in runs if run.status.is_over]
     if not over_ids:
@@ -198,7 +198,17 @@ def _deciding_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int,
     is_first = (first_failed.c.history_id == row.history_id) & (first_failed.c.task == row.task)
     failed_tasks = select(task_histories).join(first_failed, is_first & (row.task != MAIN_TASK))
     main_tasks = select(task_histories).where(row.history_id.in_(run_ids), row.task == MAIN_TASK)
-    return _records_by_run(connection, [main_tasks, failed_tasks], task_record)
+    records = _records_by_run(connection, [main_tasks, failed_tasks], task_record)
+    for run_id, former in _former_attempts_of_main_tasks(connection, run_ids).items():
+        records[run_id][0] = records[run_id][0].model_copy(update={"former_attempts": former})
+    return records
+
+
+def _former_attempts_of_main_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[FormerAttempt]]:
+    """Return, by run, the main task's former attempts, oldest first."""
+    attempt = task_attempts.c
+    of_main_tasks = select(task_attempts).where(attempt.history_id.in_(run_ids), attempt.task == MAIN_TASK)
+    return _records_by_run(connection, [of_main_tasks.order_by(attempt.attempt)], _former_attempt)
 
 
 def _stops_and_reopenings(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[LogRecord]]:
