@@ -35,6 +35,11 @@ def scope_options(command: Command) -> Command:
     return click.option("--crawler", help="Only runs of this crawler.")(command)
 
 
+unknown_option = click.option(
+    "--allow-unknown", is_flag=True, help="Accept a crawler or label before its first run, in no catalogue."
+)
+
+
 @click.group(cls=Commands, invoke_without_command=True)
 @standard_options
 @click.pass_context
@@ -48,7 +53,7 @@ def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
       crawlctl limits
       crawlctl limits set --tasks 500
       crawlctl limits set --label site:example.com --runs 2
-      crawlctl limits set --label tenant:acme --weight 3
+      crawlctl limits set --label tenant:acme --weight 3 --allow-unknown
       crawlctl limits set --crawler bookshop --runs none
     """
     if ctx.invoked_subcommand is None:
@@ -60,11 +65,13 @@ def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
 @click.option("--runs", type=Value(), help="Most runs that have begun and are not over.")
 @click.option("--tasks", type=Value(), help="Most tasks in the cluster, with main tasks; at least 2.")
 @click.option("--weight", type=Value(), help="Share of the cluster beside other labels; only with --label.")
+@unknown_option
 @standard_options
 def set_limits(
     crawler: str | None,
     label: str | None,
     actor: str | None,
+    allow_unknown: bool,
     state: Path | None,
     as_json: bool,
     **values: int | str | None,
@@ -79,7 +86,9 @@ def set_limits(
 
     named = {name: None if value == NONE else value for name, value in values.items() if value is not None}
     with refusals_as_bad_input():
-        change = LimitChange.model_validate({"crawler": crawler, "label": label, **named})
+        change = LimitChange.model_validate(
+            {"crawler": crawler, "label": label, "allow_unknown": allow_unknown, **named}
+        )
     _print(open_limits(state, actor).change(change), as_json=as_json)
 
 
@@ -108,16 +117,23 @@ def installation(ctx: click.Context, state: Path | None, as_json: bool) -> None:
 @installation.command()
 @scope_options
 @click.option("--reason", required=True, help="Reason, for the readers of waiting runs.")
+@unknown_option
 @standard_options
 def pause(
-    crawler: str | None, label: str | None, actor: str | None, reason: str, state: Path | None, as_json: bool
+    crawler: str | None,
+    label: str | None,
+    actor: str | None,
+    reason: str,
+    allow_unknown: bool,
+    state: Path | None,
+    as_json: bool,
 ) -> None:
     """Let nothing new begin until a resume. Runs are accepted and wait, and jobs in the cluster go on."""
     from crawler_lifecycle.contract.limits import PauseRequest
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
     with refusals_as_bad_input():
-        request = PauseRequest(crawler=crawler, label=label, reason=reason)
+        request = PauseRequest(crawler=crawler, label=label, reason=reason, allow_unknown=allow_unknown)
     _print(open_limits(state, actor).pause(request), as_json=as_json)
 
 

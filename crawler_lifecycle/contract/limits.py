@@ -46,11 +46,20 @@ class ScopeName(Request):
         return scope(crawler=self.crawler, label=self.label)
 
 
+class ChosenScope(ScopeName):
+    """Scope that a request changes. A misspelt name would change nothing, unnoticed, so unknown names are refused."""
+
+    allow_unknown: bool = Field(
+        default=False,
+        description="accept a crawler or label that neither a run, the catalogue nor a limit has, for its first run",
+    )
+
+
 Cap = Annotated[int, Field(ge=1, le=MOST)]
 TaskCap = Annotated[int, Field(ge=LEAST_TASKS, le=MOST)]
 
 
-class LimitChange(ScopeName):
+class LimitChange(ChosenScope):
     """New values for a scope's limits. A value stays unless the request names the value; null takes a value away."""
 
     runs: Cap | None = Field(default=None, description="most runs that have begun and are not over")
@@ -70,7 +79,7 @@ class LimitChange(ScopeName):
         return named
 
 
-class PauseRequest(ScopeName):
+class PauseRequest(ChosenScope):
     """Pause a scope: new runs are accepted and wait, queued tasks stay queued, running work goes on."""
 
     reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)] = Field(

@@ -5,16 +5,28 @@ The module does not import Temporal's client: limits are rows in the database.
 
 import asyncio
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName, in_words
+from crawler_lifecycle.contract.limits import (
+    CRAWLER,
+    LABEL,
+    ChosenScope,
+    LimitChange,
+    LimitRecord,
+    PauseRequest,
+    ScopeName,
+    in_words,
+)
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.domain.words import counted, utc_text
-from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
 
 # A scope may keep these places for the first run in a line, and another run needs as many: a scope with more room has
 # no cause to hold a run.
 RUNS_WITHOUT_GRANT = 2
 TASKS_WITHOUT_GRANT = 4
+ACCEPT = "`allow_unknown` (crawlctl: --allow-unknown)"
+MOST_NEAR_NAMES = 3
 DISPATCHER_PATIENCE = 6.0  # seconds; a dispatcher that works makes a pass meanwhile, also after failures
 
 
@@ -29,14 +41,16 @@ class LimitCommands:
         return self._context.store.limits.all()
 
     def change(self, request: LimitChange) -> Sequence[LimitRecord]:
-        """Write the values that the request names. BadInput for a request without a value."""
+        """Write the values that the request names. BadInput for a request without a value, or for an unknown name."""
         scope, values = request.scope, request.values  # before the database is opened, which may be slow
+        self._refuse_unknown(request)
         self._context.store.limits.change(scope, values, self._context.requester.name)
         return self.all()
 
     def pause(self, request: PauseRequest) -> Sequence[LimitRecord]:
-        """Pause the scope: new runs are accepted and wait, and work in the cluster goes on."""
+        """Pause the scope: new runs are accepted and wait, and running work continues. BadInput for an unknown name."""
         scope = request.scope
+        self._refuse_unknown(request)
         self._context.store.limits.pause(scope, request.reason, self._context.requester.name)
         return self.all()
 
@@ -45,6 +59,36 @@ class LimitCommands:
         scope = request.scope
         self._context.store.limits.resume(scope, self._context.requester.name)
         return self.all()
+
+    def _refuse_unknown(self, request: ChosenScope) -> None:
+        """Raise BadInput for a crawler or label that neither a run nor a limit nor the catalogue has.
+
+        The database is asked first, so that known names can be limited and paused without the scheduler service.
+        """
+        limits = self._context.store.limits
+        if request.allow_unknown or limits.is_known(request.scope):
+            return
+        kind, field = (CRAWLER, "crawler") if request.crawler is not None else (LABEL, "label")
+        name = request.scope.removeprefix(kind)
+        doubt = f"no run or limit has the {field} {name!r}"
+        try:
+            catalogue = self._names_in_catalogue(kind)
+        except TemporaryError as error:
+            raise TemporaryError(
+                f"{doubt}, and the catalogue cannot be asked: {error.message} ({ACCEPT} skips the check)"
+            ) from error
+        if name not in catalogue:
+            near = get_close_matches(name, limits.known_names(kind) | catalogue, n=MOST_NEAR_NAMES)
+            hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+            raise BadInput(
+                field, f"{doubt}, nor does the catalogue: {hint}{ACCEPT} accepts the name before its first run"
+            )
+
+    def _names_in_catalogue(self, kind: str) -> set[str]:
+        deployer = self._context.parts.deployer
+        if kind == CRAWLER:
+            return set(deployer.crawler_names())
+        return {label for crawler in deployer.crawlers() for label in crawler.labels}
 
     async def check(self) -> str:
         """Return one line about pauses and the runs in line. NotReady if no dispatcher admits runs."""

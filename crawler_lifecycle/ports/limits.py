@@ -20,3 +20,9 @@ class Limits(Protocol):
 
     def resume(self, scope: str, actor: str | None) -> None:
         """End the scope's pause. NotFound if the scope is not paused."""
+
+    def known_names(self, kind: str) -> set[str]:
+        """Return the names after `kind` (`crawler:` or `label:`) in limits and recent runs, as hints for people."""
+
+    def is_known(self, scope: str) -> bool:
+        """Return whether a limit or any run has the scope's crawler or label."""

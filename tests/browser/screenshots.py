@@ -49,10 +49,10 @@ class Stage:
         (await self._http.post(f"/v1/runs/{run}/stop", json=body)).raise_for_status()
 
     async def limit(self, **values: Any) -> None:
-        (await self._http.put("/v1/limits", json=values)).raise_for_status()
+        (await self._http.put("/v1/limits", json={"allow_unknown": True, **values})).raise_for_status()
 
     async def pause(self, **scope: Any) -> None:
-        (await self._http.post("/v1/limits/pause", json=scope)).raise_for_status()
+        (await self._http.post("/v1/limits/pause", json={"allow_unknown": True, **scope})).raise_for_status()
 
     async def push(self, workflow: Workflow) -> None:
         (await self._http.post("/v1/flows", json=workflow.definition().model_dump(mode="json"))).raise_for_status()

@@ -139,6 +139,10 @@ async def test_limits_are_set_and_taken_away(page: Page, desk: Desk) -> None:
     await page.until_text("runs: expected at least 1, not 0")
     await fill(page, runs="1234")
     await page.press("Enter")
+    await page.until_text("no run or limit has the label 'tenant:acme'")
+    await page.evaluate("document.querySelector('[name=allow_unknown]').click()")
+    await page.evaluate("document.querySelector('#limit-runs').focus()")
+    await page.press("Enter")
     await page.until("!document.querySelector('dialog')")
     await page.until_text("label tenant:acme", "0 of 1,234")
     acme = desk.limits()["label:tenant:acme"]

@@ -67,7 +67,7 @@ def test_a_program_reads_runs_with_their_types(remote: Api, make_run: MakeRun) -
 
 
 def test_a_program_reads_and_changes_limits_and_flows(remote: Api, api: apis.Api) -> None:
-    assert remote.limits.change(LimitChange(label="site:example.com", runs=2))[1].runs == 2
+    assert remote.limits.change(LimitChange(label="site:example.com", runs=2, allow_unknown=True))[1].runs == 2
     assert remote.limits.pause(PauseRequest(reason="upgrade"))[0].paused_reason == "upgrade"
     assert remote.limits.resume(ScopeName())[0].paused_at is None
     with pytest.raises(NotFound):

@@ -14,8 +14,10 @@ from crawler_lifecycle.control import limits as module
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.limits import LimitCommands, scopes_with_room
-from crawler_lifecycle.errors import BadInput, NotFound, NotReady
+from crawler_lifecycle.errors import BadInput, NotFound, NotReady, TemporaryError
 from tests.databases import MakeRun, copy_of, ref_to
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.schedulers import served as served_scheduler
 
 SITE = "site:example.com"
 
@@ -36,7 +38,7 @@ def limits(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
 @pytest.fixture
 def in_line(limits: LimitCommands, database: Database, make_run: MakeRun) -> LimitCommands:
     """One run of the site has begun, and another run of the site is in line."""
-    limits.change(LimitChange(label=SITE, runs=1))
+    limits.change(LimitChange(label=SITE, runs=1, allow_unknown=True))
     claims = limits._context.store.claims
     for _ in range(2):
         claims.claim_main(ref_to(make_run(labels=[SITE])), "test", timedelta(seconds=60))
@@ -44,11 +46,62 @@ def in_line(limits: LimitCommands, database: Database, make_run: MakeRun) -> Lim
 
 
 def test_a_change_answers_with_all_limits(limits: LimitCommands) -> None:
-    whole, site = limits.change(LimitChange(label=SITE, runs=2))
+    whole, site = limits.change(LimitChange(label=SITE, runs=2, allow_unknown=True))
     assert (whole.scope, whole.tasks) == (INSTALLATION, 1000)
     assert (site.scope, site.runs, site.changed_by) == (f"label:{SITE}", 2, "ann")
     (whole, _) = limits.change(LimitChange(tasks=20))
     assert (whole.tasks, whole.changed_by) == (20, "ann")
+
+
+@pytest.fixture
+def with_catalogue(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
+    text = '[crawlers.news]\ncommand = ["true"]\nlabels = ["site:news.example"]\n'
+    with served_scheduler(SmallCluster(), a_catalogue(tmp_path, text)) as url:
+        variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
+        installation = Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url, **variables})
+        context = Context.for_installation(installation)
+        yield LimitCommands(context)
+        context.parts.database.close()
+
+
+def test_names_that_exist_nowhere_are_refused(with_catalogue: LimitCommands, make_run: MakeRun) -> None:
+    """A pause of a misspelt name was accepted, and paused nothing."""
+    limits, crawler = with_catalogue, make_run(labels=[SITE]).crawler
+    for scope, field, near in (
+        ({"crawler": "news-"}, "crawler", "'news'"),
+        ({"crawler": f"{crawler}x"}, "crawler", repr(crawler)),
+        ({"label": "site:exmaple.com"}, "label", repr(SITE)),
+        ({"label": "site:news.exmaple"}, "label", "'site:news.example'"),
+    ):
+        with pytest.raises(BadInput, match=near) as refused:
+            limits.pause(PauseRequest.model_validate(scope | {"reason": "wrong"}))
+        assert refused.value.field == field
+        with pytest.raises(BadInput, match=near):
+            limits.change(LimitChange.model_validate(scope | {"runs": 1}))
+    assert [record.scope for record in limits.all()] == [INSTALLATION]
+
+
+def test_names_of_runs_limits_and_the_catalogue_are_accepted(with_catalogue: LimitCommands, make_run: MakeRun) -> None:
+    limits, crawler = with_catalogue, make_run(labels=[SITE]).crawler
+    scopes: tuple[dict[str, str], ...] = (
+        {"crawler": "news"},
+        {"label": "site:news.example"},
+        {"crawler": crawler},
+        {"label": SITE},
+        {},
+    )
+    for scope in scopes:
+        limits.pause(PauseRequest.model_validate(scope | {"reason": "rebuilt"}))
+    limits.change(LimitChange(label="tenant:new", weight=3, allow_unknown=True))
+    limits.change(LimitChange(label="tenant:new", weight=4))
+    assert len(limits.all()) == len(scopes) + 1
+
+
+def test_without_the_catalogue_only_known_names_are_accepted(limits: LimitCommands, make_run: MakeRun) -> None:
+    crawler = make_run().crawler
+    limits.pause(PauseRequest(crawler=crawler, reason="rebuilt"))
+    with pytest.raises(TemporaryError, match=r"the catalogue cannot be asked: .*--allow-unknown"):
+        limits.pause(PauseRequest(crawler="elsewhere", reason="rebuilt"))
 
 
 def test_bad_requests_change_nothing(limits: LimitCommands) -> None:

@@ -29,7 +29,7 @@ async def until_in_line(stack: Site, run: Started, cause: str) -> None:
 
 
 async def test_runs_of_a_site_follow_each_other_by_priority_and_wait_for_the_end_of_a_pause(stack: Site) -> None:
-    site = await limits(stack, "limits", "set", "--label", SITE, "--runs", "1")
+    site = await limits(stack, "limits", "set", "--label", SITE, "--runs", "1", "--allow-unknown")
     assert (site["runs"], site["runs_begun"]) == (1, 0)
     first = await stack.start(labels=[SITE], tasks=2)
     await stack.until_running(first, 2)
@@ -45,7 +45,9 @@ async def test_runs_of_a_site_follow_each_other_by_priority_and_wait_for_the_end
         assert stack.statuses(run)[0] is TaskStatus.QUEUED
     assert (await limits(stack, "limits"))["runs_held"] == 2
 
-    paused = await limits(stack, "installation", "pause", "--label", SITE, "--reason", "rebuilt", "--actor", "ann")
+    paused = await limits(
+        stack, "installation", "pause", "--label", SITE, "--allow-unknown", "--reason", "rebuilt", "--actor", "ann"
+    )
     assert (paused["paused_by"], paused["paused_reason"]) == ("ann", "rebuilt")
     stack.release(first, 0, 1)
     await stack.assert_true(first, {0: 0, 1: 0})
@@ -67,7 +69,7 @@ async def test_runs_of_a_site_follow_each_other_by_priority_and_wait_for_the_end
 
 
 async def test_a_run_in_line_is_stopped_and_leaves_the_line(stack: Site) -> None:
-    await limits(stack, "limits", "set", "--label", SITE, "--runs", "1")
+    await limits(stack, "limits", "set", "--label", SITE, "--runs", "1", "--allow-unknown")
     first = await stack.start(labels=[SITE])
     await stack.until_running(first, 1)
     second = await stack.start(labels=[SITE])
@@ -83,7 +85,7 @@ async def test_a_run_in_line_is_stopped_and_leaves_the_line(stack: Site) -> None
 
 async def test_a_stop_whose_signal_was_lost_ends_a_run_in_line(stack: Site) -> None:
     """The process of the door died between the write and the signal."""
-    await limits(stack, "limits", "set", "--label", SITE, "--runs", "1")
+    await limits(stack, "limits", "set", "--label", SITE, "--runs", "1", "--allow-unknown")
     first = await stack.start(labels=[SITE])
     await stack.until_running(first, 1)
     second = await stack.start(labels=[SITE])

@@ -36,7 +36,9 @@ def by_scope(answer: httpx.Response) -> dict[str, Any]:
 
 def test_limits_go_around(http: httpx.Client) -> None:
     assert by_scope(http.get("/v1/limits"))["installation"]["tasks"] == 1000
-    site = by_scope(http.put("/v1/limits", json={**SITE, "runs": 2, "weight": 3}))["label:site:example.com"]
+    site = by_scope(http.put("/v1/limits", json={**SITE, "runs": 2, "weight": 3, "allow_unknown": True}))[
+        "label:site:example.com"
+    ]
     assert (site["runs"], site["tasks"], site["weight"], site["changed_by"]) == (2, None, 3, "token ann")
     assert by_scope(http.put("/v1/limits", json={"tasks": 20}))["installation"]["tasks"] == 20
     site = by_scope(http.put("/v1/limits", json={**SITE, "runs": None}))["label:site:example.com"]
@@ -97,7 +99,7 @@ def test_who_may_read_may_not_change(api: Api, http: httpx.Client) -> None:
 
 
 def test_a_run_in_line_tells_its_scope_and_place(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
-    http.put("/v1/limits", json={**SITE, "runs": 1})
+    http.put("/v1/limits", json={**SITE, "runs": 1, "allow_unknown": True})
     claims = SqlStore(database).claims
     runs = [make_run(labels=["site:example.com"], priority=priority) for priority in (0, 0, 5)]
     for run in runs:

@@ -129,7 +129,7 @@ def test_the_installation_alone_shows_its_state(crawlctl: Cli, make_run: MakeRun
 
 
 def test_limits_and_pauses(crawlctl: Cli) -> None:
-    assert crawlctl("limits", "set", "--label", "site:x.com", "--runs", "2").exit_code == 0
+    assert crawlctl("limits", "set", "--label", "site:x.com", "--runs", "2", "--allow-unknown").exit_code == 0
     records = answer(crawlctl("installation", "pause", "--reason", "upgrade", "--json"))
     assert isinstance(records, list)
     assert [(record["scope"], record["paused_reason"]) for record in records] == [

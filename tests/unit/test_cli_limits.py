@@ -40,13 +40,13 @@ def records(crawlctl: Crawlctl, *words: str) -> dict[str, LimitRecord]:
 
 def test_values_are_set_and_taken_away_one_by_one(upgraded: Crawlctl) -> None:
     assert records(upgraded, "limits")["installation"].tasks == 1000
-    set_site = ("limits", "set", "--label", "site:example.com")
+    set_site = ("limits", "set", "--label", "site:example.com", "--allow-unknown")
     site = records(upgraded, *set_site, "--runs", "2", "--weight", "3", "--actor", "ann")[SITE]
     assert (site.runs, site.tasks, site.weight, site.changed_by) == (2, None, 3, "ann")
     site = records(upgraded, *set_site, "--tasks", "8", "--runs", "none")[SITE]
     assert (site.runs, site.tasks, site.weight) == (None, 8, 3)
     assert site.changed_by not in (None, "ann"), "the login name"
-    books = records(upgraded, "limits", "set", "--crawler", "books", "--runs", "1")["crawler:books"]
+    books = records(upgraded, "limits", "set", "--crawler", "books", "--runs", "1", "--allow-unknown")["crawler:books"]
     assert books.runs == 1
     whole = records(upgraded, "limits", "set", "--tasks", "500")["installation"]
     assert (whole.tasks, whole.runs) == (500, None)
@@ -60,7 +60,9 @@ def test_options_before_the_word_set_count(upgraded: Crawlctl, state: Path) -> N
 
 def test_a_pause_has_a_reason_and_an_end(upgraded: Crawlctl) -> None:
     site = ("--label", "site:example.com")
-    paused = records(upgraded, "installation", "pause", *site, "--reason", " rebuilt ", "--actor", "ann")
+    paused = records(
+        upgraded, "installation", "pause", *site, "--allow-unknown", "--reason", " rebuilt ", "--actor", "ann"
+    )
     assert (paused[SITE].paused_by, paused[SITE].paused_reason) == ("ann", "rebuilt")
     assert paused["installation"].paused_at is None
     again = records(upgraded, "installation", "pause", *site, "--reason", "still", "--actor", "bob")[SITE]

@@ -4,18 +4,23 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Column, Connection, Row, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.admission import has_places, limits_on_record, lock_admission, situation
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.line import is_in_line
-from crawler_lifecycle.adapters.sql.schema import histories, scope_limits
+from crawler_lifecycle.adapters.sql.schema import histories, history_labels, scope_limits
+from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.contract.limits import LimitRecord, in_words
+from crawler_lifecycle.contract.limits import CRAWLER, LABEL, LimitRecord, in_words
 from crawler_lifecycle.domain.admission import Rooms
 from crawler_lifecycle.errors import NotFound
 
 runs = histories.c
+RECENT_RUNS = 10_000
+# the columns with the names of a kind of scope, and with the RunID beside a name
+_NAMES: dict[str, Column[str]] = {CRAWLER: runs.crawler, LABEL: history_labels.c.label}
+_RUN_IDS: dict[str, Column[int]] = {CRAWLER: runs.id, LABEL: history_labels.c.history_id}
 
 
 class SqlLimits(OnDatabase):
@@ -64,6 +69,21 @@ class SqlLimits(OnDatabase):
         row = self._write(tx, scope, dict.fromkeys(("paused_at", "paused_by", "paused_reason")), actor)
         if row is None or row.paused_at is None:
             raise NotFound(f"{in_words(scope)} is not paused")
+
+    @reading
+    def is_known(self, connection: Connection, scope: str) -> bool:
+        if connection.scalar(select(scope_limits.c.scope).where(is_text(scope_limits.c.scope, scope))) is not None:
+            return True
+        kind, _, name = scope.partition(":")
+        column = _NAMES.get(f"{kind}:")
+        return column is None or connection.scalar(select(column).where(is_text(column, name)).limit(1)) is not None
+
+    @reading
+    def known_names(self, connection: Connection, kind: str) -> set[str]:
+        limited = connection.scalars(select(scope_limits.c.scope).where(scope_limits.c.scope.startswith(kind)))
+        recent = _RUN_IDS[kind] > (connection.scalar(select(func.max(runs.id))) or 0) - RECENT_RUNS
+        names = connection.scalars(select(_NAMES[kind]).where(recent).distinct())
+        return {*(scope.removeprefix(kind) for scope in limited), *names}
 
     def _write(
         self, tx: Connection, scope: str, values: Mapping[str, datetime | str | int | None], actor: str | None

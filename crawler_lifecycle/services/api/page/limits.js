@@ -81,13 +81,16 @@ function makeScope(limits) {
   if (limits) return { element: null, value: () => named(limits.scope) };
   const kind = field("limit-kind", "Scope", { onchange: choose }, "select", options({ label: "a label", crawler: "a crawler", installation: "the installation" }));
   const name = field("limit-name", "", { required: true, maxlength: 128 });
+  const unknown = h("input", { type: "checkbox", name: "allow_unknown" });
+  const early = h("label.check", unknown, " before its first run");
   function choose() {
     const scope = kind.input.value;
-    name.element.hidden = name.input.disabled = scope === "installation";
+    name.element.hidden = early.hidden = name.input.disabled = scope === "installation";
     name.input.name = scope;
     name.input.placeholder = scope === "label" ? "site:example.com" : "";
     setText(name.element.firstChild, scope === "label" ? "Label" : "Crawler");
   }
   choose();
-  return { element: h("div.fields", kind.element, name.element), first: kind.input, value: () => (name.input.disabled ? {} : { [kind.input.value]: name.value() }) };
+  const value = () => (name.input.disabled ? {} : { [kind.input.value]: name.value(), ...(unknown.checked ? { allow_unknown: true } : {}) });
+  return { element: h("div.fields", kind.element, name.element, early), first: kind.input, value };
 }
