@@ -47,7 +47,7 @@ class ScopeName(Request):
 
 
 class ChosenScope(ScopeName):
-    """Scope that a request changes. A misspelt name would change nothing, unnoticed, so unknown names are refused."""
+    """Scope for a change. Unknown names are refused, since a misspelt name would change nothing unnoticed."""
 
     allow_unknown: bool = Field(
         default=False,

@@ -73,6 +73,6 @@ def expectation(error: ErrorDetails | Mapping[str, Any]) -> str:
 def field_name(location: Iterable[object]) -> str:
     """Return the field at pydantic's location, such as `crawler.processes`; empty for the whole model.
 
-    Pydantic marks an error in the key of a mapping by `[key]`; the field's name is enough for the reader.
+    Pydantic marks errors in a mapping's keys by `[key]`; the field's name is enough for readers.
     """
     return ".".join(str(part) for part in location if part != "[key]")[:LONGEST_FIELD]

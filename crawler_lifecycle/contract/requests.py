@@ -269,7 +269,7 @@ def refusals_as_bad_input() -> Iterator[None]:
 
 
 def _bad_input(error: ValidationError) -> BadInput:
-    """Return all errors as BadInput."""
+    """Return the errors as BadInput."""
     mistakes = []
     for mistake in error.errors(include_url=False):
         field = field_name(mistake["loc"])

@@ -223,8 +223,7 @@ def test_statements_grow_by_pages_only(database: Database, tasks: Tasks, make_ru
 def test_a_time_limit_is_explained_with_the_failures_before_it(
     store: SqlStore, tasks: Tasks, make_run: MakeRun
 ) -> None:
-    made = make_run(1, max_duration_seconds=20)
-    run = ref_to(made)
+    run = ref_to(make_run(1, max_duration_seconds=20))
     for _ in range(2):
         (row,) = run_jobs(tasks, run, range(1))
         tasks.sync(run, [end(row, FailureKind.PROGRAM)])
