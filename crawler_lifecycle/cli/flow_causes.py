@@ -3,7 +3,7 @@
 from crawler_lifecycle.domain.flows.words import EXECUTING, HOST, NO_SUPERVISOR, SILENT_HOST, START, UNKNOWN_STEP
 
 SENTENCES = {
-    NO_SUPERVISOR: f"{NO_SUPERVISOR}: no worker has taken the flow up since its push",
+    NO_SUPERVISOR: f"{NO_SUPERVISOR}: no worker continues the flow (crawlctl doctor shows the workers)",
     START: f"{START}: no worker has taken the crawl yet",
     UNKNOWN_STEP: f"{UNKNOWN_STEP}: no host's module has the function; start the host again with the present code",
 }

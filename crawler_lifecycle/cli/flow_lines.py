@@ -13,6 +13,7 @@ from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, Me
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.managers.records import ManagerStatus
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
 FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK")
@@ -111,7 +112,7 @@ def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
     if len(own) > MOST_FAILED:
         yield f"  ... and {len(own) - MOST_FAILED} more"
     if len(failed) > len(own):
-        yield f"  {len(failed) - len(own)} cancelled because of their dependencies"
+        yield f"  {counted(len(failed) - len(own), 'job')} cancelled after a dependency failed"
 
 
 def why_lines(explanation: Why, indent: str = "") -> Iterator[str]:

@@ -42,7 +42,7 @@ def test_a_step_without_a_host_names_the_command(flow: Hand, crawlctl: Crawlctl)
 
 def test_jobs_before_a_supervisor_say_so(stored: SqlStore, crawlctl: Crawlctl) -> None:
     stored.flow_doors.push(PushFlow(definition=Workflow(id="new").add("load", plain).definition()))
-    assert "no_supervisor: no worker has taken the flow up" in crawlctl("flow", "jobs", "new").stdout
+    assert "no_supervisor: no worker continues the flow" in crawlctl("flow", "jobs", "new").stdout
 
 
 def test_a_push_without_news_says_so(stored: SqlStore, crawlctl: Crawlctl, tmp_path: Path) -> None:

@@ -237,8 +237,8 @@ def test_a_flow_is_shown_with_its_failures_and_timeline(pushed: Crawlctl, databa
     assert shown[0] == "nightly-1  cancelled"
     assert "  jobs          4: 4 cancelled" in shown
     assert "  cancelled shop: cancel_requested" in shown
-    assert "  3 cancelled because of their dependencies" in shown
-    assert any(line.endswith("cancelled by ann: 1 member: not \N{REPLACEMENT CHARACTER}[31mtoday") for line in shown)
+    assert "  3 jobs cancelled after a dependency failed" in shown
+    assert any(line.endswith("cancelled by ann: 1 job: not \N{REPLACEMENT CHARACTER}[31mtoday") for line in shown)
     answer = said(pushed, "show", "nightly-1")
     assert (answer["status"]["state"], len(answer["failed"])) == ("cancelled", 4)
     assert [line["event"] for line in answer["timeline"]][:2] == ["pushed", "cancelled"]
@@ -273,7 +273,7 @@ def test_why_is_indented_down_to_the_cause(pushed: Crawlctl) -> None:
         "    extract is suspended",
         "      shop is available",
     ]
-    assert shown[-1].endswith(": no_supervisor: no worker has taken the flow up since its push")
+    assert shown[-1].endswith(": no_supervisor: no worker continues the flow (crawlctl doctor shows the workers)")
     assert said(pushed, "why", "nightly-1", "load")["because"][0]["path"] == "release"
 
 
@@ -308,13 +308,29 @@ def test_cancel_retry_approve_and_holds(pushed: Crawlctl, database: Database) ->
     assert lines(pushed, "resume", "nightly-1")[0] == "flow nightly-1: goes on"
     assert lines(pushed, "approve", "nightly-1", "release")[0] == "flow nightly-1: release is approved"
     assert lines(pushed, "approve", "nightly-1", "release")[0] == "flow nightly-1: release is approved already"
-    assert lines(pushed, "approve", "nightly-1", "release", "--reject")[0] == "flow nightly-1: release is rejected"
+    refused = lines(pushed, "approve", "nightly-1", "release", "--reject", status=6)
+    assert refused == ["Error: approval 'release' is approved already"]
     assert lines(pushed, "approve", "nightly-1", "load", status=2) == ["Error: name: 'load' is no approval"]
     assert said(pushed, "cancel", "nightly-1")["count"] == 4
     changed = said(pushed, "retry", "nightly-1", "shop", "--arg", "lang=de", "--arg", "pages=7")
     assert changed["count"] == 1
     (shop,) = said(pushed, "jobs", "nightly-1", "shop")
     assert shop["args"] == {"lang": "de", "pages": "7"}
+
+
+def test_a_graph_has_no_log_of_a_manager(pushed: Crawlctl) -> None:
+    (refused,) = lines(pushed, "log", "nightly-1", status=2)
+    assert refused == "Error: FLOW: the flow has no crawl manager"
+
+
+def test_arguments_for_a_function_that_takes_none_are_refused(upgraded: Crawlctl, file: Path) -> None:
+    file.write_text(
+        "from crawler_lifecycle.flows import Workflow\ndef x(context): ...\nw = Workflow(id='w').add_cascade('x', x)"
+    )
+    upgraded("flow", "push", str(file))
+    upgraded("flow", "cancel", "w")
+    (refused,) = lines(upgraded, "retry", "w", "x", "--arg", "lang=fr", status=2)
+    assert refused == "Error: --arg: 'x' has a function that takes the context, and no arguments"
 
 
 def test_arguments_of_a_step_are_json_if_possible(upgraded: Crawlctl, file: Path) -> None:

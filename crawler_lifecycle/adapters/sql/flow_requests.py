@@ -47,14 +47,14 @@ class FlowRequests(OnDoors):
         door = self.open_by_id(tx, flow, request)
         effect = cancel(door.ledger, request.paths, door.at, terminate=request.terminate)
         keep_reason(door, effect, request.reason)
-        return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "member"), request.reason))
+        return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "job"), request.reason))
 
     @transaction
     def retry(self, tx: Connection, flow: str, request: RetryMembers) -> DoorAnswer:
         door = self.open_by_id(tx, flow, request)
         effect = retry(door.ledger, request, door.at)
         changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
-        message = counted(effect.count, "member") + argument_changes.of_jobs(changes)
+        message = counted(effect.count, "job") + argument_changes.of_jobs(changes)
         return _applied(door, effect, "retried", message)
 
     @transaction

@@ -94,8 +94,9 @@ def member_of(connection: Connection, flow: int, path: str | None) -> Row[Any]:
     rows = connection.execute(OF_A_MANAGER.where(members.flow == flow))
     chosen = [row for row in rows if row.path == path or (path is None and _work(row))]
     if len(chosen) != 1 or not _work(chosen[0]):
-        expected = "the flow has no crawl manager" if not chosen else "name one of the flow's crawl managers"
-        raise BadInput("manager", expected)
+        if not chosen and path is None:
+            raise BadInput("flow", "the flow has no crawl manager")
+        raise BadInput("manager", "name one of the flow's crawl managers" if chosen else f"{path!r} is no crawl manager")
     return chosen[0]
 
 

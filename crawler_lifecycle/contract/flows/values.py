@@ -72,11 +72,11 @@ def decode(content: JsonValue) -> Any:
 
 
 def untagged(value: object) -> JsonValue:
-    """Return the value as JSON without tags, for people and programs: a time becomes its text.
+    """Return the value as JSON without tags, for people and programs: a time and NaN become their texts.
 
     Half a surrogate pair, as from `os.fsdecode`, becomes U+FFFD: no terminal and no HTTP client takes such a text.
     """
-    content: JsonValue = to_jsonable_python(_printable(value), bytes_mode="base64", inf_nan_mode="null")
+    content: JsonValue = to_jsonable_python(_printable(value), bytes_mode="base64", inf_nan_mode="strings")
     return content
 
 

@@ -10,7 +10,10 @@ from crawler_lifecycle.errors import BadInput, Conflict, Over
 
 
 def approve(ledger: Ledger, path: str, *, approved: bool) -> Effect:
-    """Return the approval with the decision. A decision may come before the flow reaches the approval."""
+    """Return the approval with the decision, which may come before the flow reaches the approval.
+
+    Conflict for another decision: the first decision holds.
+    """
     number = ledger.paths_of_members().get(path)
     if number is None:
         raise no_job(ledger, path)
@@ -21,6 +24,8 @@ def approve(ledger: Ledger, path: str, *, approved: bool) -> Effect:
         return Effect()
     if row.state.is_final:
         raise Conflict(f"approval {path!r} is {row.state} already")
+    if row.decision is not None:
+        raise Conflict(f"approval {path!r} is {'approved' if row.decision else 'rejected'} already")
     return Effect((row._replace(decision=approved),), count=1)
 
 

@@ -58,9 +58,18 @@ def _cause(planner: Planner, row: MemberRow) -> str | None:
         return _reason_and_settling(row) if row.in_flight else row.reason
     if row.state is MemberState.EXECUTING:
         return row.cause or words.EXECUTING
+    if _waits_for_supervisor(planner, row):
+        return words.NO_SUPERVISOR
     if row.state is not MemberState.AVAILABLE or row.kind is MemberKind.APPROVAL:
         return row.cause
     return words.SETTLING if row.in_flight else _cause_of_available(planner, row)
+
+
+def _waits_for_supervisor(planner: Planner, row: MemberRow) -> bool:
+    """Return whether the member waits for nothing in the flow, so that only a worker can continue the flow."""
+    if row.state is MemberState.SUSPENDED:
+        return not planner.node(row.number).open
+    return row.state is MemberState.AVAILABLE and row.decision is not None
 
 
 def _reason_and_settling(row: MemberRow) -> str | None:

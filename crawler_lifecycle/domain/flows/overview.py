@@ -67,5 +67,6 @@ def _cause(planner: Planner, status: FlowStatus) -> str:
 
 
 def _since(rows: Collection[MemberRow], status: FlowStatus) -> datetime | None:
-    """Return the time of the last change, which made an ended flow end."""
-    return status.stopped_at or max((row.since for row in rows if row.since is not None), default=None)
+    """Return the time of the end; without an end, of the first start, or else of the oldest wait."""
+    first = min((row.since for row in rows if row.since is not None), default=None)
+    return status.stopped_at or status.started_at or first

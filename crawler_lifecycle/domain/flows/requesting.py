@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS
 from crawler_lifecycle.contract.flows.records import TaskReceipt
 from crawler_lifecycle.contract.flows.retrying import RetryRule
 from crawler_lifecycle.contract.flows.values import TAG, check_encoded
-from crawler_lifecycle.contract.flows.work import ApprovalWork, CrawlWork, Work
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork, Work
 from crawler_lifecycle.contract.requests import (
     LARGEST_MEMORY_FACTOR,
     MOST_PRIORITY,
@@ -86,6 +86,8 @@ def changed_arguments(
     Raise BadInput if the former arguments lack a removed name.
     """
     arguments = arguments_of(work) if former is None else former
+    if isinstance(work, StepWork) and work.form is CallForm.CONTEXT:
+        raise BadInput("arguments", f"{path!r} has a function that takes the context, and no arguments")
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict) or TAG in arguments:

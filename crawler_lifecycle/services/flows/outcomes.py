@@ -11,6 +11,7 @@ from crawler_lifecycle.contract.flows.requests import GraftMembers
 from crawler_lifecycle.contract.flows.values import TooLarge, to_text
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.words import BY_REQUEST, RESULT_MISMATCH, RESULT_TOO_LARGE, RESULT_UNUSABLE, TIMEOUT
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Cancel, Graft, RunningJob, Workflow
 from crawler_lifecycle.ports import ClaimedStep, StepEnd
 
@@ -62,6 +63,8 @@ def result_end(value: Any, job: RunningJob, most_bytes: int, check: Check) -> En
     """Return the end for a function's result. `check`: raises an exception for a result against its annotation."""
     if isinstance(value, Cancel):
         return Ended(EndKind.CANCELLED, reason=value.reason or None)
+    if isinstance(value, Workflow) and not job.is_grafter:
+        return _unusable(RESULT_UNUSABLE, BadInput("result", "a workflow is only for a job of add_graft to return"))
     try:
         if isinstance(value, Workflow):
             value = Workflow.apply_graft(job, value)

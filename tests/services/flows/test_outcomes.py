@@ -71,6 +71,7 @@ async def narrow(flows_database: Database) -> Any:
     [
         (authors.unusable, "result_unusable", "result.socket: a value with the type lock cannot be kept as JSON"),
         (authors.deep, "result_unusable", "is nested more than 100 deep, or contains itself"),
+        (authors.graft, "result_unusable", "a workflow is only for a job of add_graft to return"),
         (authors.too_large, "result_too_large", "result: 2002 bytes as JSON, at most 1000 are possible"),
     ],
 )

@@ -127,3 +127,16 @@ def test_a_manager_before_its_host_has_the_cause_of_its_member() -> None:
     for cause in ("unknown_step", "parallel_limit", "parallel_limit:sites", "settling"):
         assert cause_of(busy, "available", cause=cause) == cause
     assert cause_of(busy, "available", FlowIntent.PAUSE, cause="paused") == "paused"
+
+
+def test_a_flow_under_way_is_so_since_its_start() -> None:
+    play = Play(Workflow(id="w").add("a", plain).add("b", plain, deps="a"))
+    play.advance()
+    play.later(minutes=1)
+    play.end("a")
+    play.advance()
+    assert explain(play).since == NOW
+    play.later(minutes=2)
+    play.end("b")
+    play.advance()
+    assert (explain(play).state, explain(play).since) == ("completed", play.now)

@@ -237,6 +237,8 @@ def test_an_approval_may_be_decided_early_or_rejected() -> None:
     workflow = Workflow().add("a", plain).add_approval("release", deps="a").add("z", plain, deps="release")
     early, rejected = Play(workflow), Play(workflow)
     early.approve("release")
+    with pytest.raises(Conflict, match="is approved already"):
+        early.approve("release", approved=False)
     assert early.run() is FlowState.COMPLETED
     rejected.approve("release", approved=False)
     assert rejected.run() is FlowState.CANCELLED

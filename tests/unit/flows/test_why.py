@@ -102,3 +102,16 @@ def test_an_explanation_stays_short() -> None:
     long.advance()
     lines = chain_of(explain(long, "999"))
     assert MOST_LINES - 1 <= len(lines) <= MOST_LINES + 1
+
+
+def test_a_job_whose_dependencies_have_ended_waits_for_a_worker() -> None:
+    sub = Workflow().add("x", plain)
+    workflow = Workflow().add("a", plain).add_workflow("sub", sub, deps="a").add_approval("release", deps="a")
+    play = Play(workflow)
+    play.advance()
+    play.end("a")
+    assert chain_of(explain(play, "sub/x")) == [("sub/x", "no_supervisor")]
+    play.advance()
+    assert (explain(play, "sub/x").cause, explain(play, "release").cause) == ("executing", "approval")
+    play.approve("release")
+    assert explain(play, "release").cause == "no_supervisor"
