@@ -31,6 +31,7 @@ from crawler_lifecycle.activities.steps import StepActivities
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities_of
 from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.installation import environment_for_child
 from crawler_lifecycle.domain.naming import managers_queue, steps_queue
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services import health, process
@@ -63,6 +64,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     if arguments.end_with_parent:
         end_with_parent(signal.SIGTERM)
+    take_stack()
     try:
         modules = load(arguments.modules, arguments.folder or (None if sys.flags.safe_path else Path.cwd()))
     except NotReady as error:
@@ -71,12 +73,20 @@ def main() -> None:
     process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]), needs_variables=True)
 
 
+def take_stack() -> None:
+    """Take the variables that the environment lacks from the stack on the state folder, as `crawlctl` does."""
+    environment = environment_for_child()
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: asyncio.Event) -> None:
     """Run steps until a signal sets `stopped`, or until all slots are lost."""
-    parts.store.records.installation()  # raises NotReady for a database with an unknown schema
+    installation = parts.store.records.installation()  # raises NotReady for a database with an unknown schema
     settings = parts.settings
     engine = Engine(os.environ, settings.worker.task_queue)
     client = await engine.client()
+    await engine.refuse_other_installation(installation)
     name = f"{os.getpid()}@{socket.gethostname()}"
     claims = with_files(parts.store.step_claims, settings.files_folder)
     managing = partial(managers_of, parts.store.managers, engine, _catalogue(parts))

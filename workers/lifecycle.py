@@ -17,6 +17,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import Activity, activities, by_queue
 from crawler_lifecycle.control.audit_schedule import AuditSchedule
+from crawler_lifecycle.control.connection import identity_for
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import archive_queue
 from crawler_lifecycle.services import health, process
@@ -40,12 +41,13 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
     steps = activities(parts, engine, search_attributes=await _has_search_attributes(engine))
     client = await engine.client()
+    identity = identity_for(installation)
     async with (
         health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
         in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
         in_background(_failing_workflows(parts, engine, health_server).run()),
         in_background(FlowStarts(parts.store.flow_records, engine, settings.flow_search_seconds).run()),
-        working(client, steps, settings),
+        working(client, steps, settings, identity),
     ):
         log.info("works for installation %s on task queue %s", installation, settings.task_queue)
         await stopped.wait()
@@ -53,7 +55,9 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def working(client: Client, steps: Sequence[Activity], settings: WorkerSettings) -> AsyncIterator[None]:
+async def working(
+    client: Client, steps: Sequence[Activity], settings: WorkerSettings, identity: str | None = None
+) -> AsyncIterator[None]:
     """Work for Temporal during the block, and then finish what is under way.
 
     Archives have a task queue and slots of their own: archives of any number delay no look and no stop.
@@ -64,7 +68,7 @@ async def working(client: Client, steps: Sequence[Activity], settings: WorkerSet
         ThreadPoolExecutor(2 * settings.activity_slots, thread_name_prefix="activity") as threads,
         ThreadPoolExecutor(settings.archive_slots, thread_name_prefix="archive") as archive_threads,
     ):
-        worker = make_worker(client, LifecyclePlugin(general), settings, threads)
+        worker = make_worker(client, LifecyclePlugin(general), settings, threads, identity)
         archive_worker = _archive_worker(client, archiving, settings, archive_threads)
         async with worker, archive_worker:
             yield
@@ -93,11 +97,18 @@ def _failing_workflows(parts: Parts, engine: Engine, health_server: health.Healt
     return FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics)
 
 
-def make_worker(client: Client, plugin: SimplePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:
+def make_worker(
+    client: Client,
+    plugin: SimplePlugin,
+    settings: WorkerSettings,
+    threads: ThreadPoolExecutor,
+    identity: str | None = None,
+) -> Worker:
     """Return a worker with our options for the plugin's workflows and activities."""
     return Worker(
         client,
         task_queue=settings.task_queue,
+        identity=identity,
         plugins=[plugin],
         activity_executor=threads,
         max_concurrent_workflow_tasks=settings.workflow_slots,

@@ -82,10 +82,21 @@ def _graph_in(target: str, name: str | None, arguments: Sequence[str]) -> "FlowD
     return definition
 
 
-def _check_graph(definition: "FlowDefinition", catalogue: Path | None, state: Path | None, *, as_json: bool) -> None:
+def refuse_missing_crawlers(definition: "FlowDefinition", catalogue: Path | None, state: Path | None) -> None:
+    """Raise BadInput if the catalogue is known here and lacks a crawler of the workflow."""
+    if missing := _missing_crawlers(_crawlers(definition), catalogue, state):
+        names = ", ".join(map(repr, missing))
+        raise BadInput("FILE", f"the catalogue has no crawler {names}: `crawlctl crawlers` lists the crawlers")
+
+
+def _crawlers(definition: "FlowDefinition") -> list[str]:
     from crawler_lifecycle.contract.flows.work import CrawlWork
 
-    crawls = [member.work.request.crawler for member in definition.members if isinstance(member.work, CrawlWork)]
+    return [member.work.request.crawler for member in definition.members if isinstance(member.work, CrawlWork)]
+
+
+def _check_graph(definition: "FlowDefinition", catalogue: Path | None, state: Path | None, *, as_json: bool) -> None:
+    crawls = _crawlers(definition)
     missing = _missing_crawlers(crawls, catalogue, state)
     kinds = Counter[str](member.work.kind for member in definition.members)
     answer = {"workflow": definition.name, "id": definition.id, "jobs": kinds, "missing_crawlers": missing}
@@ -143,6 +154,8 @@ def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Pa
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.installation import is_known
 
+    if not crawlers:
+        return []
     if catalogue is not None:
         known = Catalogue.load(catalogue).names()
     elif (api := open_api(state)) is not None:

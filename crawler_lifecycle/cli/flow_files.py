@@ -154,7 +154,7 @@ def workflow_in(file: Path, name: str | None) -> "Workflow":
     workflows = _workflows(module)
     if len(workflows) != 1:
         nothing = "has no workflow, no sequence, no crawl manager and no function `workflow`"
-        problem = nothing if not workflows else "has several workflows"
+        problem = f"{nothing} that returns one" if not workflows else "has several workflows"
         raise BadInput("FILE", f"{file} {problem}{_hint(module)}")
     return _as_workflow(*workflows.popitem())
 
@@ -191,18 +191,27 @@ def _hint(module: "ModuleType") -> str:
 
 
 def _functions(module: "ModuleType") -> list[str]:
-    """Return the module's own functions that may return a workflow: without arguments, and without another result."""
+    """Return the module's own functions that may return a workflow: without arguments, and without another result.
+
+    Steps return no workflow, and a function `main` pushes its own.
+    """
+    from crawler_lifecycle.flows.marks import is_step
+
     return [
         name
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__ and not inspect.signature(value).parameters
+        if not is_step(value) and name != "main"
         if "return" not in value.__annotations__ or RESULTS.search(str(value.__annotations__["return"]))
     ]
 
 
 def _as_workflow(name: str, value: Any) -> "Workflow":
     from crawler_lifecycle.flows import Sequence, Workflow
+    from crawler_lifecycle.flows.marks import is_step
 
+    if is_step(value):
+        raise BadInput("--flow", f"{name!r} is a step, and no workflow")
     result = _called(name, value) if inspect.isroutine(value) else value
     if isinstance(result, Sequence):
         return result.workflow()
@@ -214,11 +223,17 @@ def _as_workflow(name: str, value: Any) -> "Workflow":
 
 
 def _called(name: str, function: Callable[..., Any]) -> Any:
+    from crawler_lifecycle.flows.open_client import without_clients
+
     try:
         inspect.signature(function).bind()
     except TypeError as error:
         raise BadInput("--flow", f"{name!r} is called without arguments, and cannot be: {error}") from error
-    with refusals_of_a_function(f"{name}()"):
+    reason = (
+        f"{name}() pushes a workflow itself, and nothing hosts its steps: return the workflow from a function "
+        "`workflow`, or run the program beside a host (crawlctl up --flows FILE)"
+    )
+    with refusals_of_a_function(f"{name}()"), without_clients(reason):
         result = function()
         return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 

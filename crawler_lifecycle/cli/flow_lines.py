@@ -13,10 +13,11 @@ from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, Me
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.managers.records import ManagerStatus
+from crawler_lifecycle.domain.flows.words import HOST
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
-FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK")
+FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK", "WAITS FOR")
 JOB_COLUMNS = ("JOB", "WORK", "STATE", "ATTEMPT", "SINCE", "TOOK", "RUN", "WHY")
 MOST_FAILED = 20  # members named in a summary; further members are counted
 LONGEST_WHY = 80  # characters in a table
@@ -35,7 +36,19 @@ def list_lines(flows: Sequence[FlowSummary], now: datetime) -> Iterator[str]:
 def _flow_row(flow: FlowSummary, now: datetime) -> tuple[str, ...]:
     took = "-" if flow.started_at is None else duration((flow.stopped_at or now) - flow.started_at)
     jobs = counts(flow.counts) if flow.items is None else sum_words(flow.items)
-    return flow.id, flow.name or "-", flow.state, jobs, rfc3339(flow.created_at), took
+    waits = ", ".join(map(_wait, flow.waits_for)) or "-"
+    return flow.id, flow.name or "-", _shown_state(flow), jobs, rfc3339(flow.created_at), took, waits
+
+
+def _shown_state(flow: FlowSummary) -> str:
+    """Return the state; for a completed flow whose manager has failed items, `failures` beside it."""
+    failed = flow.items is not None and (flow.items.failed or flow.items.refused)
+    return f"{flow.state}, failures" if failed and is_success(flow.state) else flow.state
+
+
+def _wait(wait: str) -> str:
+    word, _, name = wait.partition(":")
+    return f"a host of {name}" if word == HOST else f"a decision about {name}"
 
 
 def job_lines(jobs: Sequence[MemberRecord], now: datetime) -> Iterator[str]:

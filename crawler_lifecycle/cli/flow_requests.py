@@ -46,10 +46,12 @@ def push(
       crawlctl flow push bookshop_graph.py
       crawlctl flow push bookshop_graph.py --flow nightly --id nightly-2026-11-22
     """
+    from crawler_lifecycle.cli.flow_checking import refuse_missing_crawlers
     from crawler_lifecycle.cli.flow_files import definition_in
     from crawler_lifecycle.contract.flows.requests import PushFlow
 
     definition = definition_in(file, workflow_name, flow_id)
+    refuse_missing_crawlers(definition, None, state)
     request = PushFlow(definition=definition, **on_record(actor))
     answer = asyncio.run(open_commands(state).push(request))
     members = counted(answer.count, "job")

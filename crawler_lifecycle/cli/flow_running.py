@@ -24,6 +24,7 @@ from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import arguments_argument, file_argument, on_record, workflow_option
 from crawler_lifecycle.cli.remote.choice import refuse_api
 from crawler_lifecycle.cli.up import catalogue_file
+from crawler_lifecycle.domain.flows.words import HOST
 from crawler_lifecycle.domain.words import counted
 
 STDOUT, STDERR = 1, 2  # file descriptors
@@ -71,12 +72,15 @@ def run(
       crawlctl flow run bookshop_graph.py --flow nightly --graph
       crawlctl flow run shops_manager.py -- --max-running-jobs 2
     """
+    from crawler_lifecycle.cli.flow_checking import refuse_missing_crawlers
     from crawler_lifecycle.cli.flow_files import definition_in
+    from crawler_lifecycle.control.installation import is_known
     from crawler_lifecycle.flows.building import check_definition
 
     refuse_api(state)
     definition = definition_in(file, workflow_name, flow_id, arguments)
     check_definition(definition)
+    refuse_missing_crawlers(definition, None if is_known(state) else catalogue_file(catalogue), state)
     own = [] if file.suffix == ".json" else [str(file.absolute())]
     steps = replace(steps_of(definition, [*own, *modules]), output=STDERR if as_json else STDOUT)
     ending = Ending(file, graph=graph, as_json=as_json)
@@ -148,6 +152,7 @@ async def _beside_a_stack(
     control = open_control(state)
 
     async def work() -> int:
+        await say_others(control, steps, ending)
         host = hosted(steps, control, environment_for_child(state), ending.say) if steps.targets else nullcontext()
         async with host:
             return await _run(control, definition, ending)
@@ -158,8 +163,22 @@ async def _beside_a_stack(
         flow = shlex.quote(definition.id)
         click.echo(f"\nflow {definition.id} goes on: crawlctl flow watch {flow}", err=True)
         if steps.targets:
-            click.echo(f"its steps wait for a host: crawlctl up --flows {shlex.quote(str(ending.file))}", err=True)
+            click.echo(f"its steps wait for a host: python -m workers.flows {shlex.join(steps.targets)}", err=True)
         return _status_of(interrupted.number)
+
+
+async def say_others(control: "Control", steps: "StepModules", ending: "Ending") -> None:
+    """Name the other flows that wait for a host of the same modules: this host executes their steps, too."""
+    from crawler_lifecycle.contract.flows.states import FlowState
+    from crawler_lifecycle.services.flows.modules import name_of
+
+    modules = {f"{HOST}:{name_of(target)}" for target in steps.targets}
+    flows = await control.context.database(lambda _: control.flows.list(states=[FlowState.EXECUTING]))
+    for flow in flows:
+        if modules & set(flow.waits_for):
+            ending.say(
+                f"flow {flow.id} waits for a host of the same module, and is executed, too, until this flow ends"
+            )
 
 
 async def _in_a_temporary_stack(

@@ -10,6 +10,7 @@ from crawler_lifecycle.client.workflows import WorkflowClient
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import open_client, opened
+from crawler_lifecycle.flows.open_client import refuse_client
 
 
 class Flows(WorkflowClient):
@@ -44,6 +45,7 @@ class Flows(WorkflowClient):
     @classmethod
     async def connected(cls, state: Path | str | None, actor: str | None) -> Self:
         """Return a client, after the first answer from the database. The caller closes the client."""
+        refuse_client()
         flows = cls(Control.open(None if state is None else Path(state)), actor=actor)
         await flows.control.context.database(lambda store: store.records.installation())
         return flows

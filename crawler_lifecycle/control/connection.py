@@ -4,6 +4,9 @@
 """
 
 import asyncio
+import os
+import socket
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -28,11 +31,18 @@ from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
 RPC_TIMEOUT = timedelta(seconds=10)  # longest wait for the answer to a request
+IDENTITY_MARK = "#"  # before the installation in a worker's name
+RECENT_SECONDS = 90.0  # a worker asks again within about a minute
 CONNECT_SECONDS = 40.0  # limit for a silent server; in all other cases the SDK gives up sooner
 # After a permanent error the same request fails again. After an error in neither list a retry may help, also after
 # CANCELLED, which the SDK raises if the answer did not come in time.
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
+
+
+def identity_for(installation: str) -> str:
+    """Return the name under which a worker for the installation asks Temporal for work."""
+    return f"{os.getpid()}@{socket.gethostname()}{IDENTITY_MARK}{installation}"
 
 
 @asynccontextmanager
@@ -129,6 +139,20 @@ class TemporalConnection:
     async def pollers(self) -> dict[str, float]:
         """Return the task queue's workers, and when each worker last asked for work (seconds since 1970)."""
         return await self._pollers(self.task_queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+
+    async def refuse_other_installation(self, installation: str) -> None:
+        """Raise NotReady if workers for other installations, and none for this one, ask this server for work."""
+        recent = time.time() - RECENT_SECONDS
+        seen = {
+            identity.partition(IDENTITY_MARK)[2] for identity, last in (await self.pollers()).items() if last > recent
+        }
+        others = sorted(seen - {"", installation})
+        if others and installation not in seen:
+            raise NotReady(
+                f"Temporal at {self.address} serves installation {', '.join(others)}, and the database has "
+                f"installation {installation}: set CRAWLER_STATE, or both "
+                "TEMPORAL_ADDRESS and CRAWLER_DATABASE__URL, to those of one installation"
+            )
 
     async def archive_pollers(self) -> dict[str, float]:
         """Return the workers that make archives, and when each worker last asked for an archive to make."""

@@ -36,6 +36,11 @@ class Worker:
         return _job_of_class(cls).with_arguments(dict(args or {})).with_options(**options)
 
 
+def is_step(value: object) -> bool:
+    """Return whether the value is a function with a mark."""
+    return isinstance(getattr(value, "job", None), StepJob)
+
+
 def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], StepFunction[P, R_co]]:
     """Mark a function for calls with keywords: `function.job.with_kwargs(...)` gives them."""
 

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.flows.answers import MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
-from crawler_lifecycle.errors import NotReady, PermanentError
+from crawler_lifecycle.errors import BadInput, NotReady, PermanentError
 
 T = TypeVar("T")
 
@@ -51,6 +51,7 @@ class FlowClient(Protocol):
 
 
 _open: ContextVar[Callable[[], FlowClient]] = ContextVar("open_client")
+_refusals: list[str] = []  # why no client may be opened at present
 
 
 def open_client() -> FlowClient:
@@ -59,6 +60,22 @@ def open_client() -> FlowClient:
     if client is None:
         raise NotReady("no client for flows is open here: use `async with Flows.open():` around the call")
     return client()
+
+
+@contextmanager
+def without_clients(reason: str) -> Iterator[None]:
+    """Refuse to open a client during the block, in all threads, with the reason."""
+    _refusals.append(reason)
+    try:
+        yield
+    finally:
+        _refusals.remove(reason)
+
+
+def refuse_client() -> None:
+    """Raise BadInput if no client may be opened at present."""
+    if _refusals:
+        raise BadInput("FILE", _refusals[-1])
 
 
 @contextmanager

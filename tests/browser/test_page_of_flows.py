@@ -1,6 +1,8 @@
 """Flows on the page: progress, a live graph with boxes of many, and the ledger that names what failed."""
 
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import select, update
@@ -26,6 +28,7 @@ JOBS = "[...document.querySelectorAll('.jobs button.open')].map((job) => job.tex
 WIDE = 1000
 LAYERS, ACROSS_A_LAYER = 13, 80
 DEEP = 40  # layers
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -142,7 +145,7 @@ async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(p
     await page.evaluate("location.hash = '#/flows/wide?view=graph'")
     await page.until("document.querySelectorAll('.box').length === 3")
     assert await page.evaluate("document.querySelectorAll('.box')[1].title") == ("plain: 7 discarded, 993 suspended")
-    await page.click("[aria-label=View] .chip", "Ledger")
+    await page.click("[aria-label=View] .chip", "Jobs")
     await page.click(".ledger .chip", "discarded")
     await page.until(f"{JOBS} === 'site-7,site-70,site-77,site-700,site-770,site-777,site-999'")
     await page.until_text("exit 3: banned")
@@ -205,8 +208,83 @@ async def test_an_approval_is_given_where_it_stands(page: Page, shelf: Shelf) ->
     pushed(shelf.database, Workflow("asks", id="asks").add_approval("go", note="may we?").add("work", plain, deps="go"))
     await page.evaluate("location.hash = '#/flows/asks?view=ledger'")
     await page.click("tr[data-key=go] .act button", "Approve")
-    await page.click("[aria-label=View] .chip", "Timeline")
+    await page.click("[aria-label=View] .chip", "Events")
     await page.until("document.querySelector('.timeline').textContent.includes('approved')")
+
+
+async def test_an_approval_is_asked_for_at_the_top_and_in_the_list(page: Page, shelf: Shelf) -> None:
+    sub = Workflow().add_approval("go").add("work", plain, deps="go")
+    pushed(shelf.database, Workflow("person", id="person").add_workflow("release", sub))
+    await page.evaluate("location.hash = '#/flows'")
+    await page.until_text("a decision about release/go")
+    await page.evaluate("location.hash = '#/flows/person'")
+    await page.until("document.querySelectorAll('.box').length === 1")
+    await page.until("document.querySelector('.asks').textContent.includes('release/go waits for a decision')")
+    await page.click(".asks button", "Approve")
+    await page.until("document.querySelector('.toast')?.textContent === 'Approved.'")
+    assert SqlStore(shelf.database).flow_records.kept("person").ledger.members[0].decision is True
+
+
+async def test_a_flow_without_a_worker_says_so_at_the_top(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, Workflow("still", id="still").add("a", plain).add("b", plain, deps="a"))
+    write(shelf, "still", ["a"], state="completed")
+    write(shelf, "still", ["b"], since=LONG_AGO)
+    await page.evaluate("location.hash = '#/flows/still'")
+    await page.until("document.querySelector('.asks').textContent.includes('none continues the flow')")
+
+
+async def test_a_chain_fits_the_page_and_a_longer_one_shows_that_it_goes_on(page: Page, shelf: Shelf) -> None:
+    frame = "document.querySelector('[aria-label=Graph]')"
+    for length, is_cut in ((7, False), (12, True)):
+        chain = Workflow("chain", id=f"chain of {length}").add("0", plain)
+        for number in range(1, length):
+            chain.add(str(number), plain, deps=str(number - 1))
+        pushed(shelf.database, chain)
+        await page.evaluate(f"location.hash = '#/flows/{quote(chain.id)}'")
+        await page.until(f"document.querySelectorAll('.box').length === {length}")
+        assert await page.evaluate(f"{frame}.scrollWidth > {frame}.clientWidth") is is_cut
+        assert await page.evaluate(f"{frame}.classList.contains('more')") is is_cut
+
+
+async def test_a_line_over_two_layers_passes_beside_the_box_between(page: Page, shelf: Shelf) -> None:
+    flow = Workflow("over", id="over").add("books", plain).add("shops", plain, deps="books")
+    pushed(shelf.database, flow.add("count", plain, deps=["books", "shops"]))
+    await page.evaluate("location.hash = '#/flows/over'")
+    await page.until("document.querySelectorAll('.box').length === 3")
+    assert await page.evaluate(LINES) == 3
+    lines = str(await page.evaluate("document.querySelector('.graph path').getAttribute('d')")).split("M")[1:]
+    (beside,) = (line for line in lines if "H" in line)
+    passes_at = float(beside.partition("H")[0].split()[-1])
+    middle = "(({top, height}) => top + height / 2)(%s.getBoundingClientRect())"
+    svg = await page.evaluate("document.querySelector('.graph svg').getBoundingClientRect().top")
+    shops = float(str(await page.evaluate(middle % f"({BOX % 'shops'})"))) - float(str(svg))
+    assert abs(passes_at - shops) > 21, "half a box"
+
+
+async def test_the_box_of_a_failed_job_says_why(page: Page, shelf: Shelf) -> None:
+    failing(shelf.database, "red")
+    await page.evaluate("location.hash = '#/flows/red?view=graph'")
+    await page.until(f"({BOX % 'a'})?.textContent.includes('no such table')")
+
+
+async def test_a_drain_and_a_retry_of_all_are_confirmed(page: Page, shelf: Shelf) -> None:
+    failing(shelf.database, "asked")
+    records = SqlStore(shelf.database).flow_records
+    await page.evaluate("location.hash = '#/flows/asked'")
+    await page.click(".head button", "Retry what failed")
+    await page.click("dialog button", "Cancel")
+    await page.until("!document.querySelector('dialog')")
+    assert records.kept("asked").ledger.members[0].generation == 1
+    await page.click(".head button", "Retry what failed")
+    await page.click("dialog button", "Retry")
+    await page.until("document.querySelector('.toast')?.textContent.includes('retried')")
+    assert records.kept("asked").ledger.members[0].generation == 2
+    await page.click(".head button", "Drain")
+    await page.until_text("All jobs that have not started are cancelled.")
+    assert records.row("asked")[1].intent == "run"
+    await page.click("dialog button", "Drain")
+    await page.until("!document.querySelector('dialog')")
+    assert records.row("asked")[1].intent == "drain"
 
 
 async def test_an_unknown_flow_is_called_so(page: Page) -> None:

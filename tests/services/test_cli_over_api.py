@@ -288,7 +288,10 @@ def test_crawlers_are_listed_with_hidden_values(database_url: str, tmp_path: Pat
             file.write_text(Workflow("night").add("shop", crawl("absent")).definition().model_dump_json())
             check = ("flow", "check", str(file), "--json")
             checked = cli("--api", api.url, *check, CRAWLER_REMOTE__TOKEN=api.token(Scope.READ))
+            push = ("flow", "push", str(file))
+            pushed = cli("--api", api.url, *push, CRAWLER_REMOTE__TOKEN=api.token(Scope.READ, Scope.OPERATE))
     assert (checked.exit_code, json.loads(checked.stdout)["missing_crawlers"]) == (2, ["absent"])
+    assert (pushed.exit_code, "the catalogue has no crawler 'absent'" in pushed.stderr) == (2, True)
     entries = answer(local)
     assert isinstance(entries, list)
     assert answer(remote) == [entry for entry in entries if entry["name"] != ".."], "no address has this name"

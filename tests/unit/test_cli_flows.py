@@ -1,19 +1,30 @@
 """Flows by `crawlctl`, on a database, with Temporal away."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from crawler_lifecycle.adapters.sql import flow_waits
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.cli.common import open_control
+from crawler_lifecycle.cli.flow_lines import list_lines
+from crawler_lifecycle.cli.flow_running import Ending, say_others
 from crawler_lifecycle.cli.flows import flow as group
+from crawler_lifecycle.contract.flows.answers import FlowSummary
 from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
+from crawler_lifecycle.contract.managers.records import ItemSums
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.services.embedded.plan import StepModules
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import plain
@@ -155,6 +166,19 @@ def test_a_push_takes_json_without_code(upgraded: Crawlctl, tmp_path: Path) -> N
     assert "only one" in said(upgraded, "push", str(file), "--flow", "x", status=2)["message"]
 
 
+PORTED = """
+from crawler_lifecycle.client import Flows, WorkflowPlugin
+from crawler_lifecycle.flows import Workflow, job
+
+@job()
+async def top(): print("Top")
+
+async def main():
+    async with Flows.open() as chancy:
+        await WorkflowPlugin.push(chancy, Workflow("example").add("top", top))
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
@@ -166,6 +190,9 @@ def test_a_push_takes_json_without_code(upgraded: Crawlctl, tmp_path: Path) -> N
         ("x = 1", ("--flow", "x"), "--flow: 'x' is no workflow and no function that returns a workflow, but 1"),
         ("def flow(day): ...", (), "'flow' is called without arguments, and cannot be: missing a required argument"),
         ("def workflow(): return 3", (), "'workflow' is no workflow and no function that returns a workflow, but 3"),
+        (PORTED, (), "no function `workflow` that returns one"),
+        (PORTED, ("--flow", "top"), "--flow: 'top' is a step, and no workflow"),
+        (PORTED, ("--flow", "main"), "main() pushes a workflow itself, and nothing hosts its steps: return"),
         ("{w}a = Workflow()\nb = Workflow()", (), "has several workflows: choose with --flow a or --flow b"),
         (
             "{w}a = Workflow()\nb = Workflow().add_workflow('a', a)\nc = Workflow()",
@@ -215,9 +242,12 @@ def test_a_missing_file_is_named(upgraded: Crawlctl) -> None:
 
 def test_lists_and_tables(pushed: Crawlctl, database: Database) -> None:
     title, row = lines(pushed, "list")
-    assert title.split() == ["ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK"]
+    assert title.split() == ["ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK", "WAITS", "FOR"]
     assert row.startswith("nightly-1  nightly  executing  3 suspended, 1 available  ")
-    assert lines(pushed, "list", "--status", "completed") == ["ID  NAME  STATE  JOBS  CREATED  TOOK", "No such flows."]
+    assert lines(pushed, "list", "--status", "completed") == [
+        "ID  NAME  STATE  JOBS  CREATED  TOOK  WAITS FOR",
+        "No such flows.",
+    ]
     assert said(pushed, "list", "--before", "nightly-1") == []
     assert "there is no flow 'x'" in lines(pushed, "list", "--before", "x", status=3)[0]
     hand(database).go_on()
@@ -434,3 +464,33 @@ def test_no_picture_is_made_of_a_file_that_a_push_refuses(
     file.write_text(text.replace(former, wrong))
     (line,) = lines(crawlctl, "graph", str(file), status=2)
     assert problem in line
+
+
+def test_a_list_marks_failures_of_managers_and_names_waits() -> None:
+    sums = ItemSums(
+        total=3, completed=2, failed=1, cancelled=0, refused=0, repeated=0, has_problem=False, is_exhausted=True
+    )
+    flow = FlowSummary(
+        uid="u", id="shops", state=FlowState.COMPLETED, intent=FlowIntent.RUN, total=1, counts={}, items=sums,
+        created_at=datetime(2026, 11, 28, tzinfo=UTC), updated_at=datetime(2026, 11, 28, tzinfo=UTC),
+    )  # fmt: skip
+    waiting = flow.model_copy(
+        update={"items": None, "state": FlowState.EXECUTING, "waits_for": ("approval:go", "host:my_project.flows")}
+    )
+    _, failed, waits = list_lines([flow, waiting], datetime.now(UTC))
+    assert click.style("completed, failures", fg="yellow") in failed
+    assert waits.endswith("  a decision about go, a host of my_project.flows")
+
+
+def test_a_run_names_other_flows_that_its_host_executes(
+    pushed: Crawlctl, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("forgotten", "paused"):
+        SqlStore(database).flow_doors.push(PushFlow(definition=Workflow(id=name).add("a", plain).definition()))
+    assert said(pushed, "pause", "paused")["changed"]
+    monkeypatch.setattr(flow_waits, "PATIENCE", timedelta(seconds=-1))
+    ending = Ending(Path("graph.py"), graph=False, as_json=False)
+    for module in ("another", plain.__module__):
+        asyncio.run(say_others(open_control(None), StepModules((module,)), ending))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line == "flow forgotten waits for a host of the same module, and is executed, too, until this flow ends"

@@ -1,14 +1,18 @@
 """Which installation a command means: the environment first, then the stack of the state folder, then the default."""
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.control.connection import TemporalConnection, identity_for
 from crawler_lifecycle.control.installation import locate
 from crawler_lifecycle.control.stack_file import StackFile
 from crawler_lifecycle.errors import NotReady
+from workers import flows as host
 
 STACK = StackFile(
     stack="one",
@@ -86,3 +90,31 @@ def test_secrets_are_for_their_owner_only_and_stay(tmp_path: Path) -> None:
     stack_file.write(tmp_path, STACK)
     assert stack_file.make_token(tmp_path) == token
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_host_of_steps_finds_the_stack_as_commands_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack_file.write(tmp_path, STACK)
+    environment = {**os.environ, "CRAWLER_STATE": str(tmp_path), "TEMPORAL_API_KEY": "of another server"}
+    monkeypatch.setattr(os, "environ", environment)
+    host.take_stack()
+    assert environment["TEMPORAL_ADDRESS"] == "127.0.0.1:2"
+    assert environment["CRAWLER_DATABASE__URL"] == "sqlite:////stack.db"
+    assert "TEMPORAL_API_KEY" not in environment
+
+
+def test_a_temporal_of_another_installation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, float] = {}
+
+    async def pollers(_: TemporalConnection) -> dict[str, float]:
+        return seen
+
+    monkeypatch.setattr(TemporalConnection, "pollers", pollers)
+    connection = TemporalConnection({}, "queue")
+    asyncio.run(connection.refuse_other_installation("mine"))
+    seen[identity_for("other")] = time.time() - 300
+    asyncio.run(connection.refuse_other_installation("mine"))
+    seen[identity_for("other")] = time.time()
+    with pytest.raises(NotReady, match="serves installation other, and the database has installation mine"):
+        asyncio.run(connection.refuse_other_installation("mine"))
+    seen[identity_for("mine")] = time.time()
+    asyncio.run(connection.refuse_other_installation("mine"))

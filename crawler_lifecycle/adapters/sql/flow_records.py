@@ -16,6 +16,7 @@ from crawler_lifecycle.adapters.sql.flow_results import read_results, refuse_too
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, UNREAD, runs
+from crawler_lifecycle.adapters.sql.flow_waits import flow_waits
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
@@ -62,7 +63,8 @@ class SqlFlowRecords(FlowParts):
             query = query.where(is_text(flows.c.family, family))
         rows = connection.execute(query).all()
         counts = member_counts(connection, {row.id: row.uid for row in rows})
-        return [_record(row, counts[row.id]) for row in rows]
+        waits = flow_waits(connection, rows, self._db.clock())
+        return [_record(row, counts[row.id], waits.get(row.id, ())) for row in rows]
 
     @reading
     def between(self, connection: Connection, first: str, last: str) -> list[ScheduledFlow]:
@@ -141,7 +143,7 @@ class SqlFlowRecords(FlowParts):
         return [SilentFlow(*row) for row in connection.execute(query.limit(limit))]
 
 
-def _record(row: Row[Any], counts: Mapping[Any, int]) -> FlowRecord:
+def _record(row: Row[Any], counts: Mapping[Any, int], waits_for: tuple[str, ...]) -> FlowRecord:
     return FlowRecord(
         uid=row.uid,
         id=row.flow_id,
@@ -155,4 +157,5 @@ def _record(row: Row[Any], counts: Mapping[Any, int]) -> FlowRecord:
         started_at=row.started_at,
         stopped_at=row.stopped_at,
         created_by=row.created_by,
+        waits_for=waits_for,
     )

@@ -35,7 +35,12 @@ NEXT_ATTEMPT = select(func.min(items.due)).where(
 )
 SUMMED = ("last_item", "completed", "failed", "cancelled", "refused", "repeated")
 SUMS = (
-    select(flows.c.uid, *(func.sum(managers.c[name]) for name in SUMMED), func.count(managers.c.problem))
+    select(
+        flows.c.uid,
+        *(func.sum(managers.c[name]) for name in SUMMED),
+        func.count(managers.c.problem),
+        func.min(managers.c.is_exhausted),
+    )
     .join_from(managers, flows, flows.c.id == managers.c.flow)
     .group_by(flows.c.uid)
 )
@@ -58,12 +63,12 @@ class ManagerStatuses(OnDoors):
     @reading
     def sums(self, connection: Connection, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
         sums, ends = {}, ends_in_flows(connection, flow_uids)
-        for uid, *numbers, problems in connection.execute(SUMS.where(flows.c.uid.in_(list(flow_uids)))):
+        for uid, *numbers, problems, is_exhausted in connection.execute(SUMS.where(flows.c.uid.in_(list(flow_uids)))):
             total, *rest = map(int, numbers)
             named = dict(zip(SUMMED[1:], rest, strict=True))
             for state, number in ends.get(uid, {}).items():
                 named[state] += number
-            sums[uid] = ItemSums(total=total, has_problem=bool(problems), **named)
+            sums[uid] = ItemSums(total=total, has_problem=bool(problems), is_exhausted=bool(is_exhausted), **named)
         return sums
 
     def _status(self, connection: Connection, member: Row[Any], work: StepWork, row: Row[Any]) -> ManagerStatus:
@@ -96,7 +101,9 @@ def member_of(connection: Connection, flow: int, path: str | None) -> Row[Any]:
     if len(chosen) != 1 or not _work(chosen[0]):
         if not chosen and path is None:
             raise BadInput("flow", "the flow has no crawl manager")
-        raise BadInput("manager", "name one of the flow's crawl managers" if chosen else f"{path!r} is no crawl manager")
+        raise BadInput(
+            "manager", "name one of the flow's crawl managers" if chosen else f"{path!r} is no crawl manager"
+        )
     return chosen[0]
 
 

@@ -54,6 +54,9 @@ class FlowSummary(Message):
     started_at: datetime | None = None
     stopped_at: datetime | None = None
     created_by: str | None = None
+    waits_for: tuple[str, ...] = Field(
+        default=(), description="what an open flow waits for: `approval:JOB` for a person, `host:MODULE` for a host"
+    )
     items: ItemSums | None = Field(default=None, description="sums over the items of crawl managers; none: no manager")
 
 

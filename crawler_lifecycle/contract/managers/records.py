@@ -101,6 +101,7 @@ class ItemSums(Message):
     refused: int
     repeated: int = Field(description="repeated parameter sets, without an item")
     has_problem: bool = Field(description="whether a failure pauses a manager")
+    is_exhausted: bool = Field(description="whether all generators are read to their ends, so that `total` is final")
 
     @property
     def open(self) -> int:

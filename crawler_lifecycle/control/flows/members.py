@@ -54,6 +54,7 @@ def summary_of(record: FlowRecord, items: ItemSums | None = None) -> FlowSummary
         started_at=record.started_at,
         stopped_at=record.stopped_at,
         created_by=record.created_by,
+        waits_for=record.waits_for,
         items=items,
     )
 

@@ -30,6 +30,7 @@ class FlowRecord:
     started_at: datetime | None
     stopped_at: datetime | None
     created_by: str | None
+    waits_for: tuple[str, ...] = ()  # `approval:PATH`, `host:MODULE`
 
     @property
     def total(self) -> int:

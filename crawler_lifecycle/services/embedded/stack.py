@@ -35,7 +35,10 @@ def owned(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise NotReady(f"a stack runs on {state} already: end it, or choose another folder with --state") from error
+            raise NotReady(
+                f"a stack runs on {state} already: end it, or choose another folder with --state; a further module "
+                "gets a host of its own beside it, with `python -m workers.flows FILE`"
+            ) from error
         end_leftovers(state)
         yield
 

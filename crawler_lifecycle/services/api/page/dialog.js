@@ -37,7 +37,7 @@ export function openDialog({ title, content, submit, danger = false, first, send
 
   document.body.append(dialog);
   dialog.showModal();
-  first.focus();
+  (first ?? button).focus();
   return { end, signal: closed.signal };
 }
 

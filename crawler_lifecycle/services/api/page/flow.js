@@ -1,14 +1,19 @@
-import { addressOf, alertLine, chipGroup, counted, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, pill, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
+import { addressOf, alertLine, chipGroup, counted, duration, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, patch, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { openDialog, reasonField } from "/dialog.js";
+import { flowPill, reasonInWords } from "/standing.js";
 import { makeGraph } from "/graph.js";
 import { ITEM_STATES, makeItems } from "/items.js";
 import { makeLedger } from "/ledger.js";
 
-const VIEWS = { items: "Items", graph: "Graph", ledger: "Ledger", time: "Time", log: "Timeline" };
+const VIEWS = { items: "Items", graph: "Graph", ledger: "Jobs", time: "Gantt", log: "Events" };
 const DRAW_PAUSE = 150; // between two drawings
 const BARS = 300;
 const OVER = ["completed", "cancelled", "discarded"];
+const STUCK = /^(host:|silent_host|no_supervisor|no_host|unknown_step)/; // what only a person ends
+const WHY_AGAIN = 5000;
+const HOST_PATIENCE = 5000;
+const MOST_ASKS = 5;
 
 export function showFlow({ main, name: id, place, signal }) {
   const name = encodeURIComponent(id);
@@ -19,11 +24,15 @@ export function showFlow({ main, name: id, place, signal }) {
   let isFresh = true; // the next event has all jobs
   let view = VIEWS[place.get("view")] ? place.get("view") : null;
   let sums = null; // items by state, where there is a manager
+  let managers = [];
+  let stuck = []; // what only a person ends, as the API explains it
+  let nextWhy = null;
   let timer = null;
   let stream = new AbortController();
   const names = h("div.names");
   const told = h("p.waits");
   const away = alertLine();
+  const asks = h("ul.asks", { "aria-label": "What the flow waits for" });
   const meter = h("div.meter.wide");
   const tabs = chipGroup("View", Object.entries(VIEWS).map(([name, label]) =>
     h("button.chip", { dataset: { key: name }, onclick: () => turn(name) }, label)));
@@ -39,7 +48,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const temporal = outsideLink("Temporal");
   const content = h("div.run", { hidden: true },
     h("div.head", names, buttons.element),
-    told, meter, h("section.card", tabs, panel));
+    told, asks, meter, h("section.card", tabs, panel));
   main.append(h("p.back", link("#/flows", "\u2190 Flows"), link(`#/?flow=${name}&flows=true`, "Its runs"), temporal), waiting, away, content);
 
   function turn(to) {
@@ -71,6 +80,7 @@ export function showFlow({ main, name: id, place, signal }) {
         isFresh = false;
         for (const gone of data.removed) jobs.delete(gone);
         for (const job of data.jobs) jobs.set(job.path, job);
+        managers = data.managers;
         if (data.groups) groups = new Map(data.groups.map((group) => [group.path, group.deps]));
         status = data.status;
         timer ??= setTimeout(draw, DRAW_PAUSE);
@@ -87,13 +97,16 @@ export function showFlow({ main, name: id, place, signal }) {
     content.hidden = false;
     const isManaged = [...jobs.values()].some((job) => job.kind === "manager");
     tabs.firstChild.hidden = !isManaged;
+    tabs.children[1].hidden = isManaged && jobs.size === 1; // one box says nothing
     view ??= isManaged ? "items" : "graph";
     document.title = `${status.state} \u00b7 ${id}`;
-    fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), pill(status.state), lasting(status.started_at, status.stopped_at)]);
+    fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), flowPill(status.state, sum(managers.map(({ counts }) => counts.failed + counts.refused))), lasting(status.started_at, status.stopped_at)]);
     const shown = view === "items" && sums; // the items are counted again only while they are shown
     if (shown) {
       const [all, over] = [sum(sums), sum(sums, "completed", "failed", "cancelled", "refused")];
-      setText(told, `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %), ${number(sums.failed)} failed`);
+      const isFinal = OVER.includes(status.state) || managers.every((each) => each.is_exhausted); // otherwise more may come
+      setText(told, [isFinal ? `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %)` : `${number(over)} of ${number(all)} items so far`,
+        `${number(sums.failed)} failed`, ...pace(over, all - over, isFinal)].join(", "));
     } else setText(told, `${counted(status.total, "job")}: ${stateCounts(status.counts, JOB_STATES)}`);
     setBar(meter, shown || status.counts, shown ? ITEM_STATES : JOB_STATES);
     for (const tab of tabs.children) press(tab, tab.dataset.key === view);
@@ -102,10 +115,39 @@ export function showFlow({ main, name: id, place, signal }) {
       if (view === "items") items.load();
     }
     buttons.update();
+    drawAsks();
+    nextWhy ??= setTimeout(askWhy);
     if (view === "graph") graph.draw(jobs, groups);
     if (view === "ledger") ledger.draw(jobs, status.counts);
     if (view === "time") drawTimes();
     if (view === "log") drawLines();
+  }
+
+  // How many items an hour, and how long the others take at this pace.
+  function pace(over, left, isFinal) {
+    const since = Date.parse(status.started_at);
+    if (!over || !since || OVER.includes(status.state)) return [];
+    const each = (Date.now() - since) / over;
+    return [`${number(Math.round(3_600_000 / each))} an hour`, isFinal && left > 0 && `about ${duration(each * left)} left`].filter(Boolean);
+  }
+
+  async function askWhy() {
+    const why = await get(`${path}/why`, signal).catch(() => null); // the stream tells what is wrong
+    if (signal.aborted) return;
+    const ends = (each) => (each.because.length ? each.because.flatMap(ends) : [each]);
+    const isOld = ({ since }) => !since || Date.now() - Date.parse(since) > HOST_PATIENCE;
+    stuck = why ? ends(why).filter((each) => each.state === "discarded" || (STUCK.test(each.cause ?? "") && isOld(each))) : [];
+    drawAsks();
+    nextWhy = OVER.includes(status.state) ? null : setTimeout(() => (document.hidden ? nextWhy = null : askWhy()), WHY_AGAIN);
+  }
+
+  function drawAsks() {
+    const open = [...jobs.values()].filter(({ kind, state }) => kind === "approval" && state === "available");
+    const decide = (name, job, approved, said) => h("button", () => act("approve", { job, approved }, () => said), name);
+    patch(asks, [...open, ...stuck.filter((each) => each.path !== id)].slice(0, MOST_ASKS), (each) => `${each.path}${each.state}${each.cause ?? ""}`, ({ path: job, kind, title, state, cause }) => h("li",
+      { dataset: { status: state } }, kind ? [h("span", h("b", job), ` waits for a decision${title && title !== job ? `: ${title}` : ""}`),
+        ...(mayOperate() ? [decide("Approve", job, true, "Approved."), decide("Reject", job, false, "Rejected.")] : [])]
+        : h("span", h("b", job), `${state === "discarded" ? " failed: " : " "}${reasonInWords(cause)}`)));
   }
 
   function drawTimes() {
@@ -133,6 +175,23 @@ export function showFlow({ main, name: id, place, signal }) {
     return send(...asked).catch((error) => toast(error.message));
   }
 
+  function askToDrain() {
+    openDialog({
+      title: `Drain ${id}?`, submit: "Drain", danger: true,
+      content: [h("p.quiet", "Jobs under way finish. All jobs that have not started are cancelled.")],
+      send: () => send("hold", { hold: "drain" }, () => "Draining: nothing more starts."),
+    });
+  }
+
+  function askToRetry() {
+    const failed = sum(status.counts, "discarded", "cancelled", "retryable");
+    openDialog({
+      title: `Retry ${counted(failed, "job")}?`, submit: "Retry",
+      content: [h("p.quiet", `Each failed or cancelled job of ${id} gets another attempt. All other results are kept.`)],
+      send: () => send("retry", {}, (count) => `${counted(count, "job")} retried.`),
+    });
+  }
+
   function askToStop() {
     const reason = reasonField();
     openDialog({
@@ -143,13 +202,13 @@ export function showFlow({ main, name: id, place, signal }) {
   }
 
   function makeButtons() {
-    const button = (name, verb, body, said) => h("button", { hidden: true, onclick: () => act(verb, body, said) }, name);
+    const button = (name, title, onclick) => h("button", { hidden: true, title, onclick }, name);
     const all = {
-      retry: button("Retry what failed", "retry", {}, (count) => `${number(count)} retried.`),
-      pause: button("Pause", "hold", { hold: "pause" }, () => "Nothing more starts."),
-      resume: button("Resume", "hold", { hold: "run" }, () => "The flow goes on."),
-      drain: button("Drain", "hold", { hold: "drain" }, () => "What runs may end; the rest is cancelled."),
-      stop: h("button.danger", { hidden: true, onclick: askToStop }, "Stop \u2026"),
+      retry: button("Retry what failed \u2026", "Give the failed and cancelled jobs another attempt", askToRetry),
+      pause: button("Pause", "Start no further job; jobs under way finish", () => act("hold", { hold: "pause" }, () => "Paused: nothing more starts.")),
+      resume: button("Resume", "Start jobs again", () => act("hold", { hold: "run" }, () => "The flow continues.")),
+      drain: button("Drain \u2026", "Let jobs under way finish, and cancel the rest", askToDrain),
+      stop: h("button.danger", { hidden: true, title: "Cancel all jobs, and end those under way", onclick: askToStop }, "Stop \u2026"),
     };
     const update = () => {
       const may = mayOperate();

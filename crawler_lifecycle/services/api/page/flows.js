@@ -1,4 +1,5 @@
-import { addressOf, bar, chipGroup, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, pill, searchField, stateCounts, sum, when } from "/kit.js";
+import { addressOf, bar, chipGroup, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, searchField, stateCounts, sum, when } from "/kit.js";
+import { flowPill, waitInWords } from "/standing.js";
 import { showTable } from "/table.js";
 
 const PAGE = 50;
@@ -21,10 +22,10 @@ export function showFlows({ main, place: filter, signal }) {
     none: filter.size ? "No such flows." : "No flows yet. `crawlctl flow run FILE` starts one.",
     columns: {
       Flow: ({ id, name, created_by: by }) => [link(`#/flows/${encodeURIComponent(id)}`, id), h("small", [name, by].filter(Boolean).join(", "))],
-      State: ({ state }) => pill(state),
-      "Progress|tasks": ({ counts, total }) => [h("span.num", `${number(sum(counts, "completed", "cancelled", "discarded"))}/${number(total)}`), bar(counts, JOB_STATES)],
-      "Jobs|why": ({ counts, items }) => [stateCounts(counts, JOB_STATES),
-        items && `; ${number(items.completed)} of ${number(items.total)} items, ${number(items.failed)} failed`],
+      State: ({ state, items }) => flowPill(state, items && items.failed + items.refused),
+      "Progress|tasks": progressOf,
+      "Jobs|why": ({ counts, items }) => (items ? itemsInWords(items) : stateCounts(counts, JOB_STATES)),
+      "Waits for|waits-for": ({ waits_for: waits }) => waits.map(waitInWords).join(", "),
       "Changed|at": (flow) => when(flow.updated_at),
       "Took|took": (flow) => lasting(flow.started_at, flow.stopped_at),
     },
@@ -33,4 +34,18 @@ export function showFlows({ main, place: filter, signal }) {
       return { items: flows.map((flow) => ({ key: flow.uid, ...flow })), next };
     },
   });
+}
+
+const ITEM_BAR = ["completed", "failed", "refused", "cancelled"];
+
+// By items where there are some. While more may come, their number says nothing of the progress.
+function progressOf({ counts, total, items }) {
+  if (!items) return [h("span.num", `${number(sum(counts, "completed", "cancelled", "discarded"))}/${number(total)}`), bar(counts, JOB_STATES)];
+  const over = sum(items, ...ITEM_BAR);
+  const parts = Object.fromEntries([...ITEM_BAR, "waiting"].map((each) => [each, each === "waiting" ? items.total - over : items[each]]));
+  return [h("span.num", items.is_exhausted ? `${number(over)}/${number(items.total)}` : `${number(over)} so far`), bar(parts, [...ITEM_BAR, "waiting"])];
+}
+
+function itemsInWords({ total, completed, failed, is_exhausted: isExhausted }) {
+  return `${number(completed)} of ${number(total)} items${isExhausted ? "" : " so far"}, ${number(failed)} failed`;
 }

@@ -1,11 +1,16 @@
 // A flow as a picture: layers from left to right, coloured by state. Sub-workflows, jobs that are alike, and where there
 // would be too many boxes the jobs of a layer, are one box until somebody opens it.
 
-import { bar, chipGroup, fill, h, JOB_STATES, number, patch, setText, stateCounts, sum, visible } from "/kit.js";
+import { bar, chipGroup, counted, fill, h, JOB_STATES, lasting, number, patch, setText, stateCounts, sum, visible } from "/kit.js";
+import { shownReason } from "/standing.js";
 
 const MOST = 1000;
 const ALIKE = [12, 2, 0]; // so many jobs with the same needs and work become one box; 0: those of a layer do
-const [WIDTH, HEIGHT, ACROSS, DOWN] = [178, 42, 54, 12]; // of a box, as in style.css, and between boxes
+const [HEIGHT, DOWN] = [42, 12]; // of a box, as in style.css, and between boxes
+const SIZES = [[178, 54], [164, 40], [150, 34], [136, 28], [122, 24]]; // widths of a box and of the space to its right: the first that fits
+const MOST_WAYS = 300; // places that lines pass beside boxes
+const HEAD = 6; // of an arrow
+const MARKS = { completed: "\u2713", discarded: "\u2715", cancelled: "\u2298", executing: "\u25b6", retryable: "\u21bb" };
 
 // `choose(job)`: somebody wants to know more of it.
 export function makeGraph(choose) {
@@ -16,11 +21,14 @@ export function makeGraph(choose) {
   let columns = [];
   const open = chipGroup("Opened boxes");
   const note = h("p.quiet");
-  const [drawing, lines] = ["svg", "path"].map((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
+  const [drawing, lines, heads] = ["svg", "path", "path"].map((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
+  heads.classList.add("heads");
   const layers = h("div.layers", { role: "group", "aria-label": "Graph of jobs" });
-  drawing.append(lines);
+  drawing.append(lines, heads);
   const picture = h("div.graph", drawing, layers);
-  const element = h("div", h("div.tools", note, open), h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Graph" }, picture));
+  const frame = h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Graph" }, picture);
+  const element = h("div", h("div.tools", note, open), frame);
+  new ResizeObserver(() => groups && draw(jobs)).observe(frame);
 
   function draw(latest, needs = groups) {
     jobs = latest;
@@ -31,18 +39,24 @@ export function makeGraph(choose) {
     ALIKE.some((alike) => (units = unite(order, nodes, opened, alike)).size <= MOST);
     picture.hidden = units.size > MOST;
     setText(note, picture.hidden ? `${number(units.size)} boxes are too many to draw: close some.`
-      : units.size < jobs.size ? `${number(jobs.size)} jobs in ${number(units.size)} boxes; a box with a number opens.` : "");
+      : units.size < jobs.size ? `${counted(jobs.size, "job")}; click a group to expand it.` : "");
     if (!picture.hidden) {
-      const shape = [...units.values()].map((unit) => `${unit.key}<${[...unit.needs].join()}`).join("\n");
+      const room = frame.clientWidth - 30; // without its padding
+      const shape = [room, ...[...units.values()].map((unit) => `${unit.key}<${[...unit.needs].join()}`)].join("\n");
       if (shape !== known) {
-        const places = arrange(units);
+        const { places, ways, size: [width, across], isWide } = arrange(units, room);
         columns = [...Map.groupBy(places.keys(), (key) => places.get(key).x).values()];
-        lines.setAttribute("d", linesBetween(units, places));
+        const ends = linesBetween(units, places, ways, width);
+        lines.setAttribute("d", ends.map(({ line }) => line).join(""));
+        heads.setAttribute("d", ends.map(({ head }) => head).join(""));
+        picture.style.setProperty("--box", `${width}px`);
+        picture.style.setProperty("--across", `${across}px`);
+        frame.classList.toggle("more", isWide);
       }
       known = shape;
       patch(layers, columns, (keys) => columns.indexOf(keys), () => h("div"), (layer, keys) => {
         layer.style.height = `${heightOf(keys)}px`; // also of a layer that is not drawn because nobody sees it
-        patch(layer, keys.map((key) => units.get(key)), ({ key }) => key, makeBox, paint);
+        patch(layer, keys.map((key) => units.get(key) ?? { key, isWay: true }), ({ key }) => key, makeBox, (box, unit) => unit.isWay || paint(box, unit, jobs.get(unit.job)));
       });
     }
     patch(open, [...opened], (key) => key, (key) => h("button.chip", {
@@ -50,7 +64,8 @@ export function makeGraph(choose) {
     }, `${nameOf(key)} \u00d7`));
   }
 
-  function makeBox({ key, job }) {
+  function makeBox({ key, job, isWay }) {
+    if (isWay) return h("i.way");
     return h("button.box", () => {
       if (job) return choose(jobs.get(job));
       opened.add(key);
@@ -64,14 +79,22 @@ export function makeGraph(choose) {
 // A box's key is the path of its job or sub-workflow, or what jobs that are alike have in common.
 const nameOf = (key) => key.split("\n")[0].replace(/\/$/, "");
 
-function paint(box, { key, job, title, counts, size }) {
+function paint(box, { key, job, title, counts, size }, row) {
   const state = URGENCY.find((each) => counts[each]);
   const about = job ? `${title} \u00b7 ${state}` : stateCounts(counts, JOB_STATES);
-  const whole = visible(job ? `${job} ${about}` : `${nameOf(key)}: ${about}`);
-  if (box.title === whole) return;
+  const why = row && (state === "discarded" || state === "retryable" || state === "cancelled") ? shownReason(row) : "";
+  const whole = visible(job ? [`${job} ${about}`, row.run_id && `run ${row.run_id}`, why].filter(Boolean).join(", ") : `${nameOf(key)}: ${about}`);
+  if (box.title === whole && box.dataset.ended === `${row?.ended_at}`) return;
   box.title = whole;
-  Object.assign(box.dataset, { status: state, many: !job });
-  fill(box, job ? [h("b", job.split("/").pop()), h("small", about)] : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
+  Object.assign(box.dataset, { status: state, many: !job, ended: `${row?.ended_at}` });
+  fill(box, job ? [h("b", h("span", { "aria-hidden": "true" }, MARKS[state] ?? "\u25cb"), ` ${job.split("/").pop()}`), h("small", aboutJob(row, why, about))]
+    : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
+}
+
+function aboutJob({ run_id: run, began_at: began, ended_at: ended }, why, about) {
+  if (why) return why;
+  const parts = [run && `run ${run}`, began && lasting(began, ended)].filter(Boolean);
+  return parts.length ? parts.flatMap((each, place) => [place > 0 && " \u00b7 ", each]) : about;
 }
 
 // A box of many looks like what needs a person first.
@@ -186,7 +209,8 @@ function sorted(nodes) {
 const heightOf = (keys) => keys.length * (HEIGHT + DOWN) - DOWN;
 
 // Where each box begins, and its middle from the picture's middle: to the right of what it needs, and near to it in height.
-function arrange(units) {
+// `ways`: the places through which a line over several layers passes beside their boxes.
+function arrange(units, room) {
   const ranked = [];
   const layer = new Map();
   const rank = (key, path) => {
@@ -198,21 +222,49 @@ function arrange(units) {
     return place;
   };
   for (const key of units.keys()) (ranked[rank(key, new Set())] ??= []).push(key);
+  const ways = new Map(); // need: the keys of its places, by layer
+  let left = MOST_WAYS;
+  for (const [key, { needs }] of units) for (const need of needs) {
+    const mine = ways.get(need) ?? [];
+    for (let between = layer.get(need) + 1; between < layer.get(key) && left > 0; between += 1) {
+      if (mine[between]) continue;
+      left -= 1;
+      mine[between] = `${need}\n\u0000${between}`;
+      (ranked[between] ??= []).push(mine[between]);
+      ways.set(need, mine);
+    }
+  }
+  const from = new Map([...ways].flatMap(([need, mine]) => mine.map((way, place) => [way, mine[place - 1] ?? need])));
+  const first = ranked.findIndex(Boolean); // a circle takes no first place
+  const wide = ([width, across]) => (ranked.length - first) * (width + across) - across;
+  const size = SIZES.find((each) => wide(each) <= room) ?? SIZES[0];
   const places = new Map();
-  ranked.filter(Boolean).forEach((keys, layer) => { // a circle takes no first place
+  ranked.forEach((keys, layer) => {
     const near = new Map(keys.map((key) => {
-      const needed = [...units.get(key).needs].map((need) => places.get(need)?.y).filter(Number.isFinite);
+      const needed = (from.has(key) ? [from.get(key)] : [...units.get(key).needs].map((need) => ways.get(need)?.[layer - 1] ?? need))
+        .map((need) => places.get(need)?.y).filter(Number.isFinite);
       return [key, needed.length ? sum(needed) / needed.length : 0];
     }));
     keys.sort((one, other) => near.get(one) - near.get(other)).forEach((key, place) => places.set(key, {
-      x: layer * (WIDTH + ACROSS), y: place * (HEIGHT + DOWN) + (HEIGHT - heightOf(keys)) / 2,
+      x: (layer - first) * sum(size), y: place * (HEIGHT + DOWN) + (HEIGHT - heightOf(keys)) / 2,
     }));
   });
-  return places;
+  return { places, ways, size, isWide: wide(size) > room };
 }
 
-const linesBetween = (units, places) => [...units.values()].flatMap(({ key, needs }) => [...needs].map((need) => {
-  const [{ x, y }, to] = [places.get(need), places.get(key)];
-  const bend = Math.max(20, (to.x - x - WIDTH) / 2);
-  return `M${x + WIDTH} ${y}C${x + WIDTH + bend} ${y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`;
-})).join("");
+// Each line, and the head of its arrow.
+const linesBetween = (units, places, ways, width) => [...units.values()].flatMap(({ key, needs }) => [...needs].map((need) => {
+  const to = places.get(key);
+  const between = (ways.get(need) ?? []).map((way) => places.get(way)).filter(({ x }) => x < to.x);
+  let { x, y } = places.get(need);
+  x += width;
+  let line = `M${x} ${y}`;
+  for (const next of [...between, { ...to, isEnd: true }]) {
+    const end = next.x - (next.isEnd ? HEAD : 0);
+    const bend = Math.max(12, (end - x) / 2);
+    line += `C${x + bend} ${y} ${end - bend} ${next.y} ${end} ${next.y}`;
+    if (!next.isEnd) line += `H${next.x + width}`;
+    [x, y] = [next.x + width, next.y];
+  }
+  return { line, head: `M${to.x} ${to.y}l${-HEAD - 1} -4v8z` };
+}));

@@ -24,8 +24,9 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
     state === "waiting" && button("Cancel", "cancel", [key]),
     BAD.includes(state) && (crawler ? button("Retry", "retry", [key]) : h("button", () => correct(key, override), "Correct \u2026")),
     state === "refused" && button("Dismiss", "cancel", [key]));
-  const [retry, cancel] = [button("Retry all that failed", "retry"), button("Cancel all that wait", "cancel")];
-  const resume = h("button", () => act("hold", { hold: "run" }, () => "The manager goes on.").then(table.load), "Resume");
+  const retry = h("button", { title: "Give all failed items another attempt", onclick: () => ask("Retry", "retry", manager.counts.failed, "Each failed item gets another crawl.") }, "Retry all that failed \u2026");
+  const cancel = h("button", { title: "Cancel all items that have not started", onclick: () => ask("Cancel", "cancel", manager.counts.waiting, "They are never crawled, unless somebody retries them. Running items continue.") }, "Cancel all that wait \u2026");
+  const resume = h("button", { title: "Let the manager continue after its failure", onclick: () => act("hold", { hold: "run" }, () => "The manager continues.").then(table.load) }, "Resume");
 
   const table = makeTable({
     signal, none: "No such items.",
@@ -34,7 +35,7 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
       State: ({ state }) => pill(state),
       Crawl: ({ crawler, override }) => [crawler, h("small", { title: JSON.stringify(override) }, " ", named(override.spider_args ?? override).join(" "))],
       Labels: ({ labels, tags }) => [...labels, ...tags].filter((each) => !OURS.test(each)).join(" "),
-      Why: (item) => [item.problem ?? inWords(item.outcome), item.state === "running" && item.ended_at && ": the end waits for the manager's reaction", item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
+      Why: (item) => [item.problem ?? inWords(item.outcome), item.state === "running" && item.ended_at && ": crawl finished; the manager has not processed it yet", item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
       Run: ({ run_id: run }) => run && runLink(run, run),
       "Took|took": (item) => lasting(item.started_at, item.ended_at),
       "|act": buttons,
@@ -50,6 +51,16 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
       return { items: items.map((item) => ({ key: item.number, ...item })), next };
     },
   });
+
+  function ask(name, verb, count, about) {
+    openDialog({
+      title: `${name} ${counted(count, "item")}?`, submit: `${name} ${counted(count, "item")}`, danger: verb === "cancel", content: [h("p.quiet", about)],
+      send: async () => {
+        await send(`${verb}-items`, { manager: manager.path }, (done) => `${name}: ${counted(done, "item")}.`);
+        table.load();
+      },
+    });
+  }
 
   function correct(item, { spider, spider_args: args }) {
     const crawler = field("correct-spider", "Crawler", { value: spider || null, maxlength: 128 });
@@ -69,8 +80,8 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
     which.replaceChildren(...options(Object.fromEntries(managers.map((each) => [each.path, each.path])), manager.path));
     const state = place.get("item");
     drawChips(chips, ITEM_STATES, (each) => sum(counts, ...(each ? [each] : ITEM_STATES)), (each) => each === state, (each) => filter({ item: each }));
-    setText(told, [`${manager.function}: ${number(manager.read)} parameter sets${manager.is_exhausted ? ", no more to come" : ""}`,
-      counts.repeated && `${number(counts.repeated)} repeated`, crawled(manager.stats), manager.close_reason].filter(Boolean).join("; "));
+    setText(told, [`${manager.function}: ${manager.is_exhausted ? `all ${counted(manager.read, "input")} read` : `${counted(manager.read, "input")} read so far`}`,
+      counts.repeated && `${counted(counts.repeated, "duplicate")} skipped`, crawled(manager.stats), manager.close_reason].filter(Boolean).join("; "));
     say(problem, failure && `The manager is paused: ${failure.phase} failed.`);
     setText(trace, failure?.error ?? "");
     const may = mayOperate();

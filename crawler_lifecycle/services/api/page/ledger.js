@@ -1,4 +1,5 @@
-import { cause, chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, may, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
+import { chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, may, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
+import { reasonInWords, shownReason } from "/standing.js";
 import { makeGrid } from "/table.js";
 
 const MOST = 100; // lines at first, and so many more each time
@@ -79,8 +80,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
 }
 
 function whyOf(job) {
-  const why = ENDED.includes(job.state) ? job.reason ?? inWords(job.outcome) : job.state === "completed" ? inWords(job.outcome)
-    : job.cause ? `waits for ${cause(job.cause)}` : "";
+  const why = ENDED.includes(job.state) ? shownReason(job) : job.state === "completed" ? inWords(job.outcome) : reasonInWords(job.cause);
   return why + (job.attempt > 1 ? ` (attempt ${job.attempt})` : "");
 }
 
@@ -108,7 +108,7 @@ function makeDetails(path, signal) {
   return element;
 }
 
-const because = (why) => h("li", h("b", why.path), ` ${why.state}`, why.cause && `: ${inWords(why.cause)}`, why.since && [", since ", time(why.since)],
+const because = (why) => h("li", h("b", why.path), ` ${why.state}`, why.cause && `: ${reasonInWords(why.cause)}`, why.since && [", since ", time(why.since)],
   why.because.length > 0 && h("ul", why.because.map(because), why.more > 0 && h("li", `and ${number(why.more)} more`)));
 
 const attemptLine = (each) => h("li", h("b", `attempt ${each.attempt}`), " ", time(each.created_at), " ",

@@ -81,7 +81,7 @@ setInterval(() => {
 const wasStopped = (run) => run.status === "FAILED" && ["stopped", "stopped_forced"].includes(run.reason);
 export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 
-export const pill = (status) => h("span.pill", { dataset: { status } }, status.toLowerCase());
+export const pill = (status, text = status.toLowerCase()) => h("span.pill", { dataset: { status } }, text);
 
 export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
   (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
