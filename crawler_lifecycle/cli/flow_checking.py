@@ -151,23 +151,30 @@ def _check_manager(
 def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Path | None) -> list[str] | None:
     """Return the crawlers that the catalogue does not have; None if no catalogue is known here."""
     from crawler_lifecycle.adapters.catalogue import Catalogue
-    from crawler_lifecycle.control.context import Context
-    from crawler_lifecycle.control.installation import is_known
 
     if not crawlers:
         return []
     if catalogue is not None:
         known = Catalogue.load(catalogue).names()
-    elif (api := open_api(state)) is not None:
-        known = [entry.name for entry in api.entries()]
-    elif is_known(state):
+    else:
         try:
-            known = asyncio.run(Context.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))
+            known = _names_in_installation(state)
         except LifecycleError:
             return None
-    else:
-        return None
+        if known is None:
+            return None
     return sorted(set(crawlers) - set(known))
+
+
+def _names_in_installation(state: Path | None) -> list[str] | None:
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.installation import is_known
+
+    if (api := open_api(state)) is not None:
+        return [entry.name for entry in api.entries()]
+    if not is_known(state):
+        return None
+    return asyncio.run(Context.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))
 
 
 def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: float | None) -> Iterator[str]:

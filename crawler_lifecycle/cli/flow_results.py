@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import print_json, print_to_stderr, standard_options
+from crawler_lifecycle.cli.common import open_context, print_json, print_to_stderr, standard_options
 from crawler_lifecycle.cli.failures import REFUSED, fail
 from crawler_lifecycle.cli.flow_options import flow_argument, jobs_argument
 from crawler_lifecycle.cli.flow_reading import open_flows
+from crawler_lifecycle.cli.remote.choice import open_api
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import MemberRecord
@@ -30,11 +31,15 @@ def results(flow: str, jobs: tuple[str, ...], state: Path | None, as_json: bool)
       crawlctl flow results nightly-2026-11-22 | jq '.sites.de'
     """
     from crawler_lifecycle.contract.flows.values import untagged
+    from crawler_lifecycle.services.flows.files import with_folders
 
     flows = open_flows(state)
     members = flows.members(flow, jobs) if jobs else ()
     recorded = flows.results(flow, jobs or None)
-    print_json(untagged(recorded))
+    content = untagged(recorded)
+    print_json(
+        content if open_api(state) else with_folders(content, open_context(state).installation.settings.files_folder)
+    )
     lacking = {path: members_at for path in jobs if (members_at := _without_result(path, recorded, members))}
     message = "; ".join(_reason(path, members_at) for path, members_at in lacking.items())
     if any(not _are_completed(members_at) for members_at in lacking.values()):

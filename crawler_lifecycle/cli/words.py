@@ -16,7 +16,7 @@ COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
     "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
     "completed": "green", "discarded": "red", "cancelled": "yellow", "paused": "yellow", "retryable": "yellow",
-    "executing": "cyan",
+    "executing": "cyan", "completed, failures": "yellow",
 }  # fmt: skip
 
 GAP = "  "  # between two columns

@@ -1,12 +1,12 @@
 """Flows as people read them: lists, waits, attempts, timelines, and the runs of flows."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC
+from datetime import UTC, timedelta
 from threading import Barrier
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import flow_results
+from crawler_lifecycle.adapters.sql import flow_results, flow_waits
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
@@ -59,6 +59,24 @@ def test_lists_count_members_by_state(database: Database) -> None:
     assert (earlier.total, earlier.counts) == (2, {MemberState.AVAILABLE: 1, MemberState.COMPLETED: 1})
     assert (later.started_at, later.stopped_at) == (None, None)
     assert earlier.started_at == flow.row("step").started_at
+
+
+def test_lists_name_the_person_and_the_host_that_a_flow_waits_for(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = pushed(database, Workflow(id="asks").add_approval("go").add("later", plain, deps="go"))
+    steps, taken = (pushed(database, Workflow(id=name).add("a", plain).add("b", plain)) for name in ("steps", "taken"))
+    taken.claim(taken.start("a"))
+
+    def waits() -> dict[str, tuple[str, ...]]:
+        return {record.id: record.waits_for for record in SqlStore(database).flow_records.page(limit=9)}
+
+    assert waits() == {"taken": (), "steps": (), "asks": ("approval:go",)}, "a host has some seconds to take a step"
+    monkeypatch.setattr(flow_waits, "PATIENCE", timedelta(seconds=-1))
+    assert waits() == {"taken": (), "steps": (f"host:{plain.__module__}",), "asks": ("approval:go",)}
+    asks.approve("go")
+    steps.hold("pause")
+    assert waits() == {"taken": (), "steps": (), "asks": ()}
 
 
 def test_a_flow_starts_once_and_stays_started(database: Database) -> None:

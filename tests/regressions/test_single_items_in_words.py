@@ -80,7 +80,7 @@ def test_held_items_are_counted(delayed: int, words: str) -> None:
 def test_a_manager_of_a_silent_host_waits_for_a_host() -> None:
     member = Why(path="manager", state="executing", cause="silent_host:shops")
     explanation = manager_explained(status(counts=Counts(running=2)), member, FlowIntent.RUN)
-    assert (explanation.cause or "").startswith("no_host: no host brings the manager")
+    assert (explanation.cause or "").startswith("no_host: no running host has loaded the manager")
 
 
 def forecast(file: Path, name: str) -> list[str]:

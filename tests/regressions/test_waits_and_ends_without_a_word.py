@@ -10,7 +10,7 @@ from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, managed
 from tests.managers.authors import shops_with
 
-WAIT = "the end of the crawl waits for the manager's reaction"
+WAIT = "finished; the manager has not processed the end yet"
 
 
 @pytest.fixture

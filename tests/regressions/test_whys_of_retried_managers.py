@@ -23,7 +23,7 @@ from tests.contracts.flows import Flow
 from tests.contracts.managers import MANAGER, Managed, item, managed
 from tests.unit.flows.plays import NOW
 
-NO_HOST = "no_host: no host brings the manager m:Shops on"
+NO_HOST = "no_host: no running host has loaded the manager m:Shops: start `crawlctl up --flows FILE`"
 CLOSED = "closed: finished"
 
 

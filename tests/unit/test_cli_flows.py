@@ -478,12 +478,16 @@ def test_a_list_marks_failures_of_managers_and_names_waits() -> None:
         update={"items": None, "state": FlowState.EXECUTING, "waits_for": ("approval:go", "host:my_project.flows")}
     )
     _, failed, waits = list_lines([flow, waiting], datetime.now(UTC))
-    assert click.style("completed, failures", fg="yellow") in failed
+    assert click.style("completed, failures", fg="yellow") in failed, failed
     assert waits.endswith("  a decision about go, a host of my_project.flows")
 
 
 def test_a_run_names_other_flows_that_its_host_executes(
-    pushed: Crawlctl, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pushed: Crawlctl,
+    database: Database,
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name in ("forgotten", "paused"):
         SqlStore(database).flow_doors.push(PushFlow(definition=Workflow(id=name).add("a", plain).definition()))
@@ -491,6 +495,6 @@ def test_a_run_names_other_flows_that_its_host_executes(
     monkeypatch.setattr(flow_waits, "PATIENCE", timedelta(seconds=-1))
     ending = Ending(Path("graph.py"), graph=False, as_json=False)
     for module in ("another", plain.__module__):
-        asyncio.run(say_others(open_control(None), StepModules((module,)), ending))
+        asyncio.run(say_others(open_control(state), StepModules((module,)), ending))
     (line,) = capsys.readouterr().out.splitlines()
     assert line == "flow forgotten waits for a host of the same module, and is executed, too, until this flow ends"

@@ -189,7 +189,7 @@ def test_the_ledger_as_csv(flow: Flow, ledger: Managed) -> None:
         (("add", "shops/nightly", "--item", '{"shop": null}'), "item 1: spider_args.shop"),
         (("add", "shops/nightly"), "expected FILE with --key"),
         (("add", "shops/nightly", "--items", "absent.jsonl"), "cannot be read"),
-        (("jobs", "shops/nightly", "--manager", "absent"), "the flow has no crawl manager"),
+        (("jobs", "shops/nightly", "--manager", "absent"), "name one of the flow's crawl managers"),
     ],
 )
 def test_wrong_requests_get_a_line(flow: Flow, ledger: Managed, words: tuple[str, ...], message: str) -> None:
@@ -295,7 +295,7 @@ def test_why_without_an_item_explains_the_manager(flow: Flow, database: Database
 
 def test_why_of_a_manager_without_a_host_says_so(flow: Flow, database: Database) -> None:
     shops = managed(database, begins=False)
-    assert ": no_host: no host brings the manager m:Shops on" in flow("why", shops.id).stdout
+    assert ": no_host: no running host has loaded the manager m:Shops" in flow("why", shops.id).stdout
 
 
 def test_a_refused_item_is_corrected_or_dismissed(flow: Flow, ledger: Managed) -> None:

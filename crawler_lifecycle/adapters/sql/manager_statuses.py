@@ -96,14 +96,12 @@ class ManagerStatuses(OnDoors):
 
 def member_of(connection: Connection, flow: int, path: str | None) -> Row[Any]:
     """Return the member with the manager; raise BadInput without such a member."""
-    rows = connection.execute(OF_A_MANAGER.where(members.flow == flow))
-    chosen = [row for row in rows if row.path == path or (path is None and _work(row))]
-    if len(chosen) != 1 or not _work(chosen[0]):
-        if not chosen and path is None:
-            raise BadInput("flow", "the flow has no crawl manager")
-        raise BadInput(
-            "manager", "name one of the flow's crawl managers" if chosen else f"{path!r} is no crawl manager"
-        )
+    managers_there = [row for row in connection.execute(OF_A_MANAGER.where(members.flow == flow)) if _work(row)]
+    if not managers_there:
+        raise BadInput("flow", "the flow has no crawl manager")
+    chosen = [row for row in managers_there if path in (None, row.path)]
+    if len(chosen) != 1:
+        raise BadInput("manager", "name one of the flow's crawl managers")
     return chosen[0]
 
 

@@ -20,7 +20,7 @@ TURN = "turn"
 ENDS = "ends"
 GENERATOR = "generator"
 REACTION = "reaction"
-NO_REACTION = "the end of the crawl waits for the manager's reaction"
+NO_REACTION = "finished; the manager has not processed the end yet"
 CLOSING, CLOSED = "closing", "closed"
 REASONS = {FlowIntent.PAUSE: f"{PAUSED}: the flow is paused", FlowIntent.DRAIN: f"{DRAINING}: nothing new starts"}
 
@@ -68,7 +68,7 @@ def _cause_before_host(manager: ManagerStatus, cause: str | None) -> str:
 
 
 def _without_host(manager: ManagerStatus) -> str:
-    return f"{NO_HOST}: no host brings the manager {manager.function} on"
+    return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `crawlctl up --flows FILE`"
 
 
 def _cause_by_items(manager: ManagerStatus) -> str:

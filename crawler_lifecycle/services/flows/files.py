@@ -32,18 +32,29 @@ class _ClaimsWithFiles:
         code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
         claimed = self._claims.claim(flow, door, starts, token, host, lasts, code_version, after)
-        mine = [replace(step, arguments=self._with_folder(step.arguments)) for step in claimed.mine]
+        mine = [replace(step, arguments=with_folder(step.arguments, self._folder)) for step in claimed.mine]
         return replace(claimed, mine=mine)
 
     def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
         results = self._claims.results(flow_uid, numbers)
-        return {number: self._with_folder(value) for number, value in results.items()}
+        return {number: with_folder(value, self._folder) for number, value in results.items()}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._claims, name)
 
-    def _with_folder(self, value: JsonValue) -> JsonValue:
-        if not isinstance(value, dict) or not value.keys() >= RECEIPT or value["files"] is not None:
-            return value
-        folder = files_of(self._folder, str(value["run_uid"]))
-        return value if folder is None else {**value, "files": str(folder)}
+
+def with_folder(value: JsonValue, folder: Path) -> JsonValue:
+    """Return a receipt with the folder of its run's files, if this machine has the folder; else the value."""
+    if not isinstance(value, dict) or not value.keys() >= RECEIPT or value["files"] is not None:
+        return value
+    files = files_of(folder, str(value["run_uid"]))
+    return value if files is None else {**value, "files": str(files)}
+
+
+def with_folders(value: JsonValue, folder: Path) -> JsonValue:
+    """Return results, nested for sub-workflows, with the folders of their receipts."""
+    if not isinstance(value, dict):
+        return value
+    if value.keys() >= RECEIPT:
+        return with_folder(value, folder)
+    return {name: with_folders(inner, folder) for name, inner in value.items()}

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.ports import Claimed, ClaimedStep, StepClaims
-from crawler_lifecycle.services.flows.files import with_files
+from crawler_lifecycle.services.flows.files import with_files, with_folders
 
 UID = "0f6e7a52-3a3c-4a35-8d2f-4b1f64c1f0c9"
 RECEIPT = {"run_id": 7, "run_uid": UID, "files": None}
@@ -49,3 +49,10 @@ def test_receipts_name_the_folder_of_their_run(tmp_path: Path) -> None:
 
 def test_a_machine_without_the_folder_tells_none(tmp_path: Path) -> None:
     assert claims_in(tmp_path).results("u", [0])[0] == RECEIPT
+
+
+def test_shown_results_name_the_folders_of_their_runs(tmp_path: Path) -> None:
+    (tmp_path / UID).mkdir()
+    shown = with_folders({"shop": RECEIPT, "sites": {"de": RECEIPT, "number": 1}}, tmp_path)
+    found = {**RECEIPT, "files": str(tmp_path / UID)}
+    assert shown == {"shop": found, "sites": {"de": found, "number": 1}}

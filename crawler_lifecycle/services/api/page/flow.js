@@ -144,8 +144,8 @@ export function showFlow({ main, name: id, place, signal }) {
   function drawAsks() {
     const open = [...jobs.values()].filter(({ kind, state }) => kind === "approval" && state === "available");
     const decide = (name, job, approved, said) => h("button", () => act("approve", { job, approved }, () => said), name);
-    patch(asks, [...open, ...stuck.filter((each) => each.path !== id)].slice(0, MOST_ASKS), (each) => `${each.path}${each.state}${each.cause ?? ""}`, ({ path: job, kind, title, state, cause }) => h("li",
-      { dataset: { status: state } }, kind ? [h("span", h("b", job), ` waits for a decision${title && title !== job ? `: ${title}` : ""}`),
+    patch(asks, [...open, ...stuck.filter((each) => each.path !== id)].slice(0, MOST_ASKS), (each) => `${each.path}${each.state}${each.cause ?? ""}`, ({ path: job, kind, state, cause }) => h("li",
+      { dataset: { status: state } }, kind ? [h("span", h("b", job), " waits for a decision"),
         ...(mayOperate() ? [decide("Approve", job, true, "Approved."), decide("Reject", job, false, "Rejected.")] : [])]
         : h("span", h("b", job), `${state === "discarded" ? " failed: " : " "}${reasonInWords(cause)}`)));
   }

@@ -35,7 +35,7 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
       State: ({ state }) => pill(state),
       Crawl: ({ crawler, override }) => [crawler, h("small", { title: JSON.stringify(override) }, " ", named(override.spider_args ?? override).join(" "))],
       Labels: ({ labels, tags }) => [...labels, ...tags].filter((each) => !OURS.test(each)).join(" "),
-      Why: (item) => [item.problem ?? inWords(item.outcome), item.state === "running" && item.ended_at && ": crawl finished; the manager has not processed it yet", item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
+      Why: (item) => [item.problem ?? inWords(item.outcome), item.state === "running" && item.ended_at && ": the manager has not processed the end yet", item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
       Run: ({ run_id: run }) => run && runLink(run, run),
       "Took|took": (item) => lasting(item.started_at, item.ended_at),
       "|act": buttons,

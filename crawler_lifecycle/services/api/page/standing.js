@@ -20,13 +20,13 @@ const WITH_NAME = {
   parallel_limit: (name) => `waits for its turn (limit of ${name})`,
 };
 
-// A cause or reason of a job, as the API names it. What follows a colon and a blank is a sentence already.
-export function reasonInWords(word) {
-  if (!word) return "";
-  const [, name, mark, rest] = /^(\w+)(:?)(.*)$/s.exec(word) ?? [null, word, "", ""];
-  if (mark && !rest.startsWith(" ") && WITH_NAME[name]) return WITH_NAME[name](rest);
-  const known = WORDS[name] ?? (/^[a-z_]+$/.test(name) ? cause(name) : name);
-  return mark ? `${known}${mark}${rest}` : known;
+// A cause or reason of a job: a word, a word with a name (`host:books`), a word with a sentence, or an author's own text.
+export function reasonInWords(text) {
+  const [, word, sentence, name] = /^([a-z_]+)(?:: (.*)|:(.*))?$/s.exec(text ?? "") ?? [];
+  if (!word) return text ?? "";
+  if (name && WITH_NAME[word]) return WITH_NAME[word](name);
+  if (word === "no_host" && sentence) return sentence;
+  return [WORDS[word] ?? cause(word), sentence ?? name].filter(Boolean).join(": ");
 }
 
 // A flow whose manager has failed items has completed, and is nothing to be calm about.
