@@ -154,16 +154,13 @@ def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Pa
 
     if not crawlers:
         return []
-    if catalogue is not None:
-        known = Catalogue.load(catalogue).names()
-    else:
-        try:
-            known = _names_in_installation(state)
-        except LifecycleError:
-            return None
-        if known is None:
-            return None
-    return sorted(set(crawlers) - set(known))
+    try:
+        known = _names_in_installation(state) if catalogue is None else Catalogue.load(catalogue).names()
+    except LifecycleError:
+        if catalogue is not None:
+            raise
+        return None
+    return None if known is None else sorted(set(crawlers) - set(known))
 
 
 def _names_in_installation(state: Path | None) -> list[str] | None:

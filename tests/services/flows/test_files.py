@@ -4,6 +4,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import JsonValue
+
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.ports import Claimed, ClaimedStep, StepClaims
 from crawler_lifecycle.services.flows.files import with_files, with_folders
@@ -53,6 +55,7 @@ def test_a_machine_without_the_folder_tells_none(tmp_path: Path) -> None:
 
 def test_shown_results_name_the_folders_of_their_runs(tmp_path: Path) -> None:
     (tmp_path / UID).mkdir()
-    shown = with_folders({"shop": RECEIPT, "sites": {"de": RECEIPT, "number": 1}}, tmp_path)
+    receipt = cast(JsonValue, RECEIPT)
+    shown = with_folders({"shop": receipt, "sites": {"de": receipt, "number": 1}}, tmp_path)
     found = {**RECEIPT, "files": str(tmp_path / UID)}
     assert shown == {"shop": found, "sites": {"de": found, "number": 1}}
