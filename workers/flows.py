@@ -1,6 +1,6 @@
 """Host process for steps: runs the functions in authors' modules for flows.
 
-After SIGTERM, functions under way may still end; the other claims are released, so that another host runs the steps.
+After SIGTERM, functions under way may still end. All further claims are released for a later host.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def take_stack() -> None:
-    """Take the variables that the environment lacks from the stack on the state folder, as `crawlctl` does."""
+    """Complete the environment with variables from the embedded stack, found by the state folder."""
     environment = environment_for_child()
     os.environ.clear()
     os.environ.update(environment)
