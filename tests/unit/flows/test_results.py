@@ -169,6 +169,7 @@ def test_048_values_come_back_as_they_were(value: Any) -> None:
 
 def test_048_what_has_a_json_form_comes_back_as_plain_data() -> None:
     assert isnan(from_text(to_text("result", float("nan"), 100)))
+    assert untagged([float("nan"), float("-inf")]) == ["NaN", "-Infinity"]
     assert decode(encode("result", Word.ONE)) == "one"
     assert decode(encode("result", Model(number=1, at=NOW))) == {"number": 1, "at": NOW}
     assert decode(encode("result", Record("a", (1, 2)))) == {"name": "a", "parts": (1, 2)}
