@@ -6,6 +6,7 @@ Values are no pickles: to decode a value runs no code from its author.
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -76,11 +77,13 @@ def untagged(value: object) -> JsonValue:
 
     Half a surrogate pair, as from `os.fsdecode`, becomes U+FFFD: no terminal and no HTTP client takes such a text.
     """
-    content: JsonValue = to_jsonable_python(_printable(value), bytes_mode="base64", inf_nan_mode="strings")
+    content: JsonValue = to_jsonable_python(_printable(value), bytes_mode="base64", inf_nan_mode="null")
     return content
 
 
 def _printable(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, str):
         return HALF_OF_A_PAIR.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, Mapping):

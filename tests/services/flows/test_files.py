@@ -57,5 +57,5 @@ def test_shown_results_name_the_folders_of_their_runs(tmp_path: Path) -> None:
     (tmp_path / UID).mkdir()
     receipt = cast(JsonValue, RECEIPT)
     shown = with_folders({"shop": receipt, "sites": {"de": receipt, "number": 1}}, tmp_path)
-    found = {**RECEIPT, "files": str(tmp_path / UID)}
-    assert shown == {"shop": found, "sites": {"de": found, "number": 1}}
+    receipt_here = {**RECEIPT, "files": str(tmp_path / UID)}
+    assert shown == {"shop": receipt_here, "sites": {"de": receipt_here, "number": 1}}
