@@ -138,7 +138,7 @@ def problems_of(path: Path) -> list[str]:
         return [error.message]
     for name, table in tables["crawlers"].items():
         if not PLAIN_NAME.match(name):
-            problems.append(f"{path}: crawlers.{_one_line(name)[:150]}: name: {PLAIN_NAME_WORDS}")
+            problems.append(f"{_place(path, name)}name: {PLAIN_NAME_WORDS}")
         problems += _problems_of_entry(path, name, table)
     for name, table in tables["managers"].items():
         try:
@@ -164,18 +164,41 @@ def _mistakes(error: NotReady) -> list[str]:
 
 def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
     """Yield the entry's problems. The first part of a command is the program."""
-    try:
-        entry = _entry(path, name, table)
-    except NotReady as error:
-        yield from _mistakes(error)
-        return
-    if entry.image:
+    entry, wrong_fields = None, set[str]()
+    while entry is None:
+        try:
+            entry = _entry(path, name, _repaired(table, wrong_fields))
+        except NotReady as error:
+            mistakes = {line: _top_field(path, name, line) for line in _mistakes(error)}
+            further = set(mistakes.values()) - wrong_fields
+            yield from (line for line, field in mistakes.items() if field in further)
+            if not isinstance(table, dict) or not further:
+                return
+            wrong_fields |= further  # they may hide mistakes in other fields
+    if entry.image or "command" in wrong_fields:
         return  # programs and files are in the image
     if shutil.which(entry.command[0]) is None:
         yield f"{path}: crawlers.{name}: command: there is no program {entry.command[0]!r} on this machine"
     for written_part, part in zip(table["command"], entry.command, strict=True):
         if written_part.startswith("{catalogue_folder}") and not Path(part).exists():
             yield f"{path}: crawlers.{name}: command: there is no file {part}"
+
+
+def _repaired(table: Any, wrong_fields: set[str]) -> Any:
+    """Return the entry without its wrong fields, but with a command."""
+    if not wrong_fields:
+        return table
+    command = {"command": [sys.executable]} if "command" in wrong_fields else {}
+    return {field: value for field, value in table.items() if field not in wrong_fields} | command
+
+
+def _top_field(path: Path, name: str, problem: str) -> str:
+    """Return the entry's field in the problem's line."""
+    return re.split("[.:]", problem.removeprefix(_place(path, name)), maxsplit=1)[0]
+
+
+def _place(path: Path, name: str) -> str:
+    return f"{path}: crawlers.{_one_line(name)[:150]}: "
 
 
 def _parse(path: Path, content: bytes) -> _Entries:
@@ -227,7 +250,7 @@ def _entry(path: Path, name: str, table: Any) -> Crawler:
     try:
         return _validated(path, name, table)
     except BadInput as error:
-        raise NotReady(f"{path}: crawlers.{_one_line(name)[:150]}: {_one_line(error)}") from error
+        raise NotReady(_place(path, name) + _one_line(error)) from error
 
 
 def _validated(path: Path, name: str, table: Any) -> Crawler:

@@ -89,11 +89,12 @@ def test_a_catalogue_is_checked_before_anything_runs(crawlctl: Crawlctl, tmp_pat
         "a: command: there is no program 'no-such-program' on this machine",
         f"b: command: there is no file {tmp_path / 'nowhere.py'}",
         "c: comand: is not a known field",
+        "c: command: expected the program to run, or an `image`",
         "e: pod.tolerations.0.effect: expected 'NoSchedule', 'PreferNoSchedule' or 'NoExecute'",
         f"f: pod.labels.kubernetes.io/os: keys of kubernetes.io are reserved; a catalogue may set {allowed}",
     ]
     told = json.loads(crawlctl("crawlers", "--check", str(broken), "--json").stdout)
-    assert (len(told["problems"]), told["crawlers"]) == (5, [])
+    assert (len(told["problems"]), told["crawlers"]) == (6, [])
     assert "No such file" in crawlctl("crawlers", "--check", str(tmp_path / "none.toml")).stdout
 
 
@@ -104,13 +105,18 @@ def test_a_check_reports_all_mistakes_in_one_pass(crawlctl: Crawlctl, tmp_path: 
         "managers = 3\n"
         '[crawler.news]\ncommand = ["true"]\n'
         "[crawlers.\"x<script>\"]\ncommand = ['true']\n"
-        '[crawlers.c]\nprocesses = 0\ncomand = ["true"]\n'
+        '[crawlers.c]\nname = "d"\nprocesses = 0\ncomand = ["true"]\nlabels = ["0"]\n'
+        '[crawlers.e]\ncommand = [3]\npod = { labels = { "kubernetes.io/os" = "any" } }\n'
         "[settings]\n"
     )
     result = crawlctl("crawlers", "--check", str(path))
     assert result.exit_code == 2
     assert [line.removeprefix(f"{path}: ").partition(": ")[0] for line in result.stdout.splitlines()] == [
-        "crawler", "settings", "managers", "crawlers.x<script>", "crawlers.c", "crawlers.c",
+        "crawler", "settings", "managers", "crawlers.x<script>", *["crawlers.c"] * 5, *["crawlers.e"] * 2,
+    ]  # fmt: skip
+    fields = [line.split(": ")[2] for line in result.stdout.splitlines() if ": crawlers." in line]
+    assert fields == [
+        "name", "name", "processes", "labels.0", "comand", "command", "command.0", "pod.labels.kubernetes.io/os",
     ]  # fmt: skip
     with pytest.raises(NotReady, match="crawler: unknown"):
         Catalogue.load(path)
