@@ -52,9 +52,7 @@ CHANGE = """(async () => {{
   return await until(() => {drawn}) - began;
 }})()"""
 REST = "new Promise((resume) => setTimeout(resume, 1000))"  # a task is reported some time after its end
-IN_TIME = (
-    "[...document.querySelectorAll('[aria-label=Tasks] .chip')].find((it) => it.textContent === 'In time').click()"
-)
+IN_TIME = "[...document.querySelectorAll('[aria-label=Tasks] .chip')].find((it) => it.textContent === 'Gantt').click()"
 WOVEN = "woven"
 SHOW_WOVEN = f"location.hash = '#/flows/{WOVEN}?view=%s'"
 BOX = "document.querySelector('.box')"

@@ -29,6 +29,7 @@ class Scale:
     audited: tuple[int, ...] = (1_000, 100_000)  # open runs
     in_line: tuple[int, ...] = (100, 1_000, 10_000)  # runs that wait for their permit
     listed_runs: int = 100_000
+    crawled: int = 500_000  # runs of 200 crawlers
     big_run: int = 10_000  # tasks of a run beside a small run
     two_level_runs: int = 300
     chain: int = 50  # steps in a row
@@ -70,6 +71,7 @@ QUICK = Scale(
     audited=(20,),
     in_line=(5, 40),
     listed_runs=100,
+    crawled=4_000,
     big_run=200,
     two_level_runs=12,
     chain=5,

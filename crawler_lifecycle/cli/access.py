@@ -38,6 +38,8 @@ class RunAccess(Protocol):
         flows: bool = False,
         flow: str | None = None,
         tag: str | None = None,
+        outcome: str | None = None,
+        label: str | None = None,
     ) -> "Sequence[RunSummary]": ...
 
     def installation(self, most_saturated: int) -> "InstallationView": ...

@@ -60,7 +60,7 @@ def _wait(run: RunSummary) -> str:
     if run.status.is_over or run.waiting_cause is None:
         return ""
     if was_held(run):
-        return f"waits for its permit: {run.waiting_message}" if permit_words(run) else ""
+        return f"queued: {run.waiting_message}" if permit_words(run) else ""
     words = waiting_words(run.waiting_cause)
     return f"{words}: {run.waiting_message}" if run.waiting_message else words
 

@@ -44,6 +44,8 @@ LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after ma
 @click.option("--flows", is_flag=True, help="Runs of flows, too.")
 @click.option("--flow", help="Only runs of the flow with this id.")
 @click.option("--tag", help="Only runs with this tag, those of flows as well.")
+@click.option("--outcome", help="Only runs whose end has this outcome, e.g. banned.")
+@click.option("--label", help="Only runs with this label, those of flows as well.")
 @standard_options
 def list_runs(
     status: str | None,
@@ -53,6 +55,8 @@ def list_runs(
     flows: bool,
     flow: str | None,
     tag: str | None,
+    outcome: str | None,
+    label: str | None,
     state: Path | None,
     as_json: bool,
 ) -> None:
@@ -65,6 +69,7 @@ def list_runs(
     Examples:
       crawlctl list
       crawlctl list --status failed --limit 100
+      crawlctl list --outcome banned --label site:example.com
       crawlctl list --flow nightly-2026-11-22
       crawlctl list --json | jq '.[].run_id'
     """
@@ -73,12 +78,20 @@ def list_runs(
 
     listed = ListedStatus(status) if status else None
     runs = open_reader(state).list(
-        limit=limit, before=before, status=listed, crawler=crawler, flows=flows, flow=flow, tag=tag
+        limit=limit,
+        before=before,
+        status=listed,
+        crawler=crawler,
+        flows=flows,
+        flow=flow,
+        tag=tag,
+        outcome=outcome,
+        label=label,
     )
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), width), as_json=as_json)
     if not runs and not as_json:
-        has_filter = bool(status or crawler or before or flow or tag)
+        has_filter = bool(status or crawler or before or flow or tag or outcome or label)
         click.echo("No such runs." if has_filter else "No runs.")
 
 

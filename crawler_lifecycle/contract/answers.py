@@ -25,6 +25,14 @@ class Resumed(Message):
     started: bool
 
 
+class ClusterPlaces(Message):
+    """Use for a cluster with a fixed number of places."""
+
+    taken: int
+    total: int
+    waiting: int = Field(description="jobs that wait for a place")
+
+
 class InstallationView(Message):
     """An installation's capacity, and the runs without capacity."""
 
@@ -32,6 +40,10 @@ class InstallationView(Message):
     limits: LimitRecord = Field(description="caps and pause of the installation, with the present use")
     open_runs: int = Field(description="runs that are not over, with those of flows")
     runs_in_line: int = Field(description="runs that wait for their permit, whichever scope holds them")
+    places: ClusterPlaces | None = Field(
+        description="places for jobs in the cluster; null: the cluster has no fixed number of places, such as "
+        "Kubernetes, or could not be read"
+    )
     saturated_runs: int = Field(description="runs that have waited for room in the cluster for five minutes or longer")
     saturated: list[RunSummary] = Field(description="the saturated runs that wait longest, each with its waiting cause")
 

@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.crawl_result import CrawlResult, Stats
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.states import ExportState, Intent, ListedStatus, RunStatus, TaskStatus, Trigger
 
 
 class Explanation(Message):
@@ -66,6 +66,22 @@ class RunSummary(Message):
     explanation: Explanation | None = Field(
         default=None, description="explanation of the end; null while the run is under way and if all tasks succeeded"
     )
+
+
+class RunEnd(Message):
+    """Run's end in a list for a crawler."""
+
+    run_id: int
+    status: ListedStatus
+    outcome: str | None
+
+
+class CrawlerRuns(Message):
+    """A crawler's latest run and latest ends."""
+
+    crawler: str
+    latest: RunSummary | None = Field(description="latest run, also in a flow; null: the crawler has never run")
+    ends: list[RunEnd] = Field(description="the latest ten runs that are over, newest first")
 
 
 HIDDEN = "***"  # shown in place of a variable's value

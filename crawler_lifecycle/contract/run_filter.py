@@ -15,11 +15,13 @@ class RunFilter(Message):
     crawler: str | None = None
     search: str | None = None  # in the crawler's name in any case, or the RunID
     reason: str | None = None
+    outcome: str | None = None
     requested_by: str | None = None
     tag: str | None = None
+    label: str | None = None
     since: datetime | None = None  # bounds for the creation time
     until: datetime | None = None
-    flows: bool = False  # include runs in flows, as a tag does
+    flows: bool = False  # include runs in flows, as a tag or a label does
     flow: str | None = None  # the flow's id or uid; leaves out all other runs
 
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.requesters import Requester
+from crawler_lifecycle.control.attention import attention
 from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.context import Context
@@ -42,6 +44,10 @@ class Control:
     @classmethod
     def open(cls, state: Path | None = None) -> Self:
         return cls(locate(state))
+
+    async def attention(self) -> Attention:
+        """Return what waits for a person, a host or room."""
+        return await attention(self.context, self.audits)
 
     async def doctor(self) -> list[Check]:
         return await check_all(self.context, self.engine, self.audits, self.limits)

@@ -8,20 +8,28 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.contract.answers import InstallationView
+from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import (
+    CrawlerRuns,
+    ExportRecord,
+    RunDetails,
+    RunOverview,
+    RunRecord,
+    RunSummary,
+    TaskRecord,
+)
 from crawler_lifecycle.contract.run_filter import OPEN_RUNS, RunFilter
 from crawler_lifecycle.contract.states import ExportState, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import LogChunk, SaturatedRuns, StoredArchive
+from crawler_lifecycle.ports import HasPlaces, LogChunk, SaturatedRuns, StoredArchive
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
@@ -96,13 +104,25 @@ class RunReader:
         flows: bool = False,
         flow: str | None = None,
         tag: str | None = None,
+        outcome: str | None = None,
+        label: str | None = None,
     ) -> Sequence[RunSummary]:
         """Return runs, newest first; with `before`, only runs before the given RunID.
 
-        Runs of flows are left out, unless `flows` includes them or `flow` names their flow by its id or uid.
+        Runs of flows are left out, unless `flows` includes them, `flow` names their flow by its id or uid, or a tag or
+        a label chooses them.
         """
         listed = () if status is None else (status,)
-        chosen = RunFilter(listed=listed, crawler=crawler, search=search, flows=flows, flow=flow, tag=tag)
+        chosen = RunFilter(
+            listed=listed,
+            crawler=crawler,
+            search=search,
+            flows=flows,
+            flow=flow,
+            tag=tag,
+            outcome=outcome,
+            label=label,
+        )
         return self.select(chosen, limit=limit, before=before)
 
     def select(self, chosen: RunFilter, *, limit: int = 20, before: int | None = None) -> Sequence[RunSummary]:
@@ -112,6 +132,10 @@ class RunReader:
     def counts(self, chosen: RunFilter) -> Mapping[ListedStatus, int]:
         """Count the chosen runs by their status in lists; a status without runs is left out."""
         return self._context.store.records.counts(chosen)
+
+    def by_crawler(self, crawlers: Sequence[str]) -> Sequence[CrawlerRuns]:
+        """Return the latest run and the latest ends of these crawlers, in the same order."""
+        return self._context.store.records.by_crawler(crawlers)
 
     def saturated(self, limit: int) -> SaturatedRuns:
         """Return the open runs that have waited for room in the cluster for long."""
@@ -126,9 +150,20 @@ class RunReader:
             limits=next(record for record in limits if record.scope == INSTALLATION),
             open_runs=sum(self.counts(OPEN_RUNS).values()),
             runs_in_line=sum(record.runs_held for record in limits),
+            places=self._places(),
             saturated_runs=saturated.total,
             saturated=list(saturated.longest),
         )
+
+    def _places(self) -> ClusterPlaces | None:
+        """Return the places; None for a cluster without a fixed number, and for a cluster that cannot be read now."""
+        cluster = self._context.parts.cluster
+        if not isinstance(cluster, HasPlaces):
+            return None
+        try:
+            return ClusterPlaces(**asdict(cluster.places()))
+        except TemporaryError:
+            return None
 
     def show(self, run: int | str) -> RunDetails:
         return self._context.store.records.details(self.run_id(run))

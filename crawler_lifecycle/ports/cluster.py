@@ -33,6 +33,22 @@ class LogChunk:
     read: int = 0  # bytes fetched from the cluster; a cluster may fetch far more than the text
 
 
+@dataclass(frozen=True, slots=True)
+class PlacesTaken:
+    """Places in use, for a cluster with a fixed number."""
+
+    taken: int
+    total: int
+    waiting: int  # jobs without a place
+
+
+@runtime_checkable
+class HasPlaces(Protocol):
+    """A cluster with a fixed number of places, such as the local cluster."""
+
+    def places(self) -> PlacesTaken: ...
+
+
 class Cluster(Protocol):
     """An installation's jobs in Kubernetes, or as process groups in the local cluster.
 

@@ -7,7 +7,15 @@ from typing import Protocol
 
 from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind
 from crawler_lifecycle.contract.notices import Notice
-from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import (
+    Changed,
+    CrawlerRuns,
+    RunDetails,
+    RunOverview,
+    RunRecord,
+    RunSummary,
+    TaskRecord,
+)
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
@@ -73,6 +81,9 @@ class Records(Protocol):
 
     def counts(self, chosen: RunFilter) -> dict[ListedStatus, int]:
         """Count the chosen runs by their status in lists; a status without runs is left out."""
+
+    def by_crawler(self, crawlers: Sequence[str]) -> list[CrawlerRuns]:
+        """Return latest run and latest ends for these crawlers, in the same order."""
 
     def saturated(self, limit: int) -> SaturatedRuns:
         """Return the installation's open runs that have waited for room in the cluster for long."""

@@ -1,7 +1,7 @@
 """Flows as people read them: lists, waits, attempts, timelines, and the runs of flows."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
 import pytest
@@ -48,6 +48,26 @@ def test_lists_are_filtered_and_paged(database: Database) -> None:
     with pytest.raises(NotFound):
         ids(before="unknown")
     assert (records.uid_of("a"), records.row("c")) == (first.uid, (third.uid, third.ledger.flow))
+
+
+def test_flows_that_wait_for_a_person_or_a_host_are_named(database: Database) -> None:
+    """A flow with a limit counts only while nothing of it is under way: the limit may hold the step back."""
+    records = SqlStore(database).flow_records
+    asks = pushed(database, Workflow("asks", id="asks").add_approval("check"))
+    pushed(database, Workflow("lone", id="lone").add("step", plain))
+    limited = pushed(database, Workflow("full", id="full", max_parallel=1).add("a", plain).add("b", plain))
+    paused = pushed(database, Workflow("held", id="held").add("step", plain))
+    asks.go_on()
+    paused.hold("pause")
+    later = datetime.now(UTC) + timedelta(seconds=5)
+    assert records.awaiting_approval(limit=9) == (1, ["asks"])
+    assert records.without_host(later, limit=9) == (2, ["lone", "full"])
+    assert records.without_host(later, limit=1) == (2, ["lone"])
+    assert records.without_host(later - timedelta(hours=1), limit=9) == (0, [])
+    limited.claim(limited.start("a"))
+    assert records.without_host(later, limit=9) == (1, ["lone"])
+    asks.approve("check")
+    assert records.awaiting_approval(limit=9) == (0, [])
 
 
 def test_lists_count_members_by_state(database: Database) -> None:

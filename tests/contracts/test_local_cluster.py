@@ -30,6 +30,7 @@ from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
+from crawler_lifecycle.ports import PlacesTaken
 from tests.clusters import LocalBench
 from tests.waiting import until
 
@@ -465,6 +466,7 @@ def test_jobs_beyond_the_capacity_wait_and_start_in_order(local: LocalBench) -> 
     local.until_phase(requests[0], JobPhase.RUNNING)
     assert [job_of(local, request) for request in requests[1:]] == [(JobPhase.WAITING, "capacity")] * 5
     assert "1 of 1 places taken, 5 waiting" in local.cluster.check()
+    assert local.cluster.places() == PlacesTaken(taken=1, total=1, waiting=5)
     (local.files(requests[0]) / "go").touch()
     for request in requests:
         assert local.until_ended(request).exit_code == 0

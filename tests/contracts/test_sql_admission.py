@@ -71,7 +71,7 @@ def test_a_run_in_the_line_says_what_holds_it_and_begins_in_its_turn(store: SqlS
     store.limits.change(SITE, {"runs": 1}, "ann")
     first, second, third, other = (make_run(labels=labels) for labels in (LABELS, LABELS, LABELS, []))
     deployed(store, begin(store, first))
-    hold = Hold("admission", SITE, "label site:a has as many runs as its limit allows")
+    hold = Hold("admission", SITE, "label site:a is at its limit of 1 run")
     assert (begin(store, second), begin(store, third)) == (hold, hold)
     assert isinstance(begin(store, other), Claim), "it has no label"
     held = look(store, third)
@@ -249,7 +249,7 @@ def test_a_reopened_run_waits_for_a_permit_again(store: SqlStore, make_run: Make
     held = look(store, run)
     assert held.place == Place(number=1, length=1)
     assert (held.run.waiting_cause, held.run.held_by) == ("admission", SITE)
-    assert held.run.waiting_message == "label site:a has as many runs as its limit allows"
+    assert held.run.waiting_message == "label site:a is at its limit of 1 run"
     assert held.run.waiting_since
     assert store.records.details(run.run_id).tasks[1].cause == "admission"
     assert pass_on(store) == []

@@ -1,18 +1,22 @@
 """Do people read what was written, newest first, page by page?"""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import event
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus, RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.errors import NotFound
+from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, ref_to
 
 REQUESTERS = [("ann", Trigger.API), ("bob", Trigger.API), (None, Trigger.API), ("ann", Trigger.MANUAL)]
@@ -89,6 +93,85 @@ def test_lists_and_counts_choose_alike(database: Database, make_run: MakeRun) ->
         ListedStatus.FAILED: 1,
         ListedStatus.INITIALIZING: 1,
     }
+
+
+def test_lists_and_counts_by_outcome_and_label(database: Database, make_run: MakeRun) -> None:
+    labels = [["site:a.example"], ["site:a.example", "tenant:acme"], []]
+    banned, finished, other = (make_run(1, labels=own) for own in labels)
+    records = SqlStore(database).records
+    for run, word in ((banned, "banned"), (finished, None)):
+        end_tasks(database, run, [CrawlResult(outcome=word)])
+        SqlStore(database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
+
+    def ids(**chosen: str) -> list[int]:
+        numbers = [run.run_id for run in records.page(RunFilter(**chosen), limit=9)]
+        assert sum(records.counts(RunFilter(**chosen)).values()) == len(numbers)
+        return numbers
+
+    assert ids(outcome="banned") == [banned.run_id]
+    assert ids(outcome="finished") == [finished.run_id]
+    assert ids(outcome="Banned") == ids(outcome="banned ") == []
+    assert ids(label="site:a.example") == [finished.run_id, banned.run_id]
+    assert ids(label="tenant:acme", outcome="finished") == [finished.run_id]
+    assert ids(label="site:a") == []
+    assert other.run_id not in ids(label="tenant:acme")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("chosen", "index"),
+    [({"outcome": "banned"}, "ix_histories_outcome"), ({"label": "a:b"}, "ix_history_labels_label")],
+)
+def test_an_outcome_and_a_label_are_found_by_an_index(database: Database, chosen: dict[str, str], index: str) -> None:
+    plan = plan_of(database, lambda: SqlStore(database).records.page(RunFilter(**chosen), limit=9))
+    assert index in plan, plan
+    assert "SCAN histories" not in plan.replace("SCAN histories USING INDEX", ""), plan
+
+
+def test_each_crawler_has_its_latest_run_and_its_latest_ends(database: Database, make_run: MakeRun) -> None:
+    """However many runs of other crawlers came later."""
+    records, runs = SqlStore(database).records, SqlStore(database).runs
+    ended = [make_run(1, entry=Crawler(name="rare")) for _ in range(12)]
+    for number, run in enumerate(ended):
+        end_tasks(database, run, [CrawlResult(outcome="banned" if number == 11 else None)])
+        runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
+    stopped, latest = (make_run(1, entry=Crawler(name="rare")) for _ in range(2))
+    SqlStore(database).tasks.cancel_queued(ref_to(stopped), "stopped")
+    runs.close(ref_to(stopped), RunStatus.FAILED, "stopped")
+    busy = [make_run(1, entry=Crawler(name="busy")) for _ in range(3)]
+    rare, never, other = records.by_crawler(["rare", "never", "busy"])
+    assert (rare.crawler, rare.latest and rare.latest.run_id) == ("rare", latest.run_id)
+    assert rare.latest == records.summaries([latest.run_id])[0]
+    assert [(end.run_id, end.status, end.outcome) for end in rare.ends[:3]] == [
+        (stopped.run_id, ListedStatus.STOPPED, "cancelled"),
+        (ended[11].run_id, ListedStatus.COMPLETED, "banned"),
+        (ended[10].run_id, ListedStatus.COMPLETED, "finished"),
+    ]
+    assert len(rare.ends) == 10
+    assert (never.crawler, never.latest, never.ends) == ("never", None, [])
+    assert (other.latest and other.latest.run_id, other.ends) == (busy[-1].run_id, [])
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_runs_of_crawlers_are_found_by_an_index(database: Database) -> None:
+    plan = plan_of(database, lambda: SqlStore(database).records.by_crawler(["a", "b"]))
+    assert "SCAN histories" not in plan, plan
+    assert "ix_histories_crawler" in plan, plan
+
+
+def plan_of(database: Database, read: Callable[[], object]) -> str:
+    """Return SQLite's plan of the first statement about runs."""
+    statements = list[tuple[str, object]]()
+
+    def note(_conn: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+        statements.append((statement, parameters))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    read()
+    event.remove(database.engine, "before_cursor_execute", note)
+    statement, parameters = next(pair for pair in statements if "FROM histories" in pair[0])
+    with database.read() as connection:
+        return "\n".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters))  # type: ignore[arg-type]
 
 
 def test_why_a_run_failed_stands_in_every_list_and_record_of_it(database: Database, make_run: MakeRun) -> None:

@@ -3,20 +3,26 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
 from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services.api.installation import MOST_SATURATED
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import make_plan
 from tests.apis import Api, served
+from tests.contracts.flows import pushed
 from tests.databases import MakeRun, copy_of, give_away, ref_to
+from tests.unit.flows.work import plain
 
 UI = "https://temporal.example/ui/"
 NAMED = {"CRAWLER_API__TEMPORAL_UI": UI, "TEMPORAL_NAMESPACE": "crawls/eu"}
@@ -42,7 +48,9 @@ def waits(database: Database, run_id: int, cause: str, minutes: float) -> None:
         connection.execute(row.values(waiting_cause=cause, waiting_since=since, waiting_message="exceeded: pods"))
 
 
-def test_use_and_saturation_of_the_installation(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+def test_use_and_saturation_of_the_installation(
+    api: Api, http: httpx.Client, database: Database, make_run: MakeRun
+) -> None:
     store = SqlStore(database)
     quick, slow, started, other, over = (make_run(2) for _ in range(5))
     waits(database, quick.run_id, "quota", 4)
@@ -54,16 +62,45 @@ def test_use_and_saturation_of_the_installation(http: httpx.Client, database: Da
     store.tasks.cancel_queued(ref_to(over), "stopped")
     store.runs.close(ref_to(over), RunStatus.FAILED, "stopped")
     http.put("/v1/limits", json={"runs": 7})
+    assert http.get("/v1/installation").json()["places"] is None, "the cluster has no folder yet"
+    api.app.state.api.control.parts.cluster.check()  # makes its folder
     answer = http.get("/v1/installation").json()
     assert answer["installation"] == store.records.installation()
     assert (answer["open_runs"], answer["runs_in_line"], answer["saturated_runs"]) == (4, 0, 2)
     assert (answer["limits"]["scope"], answer["limits"]["runs"]) == ("installation", 7)
+    assert answer["places"] == {"taken": 0, "total": 16, "waiting": 0}
     saturated = [(run["run_id"], run["waiting_cause"], run["waiting_message"]) for run in answer["saturated"]]
     assert saturated == [
         (slow.run_id, "unschedulable", "exceeded: pods"),
         (started.run_id, "capacity", "exceeded: pods"),
     ]
     assert answer["saturated"][0]["tasks"] == {"QUEUED": 2}
+
+
+def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    calm = http.get("/v1/attention").json()
+    assert calm == {
+        "failed_runs": 0, "saturated_runs": 0, "awaiting_approval": {"total": 0, "flows": []},
+        "without_host": {"total": 0, "flows": []}, "open_findings": 0, "pauses": 0, "audit_problem": None,
+    }  # fmt: skip
+    store = SqlStore(database)
+    failed, stopped, stuck = (make_run(1) for _ in range(3))
+    for run, reason in ((failed, "main_job_failed"), (stopped, "stopped")):
+        store.tasks.cancel_queued(ref_to(run), "stopped")
+        store.runs.close(ref_to(run), RunStatus.FAILED, reason)
+    waits(database, stuck.run_id, "quota", 30)
+    http.post("/v1/limits/pause", json={"reason": "rebuilt"}).raise_for_status()
+    pushed(database, Workflow("asks", id="asks").add_approval("check")).go_on()
+    pushed(database, Workflow("lone", id="lone").add("step", plain))
+    with database.transaction() as connection:
+        connection.execute(update(flow_members).values(since=datetime.now(UTC) - timedelta(minutes=2)))
+    finding = Finding(kind=FindingKind.UNSUPERVISED, subject=stuck.run_uid, message="its workflow is gone")
+    began_at = datetime.now(UTC) - timedelta(days=3)
+    store.findings.report(AuditRef(audit_uid=str(uuid4()), began_at=began_at, repair=True), [finding])
+    assert http.get("/v1/attention").json() == calm | {
+        "failed_runs": 1, "saturated_runs": 1, "open_findings": 1, "pauses": 1,
+        "awaiting_approval": {"total": 1, "flows": ["asks"]}, "without_host": {"total": 1, "flows": ["lone"]},
+    }  # fmt: skip
 
 
 def test_many_saturated_runs_are_counted_and_the_longest_waits_are_named(

@@ -63,6 +63,9 @@ def test_a_run_tells_what_its_crawls_said(http: httpx.Client, database: Database
     assert (closed["outcome"], closed["stats"], closed["result"]) == ("banned", sums, {"next": [7]})
     (line,) = http.get("/v1/runs").json()["runs"]
     assert (line["outcome"], line["stats"]) == ("banned", sums)
+    assert http.get("/v1/runs?outcome=banned").json()["runs"] == [line]
+    assert http.get("/v1/runs?outcome=finished").json()["runs"] == []
+    assert http.get("/v1/run-counts?outcome=banned").json() == {"counts": {"COMPLETED": 1}}
     said = [http.get(f"/v1/runs/{run.run_id}/tasks/{task}").json()["crawl_result"] for task in range(3)]
     assert said == [main.model_dump(), child.model_dump(), None]
 

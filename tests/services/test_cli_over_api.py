@@ -73,7 +73,7 @@ def end(database: Database, make_run: MakeRun) -> int:
 
 
 def test_list_filters_and_pages(crawlctl: Cli, database: Database, make_run: MakeRun) -> None:
-    over, hot, last = end(database, make_run), make_run(tags=["hot"]).run_id, make_run().run_id
+    over, hot, last = end(database, make_run), make_run(tags=["hot"]).run_id, make_run(labels=["site:a"]).run_id
 
     def listed(*options: str) -> list[int]:
         runs = answer(crawlctl("list", "--json", *options))
@@ -86,6 +86,8 @@ def test_list_filters_and_pages(crawlctl: Cli, database: Database, make_run: Mak
     assert listed("--status", "stopped") == [over]
     assert listed("--status", "failed") == []
     assert listed("--tag", "hot") == [hot]
+    assert listed("--outcome", "cancelled") == [over]
+    assert listed("--label", "site:a") == [last]
     assert listed("--crawler", "other") == []
     assert "No such runs." in crawlctl("list", "--crawler", "other").stdout
     assert crawlctl("list").stdout.splitlines()[1].split()[:3] == [str(last), "books", "INITIALIZING"]

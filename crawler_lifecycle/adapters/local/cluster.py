@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_facts
+from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, PlacesTaken, Uids, keep_no_facts
 
 
 class LocalCluster:
@@ -130,10 +130,14 @@ class LocalCluster:
         with _errors_are_temporary("use the state folder"):
             self._layout.make()
             self._files.mkdir(parents=True, exist_ok=True)
-            with self._placing.exclusive():
-                running, waiting = len(names(self._layout.running)), len(names(self._layout.waiting))
-        places = f"{running} of {self._placing.capacity} places taken, {waiting} waiting"
-        return f"local cluster in {self._layout.root}: {places}"
+        places = self.places()
+        in_words = f"{places.taken} of {places.total} places taken, {places.waiting} waiting"
+        return f"local cluster in {self._layout.root}: {in_words}"
+
+    def places(self) -> PlacesTaken:
+        with _errors_are_temporary("count its places"), self._placing.exclusive():
+            running, waiting = len(names(self._layout.running)), len(names(self._layout.waiting))
+        return PlacesTaken(taken=running, total=self._placing.capacity, waiting=waiting)
 
     def _evidence_of(self, run_uid: str, job: JobLook) -> TaskEvidence | None:
         return evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, job.task, job.attempt))

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, and_, case, false, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, exists, false, func, not_, or_, select
 
 from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
@@ -14,14 +14,14 @@ from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, snapshot
 from crawler_lifecycle.adapters.sql.flow_parts import FlowParts
 from crawler_lifecycle.adapters.sql.flow_results import read_results, refuse_too_many
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
-from crawler_lifecycle.adapters.sql.flow_schema import flow_logs, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, UNREAD, runs
 from crawler_lifecycle.adapters.sql.flow_waits import flow_waits
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.rows import FlowRow
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.domain.flows.rows import FlowRow, MemberKind
 from crawler_lifecycle.ports import (
     AttemptRecord,
     FlowFigures,
@@ -32,6 +32,11 @@ from crawler_lifecycle.ports import (
 )
 
 OPEN_STATES = [state for state in FlowState if not state.is_final]
+IS_AVAILABLE = (
+    flows.c.state.in_(OPEN_STATES),
+    members.state == MemberState.AVAILABLE,
+    members.in_flight.is_(False),
+)
 
 
 class SqlFlowRecords(FlowParts):
@@ -113,6 +118,21 @@ class SqlFlowRecords(FlowParts):
         )
 
     @reading
+    def awaiting_approval(self, connection: Connection, *, limit: int) -> tuple[int, list[str]]:
+        is_undecided = (members.kind == MemberKind.APPROVAL, members.decision.is_(None))
+        return _flows_with(connection, *IS_AVAILABLE, *is_undecided, limit=limit)
+
+    @reading
+    def without_host(self, connection: Connection, before: datetime, *, limit: int) -> tuple[int, list[str]]:
+        other = flow_members.alias()
+        under_way = exists().where(other.c.flow == flows.c.id, other.c.in_flight)
+        limited_group = exists().where(flow_groups.c.flow == flows.c.id, flow_groups.c.max_parallel.is_not(None))
+        has_limit = or_(flows.c.max_parallel.is_not(None), limited_group)
+        is_free = (flows.c.intent == FlowIntent.RUN, not_(and_(has_limit, under_way)))  # no limit holds the step back
+        waits = (members.kind == MemberKind.STEP, members.since < before)
+        return _flows_with(connection, *IS_AVAILABLE, *is_free, *waits, limit=limit)
+
+    @reading
     def silent(self, connection: Connection, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
         is_silent = (flows.c.state.in_(OPEN_STATES), flows.c.changed_at < since, flows.c.uid > after)
         query = select(flows.c.uid, flows.c.flow_id, flows.c.state).where(*is_silent).order_by(flows.c.uid)
@@ -159,3 +179,10 @@ def _record(row: Row[Any], counts: Mapping[Any, int], waits_for: tuple[str, ...]
         created_by=row.created_by,
         waits_for=waits_for,
     )
+
+
+def _flows_with(connection: Connection, *where: ColumnElement[bool], limit: int) -> tuple[int, list[str]]:
+    """Return the number of flows with such a member, and the first of their ids."""
+    joined = select(flows.c.flow_id).join_from(flow_members, flows, flows.c.id == members.flow).where(*where)
+    ids = list(connection.scalars(joined.group_by(flows.c.id, flows.c.flow_id).order_by(flows.c.id)))
+    return len(ids), ids[:limit]

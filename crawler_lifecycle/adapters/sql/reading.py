@@ -26,6 +26,7 @@ from crawler_lifecycle.contract.requests import FlowLink, KeptRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.explanation import FAILURES, STOPS, explanation
 from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.domain.reasons import ALL_SUCCEEDED
 from crawler_lifecycle.errors import Conflict, NotFound
 
 RunModel = TypeVar("RunModel", bound=RunSummary)
@@ -177,7 +178,7 @@ def with_explanations(connection: Connection, runs: Sequence[RunModel]) -> list[
 
     Six queries serve any number of runs.
     """
-    over_ids = [run.run_id for run in runs if run.status.is_over]
+    over_ids = [run.run_id for run in runs if run.status.is_over and run.reason != ALL_SUCCEEDED]
     if not over_ids:
         return list(runs)
     counts = task_counts(connection, over_ids)

@@ -6,20 +6,18 @@ from datetime import datetime
 from sqlalchemy import Connection, func, insert, select
 
 from crawler_lifecycle.adapters.sql import migrate
+from crawler_lifecycle.adapters.sql.crawler_lists import runs_by_crawler
 from crawler_lifecycle.adapters.sql.exports import notices_of
 from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.line import place_in_line
 from crawler_lifecycle.adapters.sql.reading import (
-    SUMMARY_COLUMNS,
     export_record,
     log_record,
     run_record,
-    run_summary,
-    task_counts,
     task_records,
     with_explanations,
 )
-from crawler_lifecycle.adapters.sql.run_lists import counts_of_runs, page_of_runs, saturated_runs
+from crawler_lifecycle.adapters.sql.run_lists import counts_of_runs, page_of_runs, saturated_runs, summaries_of
 from crawler_lifecycle.adapters.sql.schema import (
     exports,
     histories,
@@ -32,7 +30,15 @@ from crawler_lifecycle.adapters.sql.task_lists import page_of_tasks
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.notices import ExportKind, Notice
-from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import (
+    Changed,
+    CrawlerRuns,
+    RunDetails,
+    RunOverview,
+    RunRecord,
+    RunSummary,
+    TaskRecord,
+)
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
@@ -85,6 +91,10 @@ class RunRecords(OnDatabase):
     @reading
     def counts(self, connection: Connection, chosen: RunFilter) -> dict[ListedStatus, int]:
         return counts_of_runs(connection, chosen)
+
+    @reading
+    def by_crawler(self, connection: Connection, crawlers: Sequence[str]) -> list[CrawlerRuns]:
+        return runs_by_crawler(connection, crawlers)
 
     @reading
     def saturated(self, connection: Connection, limit: int) -> SaturatedRuns:
@@ -178,9 +188,7 @@ class LiveChanges(OnDatabase):
 
     @reading
     def summaries(self, connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
-        rows = connection.execute(select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids)).order_by(runs.id)).all()
-        tasks = task_counts(connection, run_ids)
-        return with_explanations(connection, [run_summary(row, tasks[row.id]) for row in rows])
+        return summaries_of(connection, run_ids)
 
     @reading
     def notices_of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:

@@ -1,10 +1,11 @@
 """Conditions, pages and counts for people's lists of runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Select,
@@ -21,7 +22,7 @@ from sqlalchemy import (
 
 from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_table
 from crawler_lifecycle.adapters.sql.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
-from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, run_tags
+from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, history_labels, run_tags
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
 from crawler_lifecycle.contract.records import RunSummary
@@ -33,6 +34,7 @@ from crawler_lifecycle.domain.saturation import FULL, PATIENCE
 from crawler_lifecycle.ports import SaturatedRuns
 
 runs = histories.c
+EXACT_TEXTS = ("crawler", "reason", "outcome")  # columns, and fields of a filter
 LONGEST_NUMBER = 18  # digits; a longer number does not fit into the database
 WAS_STOPPED = and_(runs.status == RunStatus.FAILED, runs.reason.in_(BY_A_STOP))
 # as a text: the database's value would be translated as a `RunStatus`, which has no STOPPED
@@ -43,6 +45,16 @@ def page_of_runs(connection: Connection, chosen: RunFilter, limit: int, before: 
     query = select(*SUMMARY_COLUMNS).where(*_conditions(connection, chosen)).order_by(runs.id.desc()).limit(limit)
     if before is not None:
         query = query.where(runs.id < before)
+    if chosen.outcome is not None:  # otherwise MariaDB intersects two indexes with most of the rows, in place of one
+        query = query.with_hint(histories, "IGNORE INDEX (ix_histories_own)", "mysql")
+    return _summaries(connection, query)
+
+
+def summaries_of(connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
+    return _summaries(connection, select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids)).order_by(runs.id))
+
+
+def _summaries(connection: Connection, query: Select[Any]) -> list[RunSummary]:
     rows = connection.execute(query).all()
     tasks = task_counts(connection, [row.id for row in rows])
     return with_explanations(connection, [run_summary(row, tasks[row.id]) for row in rows])
@@ -73,7 +85,7 @@ def _conditions(connection: Connection, chosen: RunFilter) -> Iterator[ColumnEle
     """Yield the conditions for the rows of the chosen runs."""
     if chosen.flow is not None:
         yield runs.flow_uid == _flow_uid(connection, chosen.flow)
-    elif not chosen.flows and chosen.tag is None:
+    elif not chosen.flows and chosen.tag is None and chosen.label is None:
         yield runs.flow_uid.is_(None)
     if chosen.statuses:
         yield runs.status.in_(chosen.statuses)
@@ -86,12 +98,20 @@ def _conditions(connection: Connection, chosen: RunFilter) -> Iterator[ColumnEle
     if chosen.until is not None:
         yield runs.created_at < chosen.until
     if chosen.tag is not None:
-        yield runs.id.in_(_runs_with(chosen.tag))
+        yield runs.id.in_(_runs_with(run_tags.c.history_id, run_tags.c.tag, chosen.tag))
+    if chosen.label is not None:
+        labels = history_labels.c
+        yield runs.id.in_(_runs_with(labels.history_id, labels.label, chosen.label))
     if chosen.search is not None:
         yield _is_found(chosen.search)
-    for column, text in ((runs.crawler, chosen.crawler), (runs.reason, chosen.reason)):
+    yield from _texts(chosen)
+
+
+def _texts(chosen: RunFilter) -> Iterator[ColumnElement[bool]]:
+    for name in EXACT_TEXTS:
+        text = getattr(chosen, name)
         if text is not None:
-            yield is_text(column, text)
+            yield is_text(runs[name], text)
     if chosen.requested_by is not None:
         claimed = runs.requested_by.startswith(f"{chosen.requested_by} {BY_TOKEN}", autoescape=True)
         yield or_(is_text(runs.requested_by, chosen.requested_by), claimed)
@@ -119,5 +139,5 @@ def _flow_uid(connection: Connection, flow: str) -> str:
     return connection.scalar(select(flow_table.c.uid).where(is_text(flow_table.c.flow_id, flow))) or flow
 
 
-def _runs_with(tag: str) -> Select[Any]:
-    return select(run_tags.c.history_id).where(is_text(run_tags.c.tag, tag))
+def _runs_with(run: Column[int], column: Column[str], text: str) -> Select[Any]:
+    return select(run).where(is_text(column, text))

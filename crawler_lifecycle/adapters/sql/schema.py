@@ -118,6 +118,7 @@ histories = sa.Table(
     sa.Index("ix_histories_counts", "flow_uid", "status", "reason", "created_at"),
     sa.Index("ix_histories_own", "flow_uid", "id"),
     sa.Index("ix_histories_created", "created_at"),
+    sa.Index("ix_histories_outcome", "outcome", "flow_uid", "id", "status", "reason", "created_at"),
     sa.Index("ix_histories_crawler", "crawler", "created_at"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
@@ -126,13 +127,14 @@ histories = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# no index begins with the label: the runs with a label are found by the open runs, which are few
 history_labels = sa.Table(
     "history_labels",
     metadata,
     sa.Column("history_id", Id, sa.ForeignKey("histories.id", name="fk_history_labels_history"), nullable=False),
     sa.Column("label", sa.String(128), nullable=False),
     sa.PrimaryKeyConstraint("history_id", "label", name="pk_history_labels"),
+    # for lists; admission finds the labels by the open runs, which are few
+    sa.Index("ix_history_labels_label", "label", "history_id"),
     **TABLE_OPTIONS,
 )
 

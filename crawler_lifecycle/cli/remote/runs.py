@@ -33,10 +33,19 @@ class RemoteRuns:
         flows: bool = False,
         flow: str | None = None,
         tag: str | None = None,
+        outcome: str | None = None,
+        label: str | None = None,
     ) -> Sequence[RunSummary]:
         """Return runs, newest first; with `before`, only runs older than this RunID."""
         chosen = self._api.runs.all(
-            listed=status, crawler=crawler, flows="true" if flows else None, flow=flow, tag=tag, page_size=limit
+            listed=status,
+            crawler=crawler,
+            flows="true" if flows else None,
+            flow=flow,
+            tag=tag,
+            outcome=outcome,
+            label=label,
+            page_size=limit,
         )
         older = (run for run in chosen if before is None or run.run_id < before)
         return list(islice(older, limit))

@@ -16,6 +16,7 @@ from crawler_lifecycle.client.http.limits import Limits
 from crawler_lifecycle.client.http.runs import Runs
 from crawler_lifecycle.client.http.schedules import Schedules
 from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import CrawlerRuns
 from crawler_lifecycle.errors import NotFound, NotReady
 from crawler_lifecycle.settings.processes import RemoteSettings
 
@@ -31,6 +32,10 @@ class Token(TypedDict):
 
 class _Crawlers(TypedDict):
     crawlers: list[str]
+
+
+class _CrawlerRuns(TypedDict):
+    crawlers: list[CrawlerRuns]
 
 
 class Api:
@@ -71,6 +76,10 @@ class Api:
     def crawlers(self) -> Sequence[str]:
         """Return the names in the catalogue."""
         return self.connection.read(_Crawlers, "/v1/crawlers")["crawlers"]
+
+    def crawler_runs(self) -> Sequence[CrawlerRuns]:
+        """Return the latest run and the latest ends for every crawler in the catalogue."""
+        return self.connection.read(_CrawlerRuns, "/v1/crawler-runs")["crawlers"]
 
     def crawler(self, name: str) -> Crawler:
         """Return the crawler's entry in the catalogue; values in its environment are hidden."""

@@ -187,6 +187,15 @@ class FlowRecords(Protocol):
 
     def figures(self) -> FlowFigures: ...
 
+    def awaiting_approval(self, *, limit: int) -> tuple[int, list[str]]:
+        """Count the open flows with an undecided approval, and return the ids for the oldest flows."""
+
+    def without_host(self, before: datetime, *, limit: int) -> tuple[int, list[str]]:
+        """Count the open flows with a step without a host since the time, and return the ids for the oldest flows.
+
+        A flow with a limit counts only without an attempt under way, since the limit may hold the step back.
+        """
+
     def silent(self, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
         """Return a page with open flows whose row has not changed since the time, by uid, for the audit.
 

@@ -97,6 +97,18 @@ def stream_example(example: str) -> Responses:
 TOKEN = example({"name": "shop-backend", "scopes": ["operate", "read"]})
 CRAWLERS = example({"crawlers": ["bookshop", "sleeper"]})
 CRAWLER = example({"name": "bookshop", "command": ["python", "/opt/crawlers/bookshop_spider.py"], "processes": 4})
+CRAWLER_RUNS = example(
+    {
+        "crawlers": [
+            {
+                "crawler": "bookshop",
+                "latest": RUN_SUMMARY,
+                "ends": [{"run_id": 41, "status": "COMPLETED", "outcome": "banned"}],
+            },
+            {"crawler": "sleeper", "latest": None, "ends": []},
+        ]
+    }
+)
 RUN_COUNTS = example({"counts": {"PROCESSING": 3, "COMPLETED": 120, "FAILED": 2, "STOPPED": 1}})
 RUN_PAGE = example({"runs": [RUN_SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
 RUN_VIEW = example(

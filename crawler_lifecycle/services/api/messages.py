@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue, field_validator
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.notices import Notice
-from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskLine
+from crawler_lifecycle.contract.records import CrawlerRuns, ExportRecord, RunOverview, RunSummary, TaskLine
 from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RETRIES, Moment, RunParameters
 from crawler_lifecycle.contract.retries import RequestedRetries
 from crawler_lifecycle.contract.schedules import Overlap, ScheduledManager, ScheduleRules, ScheduleSummary
@@ -131,6 +131,10 @@ class Caller(Message):
 
 class CrawlerList(Message):
     crawlers: list[str]
+
+
+class CrawlerRunList(Message):
+    crawlers: list[CrawlerRuns]
 
 
 class RunPage(Message):

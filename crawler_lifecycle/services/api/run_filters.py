@@ -36,14 +36,18 @@ def _run_filter(
         ),
     ] = None,
     reason: Annotated[Name | None, Query(description="only runs that ended for this reason")] = None,
+    outcome: Annotated[
+        Name | None, Query(description="only runs whose end has this outcome, such as `finished` or `banned`")
+    ] = None,
     requested_by: Annotated[
         str | None, Query(min_length=1, max_length=256, description="only runs of this requester")
     ] = None,
     tag: Annotated[Name | None, Query(description="only runs with this tag")] = None,
+    label: Annotated[Name | None, Query(description="only runs with this label")] = None,
     since: Annotated[Moment | None, Query(description="only runs created at this time or later")] = None,
     until: Annotated[Moment | None, Query(description="only runs created before this time")] = None,
     flows: Annotated[
-        bool, Query(description="runs of flows, too; default: only runs of their own, unless a tag is asked for")
+        bool, Query(description="runs of flows, too; default: only runs of their own, unless a tag or a label is given")
     ] = False,
     flow: Annotated[str | None, Query(max_length=128, description="only runs of the flow with this id or uid")] = None,
 ) -> RunFilter:
@@ -54,8 +58,10 @@ def _run_filter(
         crawler=crawler,
         search=search,
         reason=reason,
+        outcome=outcome,
         requested_by=requested_by,
         tag=tag,
+        label=label,
         since=since,
         until=until,
         flows=flows,

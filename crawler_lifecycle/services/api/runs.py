@@ -14,6 +14,7 @@ from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
 from crawler_lifecycle.services.api.document import (
     CRAWLER,
+    CRAWLER_RUNS,
     CRAWLERS,
     NO_RUN,
     RUN_COUNTS,
@@ -45,6 +46,14 @@ async def list_crawlers(api: CurrentApi) -> messages.CrawlerList:
     """Return the crawlers' names in the catalogue."""
     names = await api.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
+
+
+@router.get("/crawler-runs", dependencies=READING, responses=CRAWLER_RUNS)
+async def list_crawler_runs(api: CurrentApi) -> messages.CrawlerRunList:
+    """Return the latest run and the latest ends of every crawler in the catalogue, with those of flows."""
+    names = await api.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
+    by_crawler = await api.control.context.database(lambda store: store.records.by_crawler(names))
+    return messages.CrawlerRunList(crawlers=by_crawler)
 
 
 @router.get(

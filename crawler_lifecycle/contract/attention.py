@@ -1,0 +1,24 @@
+"""`Attention` counts waits for people, hosts and room, for the top line on every view and for commands."""
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+
+
+class FlowsInNeed(Message):
+    """Open flows with the same need."""
+
+    total: int
+    flows: list[str] = Field(description="ids of the flows, oldest first, at most ten")
+
+
+class Attention(Message):
+    """Counted waits for people, hosts and room."""
+
+    failed_runs: int = Field(description="runs created in the last 24 hours that failed, without stopped runs")
+    saturated_runs: int = Field(description="runs that have waited for room in the cluster for five minutes or longer")
+    awaiting_approval: FlowsInNeed = Field(description="flows with an approval that nobody has decided yet")
+    without_host: FlowsInNeed = Field(description="flows with a step that no host has taken for a minute")
+    open_findings: int = Field(description="open findings of audits")
+    pauses: int = Field(description="paused scopes: the installation, crawlers and labels")
+    audit_problem: str | None = Field(description="why no audit was complete lately; null: the last audit was in time")

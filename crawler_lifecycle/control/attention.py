@@ -1,0 +1,51 @@
+"""Reads what waits for a person: failures, runs without room, flows in need, findings, pauses and late audits."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from crawler_lifecycle.contract.attention import Attention, FlowsInNeed
+from crawler_lifecycle.contract.run_filter import RunFilter
+from crawler_lifecycle.contract.states import ListedStatus
+from crawler_lifecycle.control.audits import AuditCommands
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.errors import LifecycleError, NotReady
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.adapters.sql.store import SqlStore
+
+DAY = timedelta(days=1)
+HOST_PATIENCE = timedelta(minutes=1)  # a host that works takes a step within seconds
+MOST_FLOWS = 10  # named in an answer
+
+
+async def attention(context: Context, audits: AuditCommands) -> Attention:
+    audit_problem = await _audit_problem(context, audits)
+    return await context.database(lambda store: _attention(store, audit_problem))
+
+
+def _attention(store: "SqlStore", audit_problem: str | None) -> Attention:
+    now = datetime.now(UTC)
+    failed = store.records.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - DAY, flows=True))
+    approvals = store.flow_records.awaiting_approval(limit=MOST_FLOWS)
+    hostless = store.flow_records.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)
+    return Attention(
+        failed_runs=sum(failed.values()),
+        saturated_runs=store.records.saturated(0).total,
+        awaiting_approval=FlowsInNeed(total=approvals[0], flows=approvals[1]),
+        without_host=FlowsInNeed(total=hostless[0], flows=hostless[1]),
+        open_findings=sum(store.findings.overview(audits=0, findings=0).open.values()),
+        pauses=sum(record.paused_at is not None for record in store.limits.all()),
+        audit_problem=audit_problem,
+    )
+
+
+async def _audit_problem(context: Context, audits: AuditCommands) -> str | None:
+    """Return why no audit was complete lately; None if an audit was in time, and if Temporal cannot tell."""
+    overview = await context.calls.run(lambda: audits.overview(audits=1, findings=0))
+    try:
+        await audits.check_punctuality(overview)
+    except NotReady as error:
+        return error.message
+    except LifecycleError:  # no audit is recorded yet, and Temporal does not answer
+        return None
+    return None
