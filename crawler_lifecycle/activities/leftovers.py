@@ -82,7 +82,7 @@ class Leftovers:
 
     def _kill(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
         self.cluster.kill(run_uid, keys, uids=uids)
-        return f"{counted(len(keys), 'job')} made to end"
+        return f"{counted(len(keys), 'job')} killed"
 
     def _remove(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
         """Remove the jobs with evidence on record; the other jobs stay for the next audit. Return the action.

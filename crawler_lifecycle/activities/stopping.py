@@ -138,9 +138,7 @@ class StoppingActivities:
             if unreached:
                 tasks = to_ranges({task for task, _ in unreached})
                 nodes = ", ".join(sorted(set(unreached.values()))[:NODES_NAMED])
-                message = (
-                    f"tasks {tasks} are made to end at once on nodes that do not answer ({nodes}): they may run on"
-                )
+                message = f"tasks {tasks} are killed on nodes that do not answer ({nodes}): they may still run"
                 self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message, hurried=True)
 
     def _note_elsewhere(self, run: RunRef, elsewhere: Mapping[JobKey, str]) -> None:

@@ -22,7 +22,7 @@ SENTENCES = {
     "tasks_lost": "tasks were lost",
     DEPLOYMENT_REFUSED: "the deployment of the main job was refused",
     NEVER_STARTED: "the main job did not start within the start limit",
-    MAX_DURATION: "the run took longer than its duration limit allows",
+    MAX_DURATION: "the run exceeded its time limit",
     STOPPED: "the run was stopped",
     STOPPED_FORCED: "the run was stopped by force",
 }

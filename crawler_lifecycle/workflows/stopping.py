@@ -59,8 +59,8 @@ async def cancel_queued(run: RunRef, reason: str) -> int:
 
 
 def _proof_message(leaving: int) -> str:
-    proved = "nothing of the run runs in the cluster any more"
-    return f"{proved}; still listed there, ended and deleted: {counted(leaving, 'job')}" if leaving else proved
+    proved = "no job of the run is left in the cluster"
+    return f"{proved}; still listed, ended and deleted: {counted(leaving, 'job')}" if leaving else proved
 
 
 class Rounds:
@@ -134,7 +134,7 @@ class Rounds:
         await record_stops(self._watch.stop, self._plan)
         jobs = await _call_in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
         if jobs:
-            await _note_phase(self._plan.run, StopPhase.FORCED, f"{counted(jobs, 'job')} made to end at once")
+            await _note_phase(self._plan.run, StopPhase.FORCED, f"{counted(jobs, 'job')} killed")
 
     def _is_newly_forced(self) -> bool:
         return self._watch.stop.is_forced and not self._is_force_begun

@@ -325,7 +325,7 @@ def test_one_that_does_not_end_is_made_to(house: House) -> None:
     plan = ended(house, deaf(house))
     assert audit(house, AuditPart.JOBS).acted == 1
     page = audit(house, AuditPart.JOBS)
-    assert page.findings[0].action == "1 job made to end"
+    assert page.findings[0].action == "1 job killed"
     until(lambda: all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()), "it to end")
     (finding,) = house.details(plan).findings
     assert finding.acts == 2
@@ -381,7 +381,7 @@ def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypat
         for _ in range(2):
             audit(house, AuditPart.JOBS)
     (finding,) = house.details(plan).findings
-    assert (finding.action, finding.acts, finding.problem) == ("1 job made to end", 2, full.message)
+    assert (finding.action, finding.acts, finding.problem) == ("1 job killed", 2, full.message)
     until(lambda: all(job.gone for job in cluster.look(plan.run.run_uid).jobs.values()), "it to end")
 
 

@@ -231,7 +231,7 @@ def test_an_end_by_force_that_nobody_confirms_says_so_once(house: House) -> None
     assert cluster.done == ["asked", "killed"] * 2, "afterwards nobody can tell"
     log = house.details(plan).log
     [line] = [each.message for each in log if each.event == StopPhase.UNCONFIRMED]
-    assert line == "tasks 1-2 are made to end at once on nodes that do not answer (node-3, node-7): they may run on"
+    assert line == "tasks 1-2 are killed on nodes that do not answer (node-3, node-7): they may still run"
 
 
 @pytest.mark.parametrize("answer", [{}, TemporaryError("no answer"), Refused("not for you")])

@@ -137,7 +137,7 @@ async def test_an_end_by_force_on_a_lost_node_says_that_nobody_confirms_it(servi
         service.bed.return_node(node)
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "stopped_forced")
     shown = service.crawlctl("show", str(run.run_id))
-    assert f"not confirmed: tasks 0 are made to end at once on nodes that do not answer ({node})" in shown
+    assert f"not confirmed: tasks 0 are killed on nodes that do not answer ({node})" in shown
 
 
 async def test_what_cannot_be_scheduled_says_so_until_it_is_stopped(service: Service) -> None:

@@ -100,7 +100,7 @@ async def test_a_stop_is_proved_although_something_holds_what_it_ended(faulty: F
     details = await until(service, run, lambda details: details.run.status.is_over)
     assert_stopped(details, "stopped", "stopped_forced")
     assert service.bed.admin.get(path)["metadata"]["deletionTimestamp"]
-    assert "still listed there, ended and deleted: 1 job" in service.crawlctl("show", str(run.run_id))
+    assert "still listed, ended and deleted: 1 job" in service.crawlctl("show", str(run.run_id))
     release(service.bed, path)
     await service.until_gone(run)
 

@@ -16,11 +16,11 @@ PATIENCE = 150.0
 EXPECTED = [  # in this order
     r"Stop requested for run 1",
     r"run 1  stop asked \S+ by ann, crawlctl: wrong arguments",
-    r"run 1  confirmed stopped after \d+\.\d s: nothing of the run runs in the cluster any more",
+    r"run 1  confirmed stopped after \d+\.\d s: no job of the run is left in the cluster",
     r"run 1 ended STOPPED \(outcome cancelled, reason stopped\): 3 STOPPED",
     r"Stop requested for run 2",
     r"Forced stop requested for run 2",
-    r"run 2  jobs killed after \d+\.\d s: 1 job made to end at once",
+    r"run 2  jobs killed after \d+\.\d s: 1 job killed",
     r"run 2  confirmed stopped after",
     r"run 3 continues under workflow crawl-brief-\w+, epoch 2: PROCESSING",
     r"run 3 ended COMPLETED \(outcome finished, reason all_succeeded\): 1 SUCCEEDED",

@@ -73,7 +73,7 @@ async def test_but_not_for_what_something_holds(play: Play, left: Callable[[int]
     script = Script(leaving=left)
     looks = await looks_of(play, script)
     assert MINUTE <= looks[-1] - looks[0] < MINUTE + LONGEST_PAUSE + SLACK
-    assert "still listed there, ended and deleted: " in proof(script)
+    assert "still listed, ended and deleted: " in proof(script)
 
 
 async def test_the_pauses_begin_anew_when_all_has_ended(play: Play) -> None:

@@ -48,9 +48,7 @@ def test_a_reopened_run_says_what_holds_it_and_its_place(house: House) -> None:
     assert any(line.startswith(paused) for line in shown(house, first))
     house.store.limits.resume("installation", None)
     assert [claim.run_id for claim in house.claims.claim_tasks("dispatcher", MINUTE, 4)] == [first.run_id]
-    full = (
-        "waits for its permit: the installation has as many runs as its limit allows (the installation), place 1 of 1"
-    )
+    full = "waits for its permit: the installation is at its limit of 1 run (the installation), place 1 of 1"
     assert any(line.startswith(full) for line in shown(house, second))
     assert not any("permit" in line for line in shown(house, first))
 

@@ -154,7 +154,7 @@ def test_a_pause_is_told_before_a_full_scope_and_keeps_no_place() -> None:
     new = plan(runs, limits(pause, ScopeLimits(scope=TENANT, runs=1), runs=1), 100)
     assert (new.holds[2].cause, new.holds[3].message) == (
         PAUSED,
-        "the installation has as many runs as its limit allows",
+        "the installation is at its limit of 1 run",
     )
     own = begun(4, SITE, children=3, in_cluster=1, max_parallel=2)
     assert plan([own], limits(pause), 100).holds[4].cause == PAUSED

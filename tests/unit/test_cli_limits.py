@@ -146,7 +146,7 @@ def test_a_run_in_line_says_what_holds_it_and_its_place() -> None:
     assert f"waits for {PERMIT}" in lines_of(details)
     assert any(PERMIT in line for line in progress_lines(details, NOW, 3))
     line = list(list_lines([details.run], NOW))[1]
-    assert "waits for its permit: label site:example.com has as many runs as its limit" in line
+    assert "queued: label site:example.com has as many runs as its limit" in line
 
 
 def test_a_run_that_was_reopened_after_its_main_job_says_what_holds_it() -> None:

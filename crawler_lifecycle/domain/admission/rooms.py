@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits, in_words
 from crawler_lifecycle.domain.admission.open_runs import OpenRun, Use
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
+from crawler_lifecycle.domain.words import counted
 
 OTHERS_FIRST = "other runs are before this run in the line"
 
@@ -36,7 +37,7 @@ class Rooms:
         if pause := pause_in(run.scopes, self._limits):
             return pause
         if run.has_all_its_jobs:
-            return Hold(RUN_LIMIT, None, "the run has as many jobs as its own limit allows")
+            return Hold(RUN_LIMIT, None, "the run has reached its own limit of parallel tasks")
         more = run.with_next_job().use.plus(run.use, -1)
         holds = (self._obstacle_in(scope, more) for scope in run.scopes)
         return next((hold for hold in holds if hold), None)
@@ -86,11 +87,11 @@ def _obstacle(limits: ScopeLimits, used: Use, more: Use) -> str | None:
     """Return why the limits have no room for `more` beside the use; None if they have room."""
     name = in_words(limits.scope)
     if limits.runs is not None and used.runs + more.runs > limits.runs and more.runs:
-        return f"{name} has as many runs as its limit allows"
+        return f"{name} is at its limit of {counted(limits.runs, 'run')}"
     if limits.tasks is None or _is_only_child_task(limits.tasks, used, more):
         return None
     if used.tasks + more.tasks > limits.tasks:
-        return f"{name} has as many tasks in the cluster as its limit allows"
+        return f"{name} is at its limit of {counted(limits.tasks, 'task')}"
     takes_last_place = more.mains and used.mains + more.mains >= limits.tasks
     if takes_last_place or (more.places and used.places + more.places > limits.tasks):
         return f"the places that {name} has left are kept for child tasks of other runs"
