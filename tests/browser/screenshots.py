@@ -115,7 +115,8 @@ async def play(stage: Stage) -> None:
     await stage.take("run-phone", PHONE)
     await stage.stop(stubborn)
     await stage.show(
-        f"#/runs/{stubborn}", "document.querySelector('.phases [data-state=now]').textContent.includes('Proved')"
+        f"#/runs/{stubborn}",
+        "document.querySelector('.phases [data-state=now]').textContent.includes('Confirmed stopped')",
     )
     await stage.take("stop-dark", DESKTOP, dark=True)
     await stage.show("#/", f"{RUNS} === 5")

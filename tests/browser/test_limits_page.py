@@ -33,7 +33,7 @@ SITE = "label:site:example.com"
 LINES_OF_NUMBERS = """Math.max(...[...document.querySelectorAll('.limits :is([data-label=Runs], [data-label=Tasks])')]
     .map((cell) => {
         const range = document.createRange();
-        range.selectNodeContents(cell);
+        range.selectNodeContents(cell.firstChild);
         return range.getClientRects().length;
     }))"""
 BUTTONS = "[...document.querySelectorAll('main button')].filter((it) => it.offsetParent).map((it) => it.textContent)"
@@ -199,16 +199,13 @@ async def test_the_installation_is_paused_only_by_its_name(page: Page, desk: Des
 async def test_a_run_in_line_shows_its_scope_and_place(page: Page, desk: Desk, tmp_path: Path) -> None:
     _, second, third = desk.begin(), desk.begin(), desk.begin(priority=5)
     await page.evaluate(f"location.hash = '#/runs/{second.run_id}'")
-    await page.until_text(
-        "Waits for its permit: label site:example.com has as many runs as its limit allows (label site:example.com), "
-        "place 2 of 2, since"
-    )
+    await page.until_text("Queued: label site:example.com is at its limit of 1 run, place 2 of 2, since")
     await page.until("document.querySelector('.facts').textContent.includes('site:example.com')")
     await page.screenshot(tmp_path / "run.png")
     await page.evaluate(f"location.hash = '#/runs/{third.run_id}'")
     await page.until_text("place 1 of 2", "Priority")
     await page.evaluate("location.hash = '#/'")
-    await page.until_text("waits for its permit: label site:example.com has as many runs")
+    await page.until_text("queued: label site:example.com is at its limit")
     await show_limits(page)
     await page.until("document.querySelector('.limits').textContent.includes('1 of 1')")
 
@@ -220,7 +217,7 @@ async def test_a_reopened_run_in_line_shows_its_scope_and_place(page: Page, desk
     assert desk.store.claims.claim_tasks("dispatcher", timedelta(seconds=60), 1) == []
     await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
     await page.until_text(
-        "Waits for its permit: crawler toys is paused: wrong prices (crawler toys), place 1 of 1, since",
+        "Queued: crawler toys is paused: wrong prices, place 1 of 1, since",
     )
     assert "Child tasks are held" not in await page.evaluate("document.querySelector('main').innerText")
 
@@ -252,12 +249,12 @@ async def test_the_installation_tells_how_full_it_is_and_what_waits_for_room(pag
     await show_limits(page)
     tiles = "Object.fromEntries([...document.querySelectorAll('.tiles div')].map((tile) => [...tile.children]" \
         ".map((part) => part.textContent)))"  # fmt: skip
-    await page.until(f"Number(({tiles})['Runs without room for 5 min']) === 1")
+    await page.until(f"Number(({tiles})['Stuck for over 5 min']) === 1")
     shown, present = await page.evaluate(tiles), desk.limits()["installation"]
     assert shown["Tasks in the cluster"] == f"{present.tasks_in_cluster} of {present.tasks:,}"
-    assert shown["Begun"] == str(present.runs_begun)
-    assert shown["Runs in line"] == str(sum(limit.runs_held for limit in desk.limits().values()))
-    await page.until_text(f"run {run.run_id} books waits for quota in the cluster: pods, since 20 min ago")
+    assert shown["Running"] == str(present.runs_begun)
+    assert shown["Queued"] == str(sum(limit.runs_held for limit in desk.limits().values()))
+    await page.until_text(f"run {run.run_id} books: waiting for quota in the cluster: pods, since 20 min ago")
     await page.click(".events a", f"run {run.run_id}")
     await page.until(f"location.hash === '#/runs/{run.run_id}'")
     await page.until_text("Timeline")

@@ -41,7 +41,7 @@ async def test_the_link_lets_in_and_leaves_no_token_in_the_address(page: Page) -
     assert await page.evaluate("history.length") <= 4
     await page.evaluate("sessionStorage.clear()")
     await page.reload()
-    await page.until_text("A token is needed")
+    await page.until_text("Sign in with a token")
     await page.type("wrong")
     await page.press("Enter")
     await page.until("document.querySelector('#token')?.value === ''")
@@ -58,7 +58,7 @@ async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: P
     run_id = await until_started(page)
     stack.asked.append(run_id)
     await page.until("document.querySelectorAll('.tasks .pill[data-status=RUNNING]').length === 2")
-    await page.until_text("Waits for 2 tasks", "site=https://books.example", "DOWNLOAD_DELAY=2", "600 s in all")
+    await page.until_text("2 of 2 tasks running", "site=https://books.example", "DOWNLOAD_DELAY=2", "10m 00s in all")
     await finish(stack, run_id, 2)
     await page.until_text("Completed. 2 succeeded.")
     await page.click("button.open", "0 (main)")
@@ -76,10 +76,10 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
     await page.until(DIALOG)
     await fill(page, crawler="gated")
     await page.press("Enter")
-    await page.until_text("Waits for room in the cluster")
+    await page.until_text("Waiting for capacity")
     await page.reload()
     await page.until(f"{DIALOG} && {IS_LIVE}")
-    await page.until_text("Waits for room in the cluster")
+    await page.until_text("Waiting for capacity")
 
     await page.evaluate(
         "window.told = []; new MutationObserver(() => told.push(document.querySelector('#banner').textContent))"
@@ -104,9 +104,9 @@ async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, s
         await page.evaluate(f"sessionStorage.setItem('starting', {json.dumps(json.dumps(starting))})")
         await page.reload()
         await page.until(f"{DIALOG} && {IS_LIVE}")
-        await page.until_text("Waits for the main job to be deployed")
+        await page.until_text("Waiting for the main job to be deployed")
         SqlStore(database).runs.mark_started(ref_to(run))
-        await page.until_text("It runs. Waits for the notice of its start")
+        await page.until_text("Running. Waiting for the notice of its start")
         told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": NoticeKind.STARTED}
         SqlStore(database).runs.keep_notice(ref_to(run), a_notice(str(uuid4())).model_copy(update=told))
         assert await until_started(page) == run.run_id
@@ -139,7 +139,7 @@ async def test_a_stop_shows_each_phase_until_the_proof(page: Page, stack: Site) 
     await page.type("wrong site")
     await page.press("Enter")
     await page.until_text(
-        "Stop asked", "wrong site \u2014 embedded, api", "Queue emptied", "Jobs asked to end", "Proved"
+        "Stop requested", "wrong site \u2014 embedded, api", "Queue emptied", "Jobs asked to end", "Confirmed stopped"
     )
     await page.until("[...document.querySelectorAll('.phases li')].every((each) => each.dataset.state === 'done')")
     await page.until_text("Stopped", "1 stopped.")
@@ -150,8 +150,8 @@ async def test_several_runs_are_chosen_and_stopped_at_once(page: Page, stack: Si
     for run in runs:
         await stack.until_running(run, 1)
         await page.click(f".runs [data-key='{run.run_id}'] .pick input")
-    await page.until_text("2 chosen")
-    await page.click(".bulk button", "Stop them")
+    await page.until_text("2 selected")
+    await page.click(".bulk button", "Stop")
     await page.until("document.querySelector('dialog[open]').textContent.includes('Stop 2 runs')")
     await page.press("Enter")
     for run in runs:
@@ -164,16 +164,16 @@ async def test_a_stop_that_is_not_obeyed_is_forced_after_a_reload(page: Page, st
     await show(page, run)
     await page.click("button", "Stop")
     await page.until("document.querySelector('dialog[open]').textContent.includes('stubborn: 1 running')")
-    await page.until("document.querySelector('dialog[open]').textContent.includes('after a grace period of 600 s')")
+    await page.until("document.querySelector('dialog[open]').textContent.includes('Jobs get 10m 00s to finish, then')")
     await page.press("Enter")
-    await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Proved')")
-    await page.until_text("under way; made to end in 9 min")
+    await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Confirmed stopped')")
+    await page.until_text("waiting for 1 job; will be killed in 9 min")
     await page.reload()
-    await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Proved')")
-    await page.click("button", "Force stop")
+    await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Confirmed stopped')")
+    await page.click("button", "Kill now")
     await page.until("document.querySelector('dialog[open]')")
     await page.press("Enter")
-    await page.until_text("Force asked", "Jobs made to end", "Stopped", "1 stopped.")
+    await page.until_text("Kill requested", "Jobs killed", "Stopped")
     await page.until("!document.querySelector('.phases [data-state=now]')")
 
 

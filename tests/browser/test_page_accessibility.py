@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.services.api.document import SCHEDULE_SUMMARY
+from crawler_lifecycle.services.api.document import RUN_SUMMARY, SCHEDULE_SUMMARY
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
@@ -35,6 +35,16 @@ VIOLATIONS = f"""axe.run(document, {RULES}).then(({{violations}}) => violations.
 # the catalogue's and the scheduler's answers, which the API of a shelf cannot give
 ANSWERS = {
     "/v1/crawlers": {"crawlers": ["books", "never"]},
+    "/v1/crawler-runs": {
+        "crawlers": [
+            {
+                "crawler": "books",
+                "latest": RUN_SUMMARY,
+                "ends": [{"run_id": 41, "status": "COMPLETED", "outcome": "banned"}],
+            },
+            {"crawler": "never", "latest": None, "ends": []},
+        ]
+    },
     "/v1/schedules": {"schedules": [SCHEDULE_SUMMARY, SCHEDULE_SUMMARY | {"schedule_id": "weekly", "paused": True}]},
 }
 ANSWER = f"""void (window.fetch = ((real, answers) => (path, ...rest) => answers[path]
@@ -166,7 +176,7 @@ async def test_no_dialog_has_a_violation(inspection: Inspection) -> None:
         await page.press(key)
         await inspection.inspect_dialog(name)
     await inspection.show(f"#/runs/{inspection.filled.open_run}")
-    for button in ("Stop", "Force stop"):
+    for button in ("Stop", "Kill now"):
         await page.click(".head button", button)
         await inspection.inspect_dialog(button)
     await inspection.show("#/installation")
@@ -181,12 +191,12 @@ async def test_neither_chosen_runs_nor_tasks_in_time_have_a_violation(inspection
     await inspection.show("#/")
     for run in (filled.open_run, filled.stopping_run):
         await page.click(f".runs [data-key='{run}'] input.choice")
-    await page.until("document.querySelector('.bulk').innerText.includes('2 chosen')")
+    await page.until("document.querySelector('.bulk').innerText.includes('2 selected')")
     await inspection.inspect("chosen runs")
-    await page.click(".bulk button", "Stop them")
+    await page.click(".bulk button", "Stop")
     await inspection.inspect_dialog("stop of chosen runs")
     await inspection.show(f"#/runs/{filled.open_run}")
-    await page.click("section .chip", "In time")
+    await page.click("section .chip", "Gantt")
     await page.until("document.querySelector('.chart:not([hidden])').children.length > 0")
     await inspection.inspect("tasks in time")
     inspection.end()

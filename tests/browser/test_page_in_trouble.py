@@ -142,7 +142,7 @@ async def test_a_start_whose_answers_are_lost_is_one_run(page: Page, stack: Site
     await page.until(DIALOG)
     await fill(page, crawler="gated")
     await page.press("Enter")
-    await page.until_text("A token is needed")
+    await page.until_text("Sign in with a token")
     await page.type(token)
     await page.press("Enter")
     run_id = await until_started(page)
@@ -221,13 +221,13 @@ async def test_a_stop_from_one_of_many_tabs_is_sent(page: Page, stack: Site) -> 
 async def test_what_changes_while_a_tab_is_hidden_is_there_when_it_is_shown(page: Page, stack: Site) -> None:
     with unattended(stack) as (database, run):
         await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
-        await page.until_text("Waits for the main job to be deployed")
+        await page.until_text("Waiting for the main job to be deployed")
         async with page.tab_in_front("about:blank", "true"):
             await page.until("document.hidden")
             SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")  # the dispatcher would deploy it
             SqlStore(database).runs.mark_started(ref_to(run))
         await page.ask("Page.bringToFront")
-        await page.until_text("Waits for the last look")
+        await page.until_text("Waiting for the last check")
 
 
 async def test_a_stop_that_is_not_answered_is_given_up_and_can_be_sent_again(page: Page, stack: Site) -> None:
@@ -321,7 +321,7 @@ async def test_a_link_that_was_cut_asks_for_a_token(page: Page, stack: Site) -> 
     url, _ = await address_and_token(stack)
     await page.open("about:blank")
     await page.open(f"{url}/#token=%")
-    await page.until_text("A token is needed")
+    await page.until_text("Sign in with a token")
 
 
 async def test_log_and_stop_without_a_mouse(page: Page, stack: Site) -> None:

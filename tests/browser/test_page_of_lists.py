@@ -7,28 +7,43 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from sqlalchemy import update
 
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services.api.messages import StartRequest
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
+from tests.contracts.flows import pushed
+from tests.crawl_results import end_tasks
+from tests.databases import ref_to
 
 pytestmark = MARKS
 PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "services" / "api" / "page"
-LARGEST_PAGE = 150_000  # bytes, before compression
+LARGEST_PAGE = 165_000  # bytes, before compression
 FIELD = "document.querySelector('.filters input[name=%s]').%s"
 WRITE = """((field) => { field.value = '%(value)s'; field.dispatchEvent(new Event('change')); })(
     document.querySelector('.filters input[name=%(name)s]'))"""
 NUMBERS = "[...document.querySelectorAll('.runs tbody .id a')].map((link) => link.textContent).join()"
 CHIP = "[...document.querySelectorAll('.filters .chip')].find((chip) => chip.textContent.startsWith('%s'))"
 
-CATALOGUE = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/crawlers'
-    ? Promise.resolve(Response.json({crawlers: ['never', 'toys']})) : real(path, ...rest))(window.fetch))"""
+# the answers of a scheduler service, which an API on a shelf has not
+CATALOGUE = """void (window.fetch = ((real) => async (path, ...rest) => {
+  if (path === '/v1/crawlers/gone') return Response.json({detail: 'there is no crawler gone'}, {status: 404});
+  if (path !== '/v1/crawler-runs') return real(path, ...rest);
+  const {runs} = await (await real('/v1/runs?flows=true&limit=50', ...rest)).json();
+  return Response.json({crawlers: ['never', 'toys'].map((crawler) => {
+    const own = runs.filter((run) => run.crawler === crawler);
+    return {crawler, latest: own[0] ?? null, ends: own.filter((run) => run.finished_at)};
+  })});
+})(window.fetch))"""
 # What is started is kept, and not sent.
 KEEPS_STARTS = """void (window.fetch = ((real) => (path, options) => {
   if (path !== '/v1/runs' || options.method !== 'POST') return real(path, options);
@@ -42,10 +57,11 @@ SLOW_LISTS = """void (window.fetch = ((real) => async (path, ...rest) => {
 })(window.fetch))"""
 SCHEDULES = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/schedules'
     ? Promise.resolve(Response.json({schedules: [
-        {schedule_id: 'nightly', crawler: 'books', next_at: [new Date(Date.now() + 7_300_000).toISOString()]},
-        {schedule_id: 'held', crawler: 'books', paused: true, next_at: []},
-        {schedule_id: 'past', crawler: 'books', next_at: []},
-        {schedule_id: 'other', crawler: 'toys', next_at: []}]})) : real(path, ...rest))(window.fetch))"""
+        {schedule_id: 'nightly', crawler: 'books', cron: ['0 3 * * *'], time_zone: 'UTC',
+         next_at: [new Date(Date.now() + 7_300_000).toISOString()]},
+        {schedule_id: 'held', crawler: 'books', cron: [], paused: true, next_at: []},
+        {schedule_id: 'past', crawler: 'books', cron: [], next_at: []},
+        {schedule_id: 'other', crawler: 'toys', cron: [], next_at: []}]})) : real(path, ...rest))(window.fetch))"""
 
 
 @pytest.fixture
@@ -65,7 +81,7 @@ async def test_a_list_tells_failures_from_stops_and_counts_both(page: Page, shel
     await page.until(f"{NUMBERS}.startsWith('{stopped.run_id},{bad.run_id},{good.run_id}')")
     looks = "[...document.querySelectorAll('.runs tbody tr')].slice(0, 3).map((row) => row.dataset.look).join()"
     await page.until(f"{looks} === 'STOPPED,FAILED,COMPLETED'")  # the first reading may have come before the ends
-    await page.until_text("5 items, 200 pages, 3 errors", "1.5 % errors", "failed in 24 hours")
+    await page.until_text("5 items, 200 pages, 3 errors", "0.015 errors per page", "failed in 24 hours")
     await page.until(f"{CHIP % 'stopped'}.textContent === 'stopped1'")
     await page.click(".filters .chip", "stopped")
     await page.until(f"{NUMBERS} === '{stopped.run_id}' && location.hash === '#/?listed=STOPPED'")
@@ -82,9 +98,9 @@ async def test_the_counts_are_asked_for_once_and_after_the_list(page: Page, shel
     shelf.ended([None], TaskStatus.SUCCEEDED)
     await page.reload()
     requests = "performance.getEntriesByType('resource').filter((it) => it.name.includes('%s'))"
-    await page.until(f"{requests % '/v1/limits'}[0]?.responseEnd > 0 && {requests % '/v1/run-counts'}.length > 1")
+    await page.until(f"{requests % '/v1/attention'}[0]?.responseEnd > 0 && {requests % '/v1/run-counts'}.length > 0")
     counts = f"{requests % '/v1/run-counts'}.map((it) => it.startTime)"
-    assert await page.evaluate(f"{counts}.length") == 2, "one for the filters, one for what is wrong now"
+    assert await page.evaluate(f"{counts}.length") == 1, "for the filters"
     assert await page.evaluate(f"Math.min(...{counts}) > {requests % '/v1/runs?'}[0].responseEnd")
 
 
@@ -166,7 +182,7 @@ async def test_a_crawler_has_its_history(page: Page, shelf: Shelf) -> None:
     shelf.ended([CrawlResult(stats={"items": 1234})], TaskStatus.SUCCEEDED)
     shelf.ended([None], TaskStatus.FAILED, "exit_2")
     await page.evaluate("location.hash = '#/crawlers/books'")
-    await page.until_text("% of the latest", "1,234 items", "Duration", "Items")
+    await page.until_text("% of the last", "1,234 items", "Duration", "Items")
     columns = "[...document.querySelectorAll('.columns-of')].map((chart) => chart.children.length)"
     over = await page.evaluate("document.querySelectorAll('.boxed .pill:not([data-status=PROCESSING])').length")
     assert await page.evaluate(columns) == [over, over]
@@ -185,6 +201,162 @@ async def test_crawlers_have_their_latest_run_and_are_started(page: Page, shelf:
     await page.until("!document.querySelector('dialog')")
     await page.reload()
     await page.until(IS_LIVE)
+
+
+async def test_the_latest_ends_of_a_crawler_stand_beside_it(page: Page, shelf: Shelf) -> None:
+    """A crawler looked as if it had never run if its latest run was not among the latest 200 of all crawlers."""
+    for result in (CrawlResult(), CrawlResult(outcome="banned")):
+        shelf.end(shelf.begun(1, "toys"), [result], TaskStatus.SUCCEEDED)
+    shelf.end(shelf.begun(1, "toys"), [None], TaskStatus.FAILED, "exit_2")
+    await page.evaluate(CATALOGUE)
+    await page.evaluate("location.hash = '#/crawlers'")
+    ends = "[...document.querySelectorAll('[data-key=toys] .ends i')].map((end) => end.dataset.status).join()"
+    await page.until(f"{ends}.endsWith('COMPLETED,odd,FAILED')")
+    assert await page.evaluate("document.querySelector('[data-key=never]').innerText.includes('never run')")
+    await page.reload()
+    await page.until(IS_LIVE)
+
+
+async def test_a_crawler_that_does_not_exist_has_a_clear_page(page: Page) -> None:
+    """The page had a heading, empty charts and `No run of this crawler yet.`"""
+    await page.evaluate(CATALOGUE)
+    await page.evaluate("location.hash = '#/crawlers/gone'")
+    await page.until_text("There is no crawler gone in the catalogue, and no run of it.")
+    assert not await page.evaluate("document.querySelector('h1, table')")
+    await page.click(".empty a", "Show all crawlers")
+    await page.until("location.hash === '#/crawlers'")
+    await page.reload()
+    await page.until(IS_LIVE)
+
+
+@pytest.mark.parametrize("address", ["#/crawlers/%zz", "#/flows/%", "#/runs/%e0", "#/nowhere"])
+async def test_a_broken_address_has_a_clear_page(page: Page, address: str) -> None:
+    """The page stayed blank, with an uncaught error."""
+    await page.evaluate(f"location.hash = '{address}'")
+    await page.until_text(f"There is no page {address[1:]}.")
+    await page.click(".empty a", "Show all runs")
+    await page.until("location.hash === '#/'")
+
+
+async def test_an_outcome_stands_beside_the_status(page: Page, shelf: Shelf) -> None:
+    """A run that ended with `banned` looked healthy: green, and without a word of its outcome."""
+    banned = shelf.ended([CrawlResult(outcome="banned")], TaskStatus.SUCCEEDED)
+    fine = shelf.ended([CrawlResult()], TaskStatus.SUCCEEDED)
+    row = "document.querySelector(`.runs [data-key='%s'] .state`)"
+    await page.evaluate("location.hash = '#/'")
+    await page.until(f"{row % banned.run_id}.textContent === 'completedbanned'")
+    await page.until(f"{row % fine.run_id}.textContent === 'completedfinished'")
+    amber, green = "rgb(138, 90, 0)", "rgb(27, 115, 64)"
+    for run, colour in ((banned, amber), (fine, green)):
+        pill = f"getComputedStyle({row % run.run_id}.querySelector('.pill')).color"
+        assert await page.evaluate(pill) == colour
+    await page.evaluate("location.hash = '#/?outcome=banned&crawler=books'")
+    await page.until(f"{NUMBERS} === '{banned.run_id}'")
+    assert await page.evaluate(FIELD % ("outcome", "value")) == "banned"
+    await page.evaluate(f"location.hash = '#/runs/{banned.run_id}'")
+    await page.until("document.querySelector('.names .outcome')?.textContent === 'banned'")
+
+
+async def test_runs_are_chosen_by_their_label(page: Page, shelf: Shelf) -> None:
+    labelled = shelf.begun(1, request=KeptRequest(crawler="books", labels=["site:rare.example"]))
+    await page.evaluate("location.hash = '#/?label=site%3Arare.example'")
+    await page.until(f"{NUMBERS} === '{labelled.run_id}'")
+    assert await page.evaluate(FIELD % ("label", "value")) == "site:rare.example"
+    shelf.end(labelled, [None], TaskStatus.SUCCEEDED)
+
+
+async def test_errors_are_no_percentage(page: Page, shelf: Shelf) -> None:
+    """140 errors on 108 pages were `130 % errors`."""
+    run = shelf.ended([CrawlResult(stats={"pages": 108, "errors": 140})], TaskStatus.SUCCEEDED)
+    await page.evaluate("location.hash = '#/'")
+    await page.until(
+        f"document.querySelector(`.runs [data-key='{run.run_id}']`).innerText.includes('1.3 errors per page')"
+    )
+    assert "% errors" not in await page.text()
+
+
+async def test_a_crawler_that_reports_no_items_has_no_chart_of_them(page: Page, shelf: Shelf) -> None:
+    """The chart said `at most 1`."""
+    shelf.end(shelf.begun(1, "mute"), [None], TaskStatus.SUCCEEDED)
+    await page.evaluate("location.hash = '#/crawlers/mute'")
+    await page.until_text("No items reported.", "The last run finished.")
+    assert "at most" not in await page.text()
+    assert await page.evaluate("document.querySelectorAll('.columns-of').length") == 1
+
+
+async def test_bars_fill_from_the_left(page: Page, shelf: Shelf) -> None:
+    """Succeeded tasks stood at the right end, and a waiting run had a full bar."""
+    run = shelf.begun(4)
+    end_tasks(shelf.database, run, [None])
+    parts = f"[...document.querySelectorAll(`.runs [data-key='{run.run_id}'] .meter i`)]"
+    await page.evaluate("location.hash = '#/'")
+    await page.until(f"{parts}.map((part) => part.dataset.status).join() === 'SUCCEEDED,'")
+    widths = f"{parts}.map((part) => part.style.flexGrow).join()"
+    assert await page.evaluate(widths) == "1,3"
+    assert await page.evaluate(f"getComputedStyle({parts}[1]).backgroundColor") == "rgba(0, 0, 0, 0)"
+    SqlStore(shelf.database).tasks.cancel_queued(ref_to(run), "stopped")
+    SqlStore(shelf.database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
+
+
+@pytest.mark.parametrize("width", [390, 720, 768, 820, 920, 1024, 1440, 1920])
+async def test_no_list_is_wider_than_its_window(page: Page, shelf: Shelf, width: int) -> None:
+    """Between 721 and 920 pixels, the list of runs was cut off, and so was the menu."""
+    long = CrawlResult(stats={"items": 123_456, "pages": 587, "errors": 703})
+    shelf.end(shelf.begun(1, "books-of-the-world-to-scrape"), [long], TaskStatus.FAILED, "exit_2")
+    try:
+        await page.look_like(width, 900)
+        for place, ready in (
+            ("#/", ".runs tbody tr"),
+            ("#/crawlers/books", ".boxed tbody tr"),
+            ("#/installation", ".limits tbody tr"),
+        ):
+            await page.evaluate(f"location.hash = '{place}'")
+            await page.until(f"document.querySelector('{ready}')")
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width, place
+        assert await page.evaluate(
+            "(({scrollWidth, clientWidth}) => scrollWidth <= clientWidth)(document.querySelector('#places'))"
+        )
+    finally:
+        await page.look_like(1280, 900)
+
+
+async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shelf) -> None:
+    """Only the list of runs told it, and neither approvals, nor flows without a host, nor runs without capacity."""
+    shelf.ended([None], TaskStatus.FAILED, "exit_2")
+    pushed(shelf.database, Workflow("asks", id="asks").add_approval("check")).go_on()
+    stuck = shelf.begun(1)
+    with shelf.database.transaction() as connection:
+        row = update(histories).where(histories.c.id == stuck.run_id)
+        connection.execute(row.values(waiting_cause="quota", waiting_since=datetime.now(UTC) - timedelta(minutes=9)))
+    strip = "document.querySelector('#needs').innerText"
+    for place in ("#/", f"#/runs/{stuck.run_id}", "#/flows", "#/crawlers/books", "#/audits", "#/installation"):
+        await page.evaluate(f"location.hash = '{place}'")
+        await page.reload()
+        for words in ("Needs you", "failed in 24 hours", "1 run stuck without capacity", "1 flow awaiting approval"):
+            await page.until(f"{strip}.includes('{words}')")
+    await page.click("#needs a", "awaiting approval")
+    await page.until("location.hash.startsWith('#/flows/asks')")
+    shelf.end(stuck, [None], TaskStatus.SUCCEEDED)
+
+
+async def test_a_start_outside_of_its_schedule_asks(page: Page) -> None:
+    await page.evaluate(SCHEDULES)
+    await page.evaluate("location.hash = '#/schedules'")
+    await page.click("[data-key=nightly] button", "Start now")
+    await page.until_text("Start nightly now?")
+    assert not await page.evaluate("performance.getEntriesByType('resource').some((it) => it.name.includes('trigger'))")
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+    await page.reload()
+    await page.until(IS_LIVE)
+
+
+async def test_the_log_of_the_task_that_failed_a_run_is_open(page: Page, shelf: Shelf) -> None:
+    run = shelf.ended([None], TaskStatus.FAILED, "exit_2")
+    await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+    await page.until("document.querySelector('.tasks .below .logs h3')?.textContent === 'Log of task 0'")
+    await page.click("button.open", "0 (main)")
+    await page.until("!document.querySelector('.tasks .below')")
 
 
 async def test_audits_and_schedules_have_pages(page: Page) -> None:

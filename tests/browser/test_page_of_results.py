@@ -53,7 +53,7 @@ async def test_a_task_shows_what_its_crawl_said(page: Page, shelf: Shelf) -> Non
     run = shelf.ended([MAIN, CHILD], TaskStatus.SUCCEEDED)
     await show(page, run)
     await page.click("button.open", "0 (main)")
-    await page.until_text("The crawl said: banned, 12,000 items, 90 pages, 2.5 MB, 1 error")
+    await page.until_text("The crawl reported: banned, 12,000 items, 90 pages, 2.5 MB, 1 error")
 
 
 async def test_a_failed_run_shows_the_word_of_its_failure_and_no_empty_numbers(page: Page, shelf: Shelf) -> None:
@@ -67,7 +67,7 @@ async def test_a_failed_run_shows_the_word_of_its_failure_and_no_empty_numbers(p
 async def test_an_end_shows_while_the_run_is_watched(page: Page, shelf: Shelf) -> None:
     run = shelf.begun(1)
     await show(page, run)
-    await page.until_text("Waits for 1 task")
+    await page.until_text("0 of 1 task running")
     assert "Outcome" not in await page.evaluate(FACTS)
     end_tasks(shelf.database, run, [CHILD])
     SqlStore(shelf.database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
@@ -77,12 +77,12 @@ async def test_an_end_shows_while_the_run_is_watched(page: Page, shelf: Shelf) -
 async def test_tasks_are_seen_in_time(page: Page, shelf: Shelf) -> None:
     run = shelf.ended([MAIN, CHILD], TaskStatus.SUCCEEDED)
     await show(page, run)
-    await page.click("[aria-label=Tasks] .chip", "In time")
+    await page.click("[aria-label=Tasks] .chip", "Gantt")
     await page.until("document.querySelectorAll('.bars li').length === 2")
     parts = "[...document.querySelector('.bars li').querySelectorAll('i')].map((part) => part.dataset.status).join()"
     assert await page.evaluate(parts) == "QUEUED,PENDING", "no start is on record"
     assert not await page.evaluate("document.querySelector('table.tasks').checkVisibility()")
-    await page.click("[aria-label=Tasks] .chip", "In time")
+    await page.click("[aria-label=Tasks] .chip", "Gantt")
     await page.until("document.querySelector('table.tasks').checkVisibility()")
 
 
@@ -91,11 +91,11 @@ async def test_a_run_is_compared_with_the_last_good_one_before(page: Page, shelf
     bad = shelf.ended([CrawlResult(stats={"items": 50})], TaskStatus.FAILED, "exit_2")
     later = shelf.ended([CrawlResult(stats={"items": 1})], TaskStatus.SUCCEEDED)
     await show(page, bad)
-    await page.until_text(f"Last good run: run {good.run_id}", "200 items. This one:", "25 % of its items.")
+    await page.until_text(f"Compared with run {good.run_id}", "200 items)", "75 % fewer items.")
     await page.click(".run a", f"run {good.run_id}")
     await page.until_text(f"run {good.run_id}", "Timeline")
     await show(page, later)
-    await page.until_text(f"Last good run: run {good.run_id}", "1 % of its items.")
+    await page.until_text(f"Compared with run {good.run_id}", "99 % fewer items.")
 
 
 async def test_nothing_moves_when_the_last_good_run_is_known(page: Page, shelf: Shelf) -> None:
@@ -106,8 +106,8 @@ async def test_nothing_moves_when_the_last_good_run_is_known(page: Page, shelf: 
     place = "document.querySelector('.tasks .open').getBoundingClientRect().top"
     await page.until(f"{place} > 0")
     at_first = await page.evaluate(place)
-    assert "Last good run" not in await page.text()
-    await page.until_text(f"Last good run: run {good.run_id}")
+    assert "Compared with" not in await page.text()
+    await page.until_text(f"Compared with run {good.run_id}")
     assert await page.evaluate(place) == at_first
     await page.reload()
     await page.until(IS_LIVE)
@@ -126,7 +126,7 @@ async def test_a_stop_comes_before_a_force_that_loses_data(page: Page, shelf: Sh
     buttons = "[...document.querySelectorAll('.head button')].filter((it) => it.checkVisibility())"
     await page.until(f"{buttons}.length === 2")
     assert await page.evaluate(f"{buttons}.map((it) => `${{it.textContent}} ${{it.className}}`).join()") == (
-        "Stop danger,Force stop link"
+        "Stop danger,Kill now link bad"
     )
     end_tasks(shelf.database, run, [None])
     SqlStore(shelf.database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded")
@@ -140,4 +140,4 @@ async def test_a_phone_has_few_controls_above_a_log(page: Page, shelf: Shelf) ->
         controls = "[...document.querySelectorAll('.logs .tools :is(input, select, button)')]"
         await page.until(f"{controls}.length === 4")
         names = f"{controls}.filter((it) => it.checkVisibility()).map((it) => it.placeholder || it.textContent).join()"
-        assert await page.evaluate(names) == "Find lines,Download"
+        assert await page.evaluate(names) == "all levelsinfo and abovewarningserrors,Find lines,Download"

@@ -1,14 +1,16 @@
 import { forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, may, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
 import { showInstallation } from "/limits.js";
 import { showRun } from "/run.js";
+import { showNeeds } from "/now.js";
 import { showRuns } from "/runs.js";
 import { showFlow } from "/flow.js";
 import { showFlows } from "/flows.js";
 import { showAudits, showCrawler, showCrawlers, showSchedules } from "/tables.js";
 import { goOnStarting, openStart } from "/start.js";
 
-const [main, startButton, banner, live, places] = ["main", "start", "banner", "live", "places"].map((id) => document.getElementById(id));
+const [main, startButton, banner, live, places, strip] = ["main", "start", "banner", "live", "places", "needs"].map((id) => document.getElementById(id));
 let shown = new AbortController();
+let needs = new AbortController();
 let wasRefused = false; // the token before
 let list = "#/";
 
@@ -37,19 +39,29 @@ function route() {
     if (link.textContent === title) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (!show) return showNothing(path);
-  const name = decodeURIComponent(pattern.exec(path)[1] ?? "");
+  const name = show && nameIn(pattern.exec(path)[1] ?? "");
+  if (!show || name === null) return showNothing(path);
   document.title = name ? `${title.replace(/s$/, "")} ${name}` : title;
   show({ main, signal: shown.signal, name, place: new URLSearchParams(query), list, keep: (address) => { list = address; } });
 }
 
+// Null for a broken name, as in a link that was cut.
+function nameIn(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}
+
 function showNothing(path) {
   document.title = "Not found";
-  main.replaceChildren(h("p.empty", `There is no page ${path}. `, link("#/", "The runs")));
+  main.replaceChildren(h("p.empty", `There is no page ${path}.`, h("br"), h("a.button", { href: "#/" }, "Show all runs")));
 }
 
 function askForToken() {
-  startButton.hidden = live.hidden = banner.hidden = places.hidden = true;
+  startButton.hidden = live.hidden = banner.hidden = places.hidden = strip.hidden = true;
+  needs.abort();
   const field = h("input", { type: "password", id: "token", autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
@@ -59,13 +71,13 @@ function askForToken() {
   };
   main.replaceChildren(
     h("form.card.narrow", { onsubmit: enter },
-      h("h1", "A token is needed"),
+      h("h1", "Sign in with a token"),
       wasRefused && h("p.problem", { role: "alert" }, "The token is not valid: it is mistyped, or was revoked."),
       h("p.quiet", h("code", "crawlctl up"), " prints a link with one. Elsewhere, ",
         h("code", "crawlctl token create NAME"), " makes one that may read; with ",
         h("code", "--scope read --scope operate"), " it may start and stop runs as well."),
       h("label", { for: "token" }, "Token"), field,
-      h("div.actions", h("button.primary", { type: "submit" }, "Go on"))),
+      h("div.actions", h("button.primary", { type: "submit" }, "Sign in"))),
   );
   field.focus();
 }
@@ -75,6 +87,9 @@ function begin() {
   if (!hasToken()) return;
   live.hidden = places.hidden = false;
   startButton.hidden = !may("operate");
+  needs.abort();
+  needs = new AbortController();
+  showNeeds(strip, needs.signal);
   goLive();
   learnScopes();
 }

@@ -24,10 +24,11 @@ export function drawChart(element, rows, note = "") {
   })))));
 }
 
-// Columns, newest last: {title, value, status}.
-export function drawColumns(element, columns, unit) {
-  const most = Math.max(1, ...columns.map(({ value }) => value));
-  fill(element, [h("p.quiet.num", `at most ${unit(most)}`), h("div.columns-of", columns.map(({ title, value, status }) => h("i", {
-    title: `${title}: ${unit(value)}`, dataset: { status }, style: { height: `${Math.max(3, 100 * value / most)}%` },
+// Columns, newest last: {title, value, status}; a value may be null. `none`: said where no value is known.
+export function drawColumns(element, columns, unit, none) {
+  const most = Math.max(0, ...columns.map(({ value }) => value ?? 0));
+  const known = columns.some(({ value }) => value !== null);
+  fill(element, [h("p.quiet.num", known ? `highest: ${unit(most)}` : none), known && h("div.columns-of", columns.map(({ title, value, status }) => h("i", {
+    title: `${title}: ${value === null ? "nothing reported" : unit(value)}`, dataset: { status }, style: { height: `${Math.max(3, 100 * (value ?? 0) / (most || 1))}%` },
   })))]);
 }

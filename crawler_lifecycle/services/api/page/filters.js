@@ -5,7 +5,7 @@ import { addressOf, chipGroup, choice, drawChips, get, h, link, listen, patch, s
 const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
 const WITHIN = { "": "any time", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" };
 const TIMES = { since: "Created from, UTC", until: "Created before, UTC" };
-const FIELDS = { crawler: "Crawler", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow", ...TIMES };
+const FIELDS = { crawler: "Crawler", outcome: "Outcome", label: "Label", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow", ...TIMES };
 const KEPT = "views"; // {name: address} of this browser
 const COUNT_AGAIN = 3000;
 
@@ -28,7 +28,7 @@ export function makeFilters(filter, choose, signal) {
   }, "Crawler or run  ( / )");
   const select = (name, label, texts) => choice(label, texts, filter.get(name), (value) => set(name, value));
   const within = select("within", "Created", WITHIN);
-  const trigger = select("trigger", "Trigger", { "": "any trigger", scheduled: "by the clock", manual: "by hand", api: "by a program" });
+  const trigger = select("trigger", "Trigger", { "": "any trigger", scheduled: "scheduled", manual: "manual", api: "API" });
   const more = h("div.more", { id: "more-filters", hidden: ![...Object.keys(FIELDS), "flows"].some((name) => filter.has(name)) }, Object.entries(FIELDS).map(([name, label]) => h("label", label,
     h("input", {
       name, autocomplete: "off", type: TIMES[name] && "datetime-local",
@@ -37,7 +37,7 @@ export function makeFilters(filter, choose, signal) {
     }))),
     h("label.check", h("input", {
       type: "checkbox", checked: filter.get("flows") === "true", onchange: (event) => set("flows", event.target.checked ? "true" : ""),
-    }), "runs of flows, too"));
+    }), "Include runs of flows"));
   const opener = h("button.chip", {
     "aria-expanded": String(!more.hidden), "aria-controls": "more-filters",
     onclick: () => { more.hidden = !more.hidden; opener.setAttribute("aria-expanded", String(!more.hidden)); },

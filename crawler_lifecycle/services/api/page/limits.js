@@ -1,4 +1,4 @@
-import { fill, get, h, lasting, mayOperate, number, options, pairs, post, put, runLink, scopeInWords, setText, time, waitsFor, when } from "/kit.js";
+import { addressOf, bar, fill, get, h, lasting, link, mayOperate, number, options, pairs, post, put, progress, runLink, scopeInWords, setText, time, when } from "/kit.js";
 import { field, openDialog } from "/dialog.js";
 import { commandButton, showTable } from "/table.js";
 
@@ -10,13 +10,13 @@ export function showInstallation({ main, signal }) {
   const [tiles, full] = [h("dl.tiles"), h("ul.events")];
   const table = showTable({
     main, signal, title: "Installation", kind: "boxed.limits", none: "", tools: h("div.actions.right", add),
-    about: [tiles, full, h("h2", "Limits"), h("p.quiet", "A run waits until every limit of its scopes has room. A lower limit ends nothing: new runs and tasks wait.")],
+    about: [tiles, full, h("h2", "Limits"), h("p.quiet", "A run is queued until every limit of its scopes has room. Lowering a limit does not stop running work.")],
     columns: {
-      Scope: ({ scope }) => h("b", scopeInWords(scope).replace(/^the /, "")),
+      Scope: ({ scope }) => scopeLink(scope),
       "Runs|num": (each) => use(each.runs_begun, each.runs),
       "Tasks|num": (each) => use(each.tasks_in_cluster, each.tasks),
       "Weight|num": ({ weight }) => weight && number(weight),
-      "Runs in line|num": (each) => number(each.runs_held),
+      "Queued|num": (each) => number(each.runs_held),
       Pause: (each) => each.paused_at && [h("b", each.paused_reason),
         h("small", ` \u2014 ${each.paused_by ?? "an unnamed caller"}, since `, time(each.paused_at), " (", lasting(each.paused_at), ")")],
       "|act": ({ scope, paused_at: paused }) => mayOperate() && h("div.actions", button(scope, "Change", askForLimits), paused
@@ -27,7 +27,7 @@ export function showInstallation({ main, signal }) {
       const [{ limits: found }, whole] = await Promise.all([get("/v1/limits", signal), get("/v1/installation", signal)]);
       fill(tiles, capacity(whole));
       fill(full, whole.saturated.map((run) => h("li", runLink(run.run_id),
-        ` ${run.crawler} waits for ${waitsFor(run)}, since `, when(run.waiting_since))));
+        ` ${run.crawler}: ${progress(run)}, since `, when(run.waiting_since))));
       limits = new Map(found.map((each) => [each.scope, each]));
       for (const each of add) each.hidden = !mayOperate();
       return { items: found.map((each) => ({ key: each.scope, ...each })) };
@@ -35,12 +35,23 @@ export function showInstallation({ main, signal }) {
   });
 }
 
-const capacity = ({ limits: own, ...whole }) => pairs({
-  "Open runs": number(whole.open_runs), Begun: use(own.runs_begun, own.runs), "Tasks in the cluster": use(own.tasks_in_cluster, own.tasks),
-  "Runs in line": number(whole.runs_in_line), "Runs without room for 5 min": number(whole.saturated_runs),
+const capacity = ({ limits: own, places, ...whole }) => pairs({
+  "Open runs": number(whole.open_runs), Running: use(own.runs_begun, own.runs), Queued: number(whole.runs_in_line),
+  "Tasks in the cluster": use(own.tasks_in_cluster, own.tasks),
+  ...(places && { "Places in the cluster": [use(places.taken, places.total), places.waiting > 0 && h("small", `${number(places.waiting)} waiting`)].flat() }),
+  "Stuck for over 5 min": whole.saturated_runs ? h("b.bad", number(whole.saturated_runs)) : number(0),
 });
 
-const use = (used, most) => (most === null ? number(used) : `${number(used)} of ${number(most)}`);
+// With a bar against the limit.
+const use = (used, most) => (most === null ? number(used) : [`${number(used)} of ${number(most)}`,
+  bar({ [used < most ? "executing" : "odd"]: Math.min(used, most), "": Math.max(0, most - used) }, ["executing", "odd", ""])]);
+
+// To the runs of the scope.
+function scopeLink(scope) {
+  const { crawler, label } = named(scope);
+  const text = h("b", scopeInWords(scope).replace(/^the /, ""));
+  return crawler || label ? link(addressOf("#/", { crawler, label, flows: "true" }), text) : text;
+}
 
 function named(scope) {
   const [, kind, name] = /^(crawler|label):([^]*)$/.exec(scope) ?? [];
@@ -51,7 +62,7 @@ function askForLimits(limits, done) {
   const amount = (name, label, properties) => field(`limit-${name}`, label, { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit", value: limits?.[name] || null, ...properties });
   const scope = makeScope(limits);
   const fields = [
-    amount("runs", "Most runs that have begun"), amount("tasks", "Most tasks in the cluster, at least 2"),
+    amount("runs", "Max. concurrent runs"), amount("tasks", "Max. tasks in the cluster, at least 2"),
     ...(!limits || limits.scope.startsWith("label:") ? [amount("weight", "Weight, for a label", { placeholder: "none" })] : []),
   ];
   const values = () => Object.fromEntries(fields
@@ -60,7 +71,7 @@ function askForLimits(limits, done) {
   openDialog({
     title: limits ? `Limits of ${scopeInWords(limits.scope)}` : "Set a limit", submit: "Save", first: limits ? fields[0].input : scope.first,
     content: [scope.element, h("div.fields", fields.map(({ element }) => element)),
-      h("p.quiet", limits ? "An empty field takes its limit away." : "An empty field sets nothing.")],
+      h("p.quiet", limits ? "An empty field removes its limit. Lowering a limit does not stop running work." : "An empty field sets nothing.")],
     send: async () => done(await put("/v1/limits", { ...scope.value(), ...values() })),
   });
 }
@@ -71,7 +82,7 @@ function askToPause(limits, done) {
   openDialog({
     title: limits ? `Pause ${scopeInWords(limits.scope)}?` : "Pause a scope", submit: "Pause", first: limits ? reason.input : scope.first,
     content: [scope.element,
-      h("p.quiet", "New runs are accepted and wait. Nothing new is deployed. Jobs in the cluster go on."),
+      h("p.quiet", "New runs are accepted and wait. Nothing new is deployed. Jobs in the cluster continue."),
       reason.element],
     send: async () => done(await post("/v1/limits/pause", { ...scope.value(), reason: reason.value() })),
   });

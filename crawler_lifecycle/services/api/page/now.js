@@ -1,36 +1,52 @@
-import { counted, fill, get, h, link, listen, number, sum } from "/kit.js";
+// What waits for a person, a host or room, at the top of every view.
 
-const DAY = 86_400_000;
+import { counted, fill, get, h, link, listen, number } from "/kit.js";
+
 const AGAIN = 15_000;
+const AT_FIRST = 400; // after the view's own reading
 const SOON = 3000;
+const FAILED = "#/?listed=FAILED&within=24h&flows=true";
 
-export function makeNow(signal) {
+// Where one flow waits, straight to it.
+const flowsLink = ({ total, flows }) => (total === 1 ? `#/flows/${encodeURIComponent(flows[0])}` : "#/flows?state=executing");
+
+const needs = (found) => [
+  found.failed_runs && ["bad", `${number(found.failed_runs)} failed in 24 hours`, FAILED],
+  found.saturated_runs && ["bad", `${counted(found.saturated_runs, "run")} stuck without capacity`, "#/installation"],
+  found.without_host.total && ["bad", `${counted(found.without_host.total, "flow")} without a host`, flowsLink(found.without_host)],
+  found.awaiting_approval.total && ["odd", `${counted(found.awaiting_approval.total, "flow")} awaiting approval`, flowsLink(found.awaiting_approval)],
+  found.open_findings && ["odd", counted(found.open_findings, "open audit finding"), "#/audits"],
+  found.audit_problem && ["odd", "audits are late", "#/audits"],
+  found.pauses && ["odd", counted(found.pauses, "pause"), "#/installation"],
+].filter(Boolean);
+
+// Until the signal, whichever view is shown.
+export function showNeeds(element, signal) {
   let timer = null;
-  const element = h("ul.now", { "aria-label": "What is wrong now" });
+  let hasAnswer = false;
 
   async function load() {
     clearTimeout(timer);
-    const since = encodeURIComponent(new Date(Date.now() - DAY).toISOString());
-    const [runs, audits, limits] = await Promise.allSettled([
-      get(`/v1/run-counts?since=${since}&flows=true`, signal), get("/v1/audits?limit=0", signal), get("/v1/limits", signal)]);
+    const found = await get("/v1/attention", signal).catch(() => null); // the view says that the API does not answer
     if (signal.aborted) return;
-    const failed = runs.value?.counts.FAILED ?? 0;
-    const found = sum(audits.value?.open ?? {});
-    const paused = (limits.value?.limits ?? []).filter((each) => each.paused_at).length;
-    const line = (kind, text, href) => h("li", { dataset: { kind } }, link(href, text));
-    fill(element, [
-      failed > 0 && line("bad", `${number(failed)} failed in 24 hours`, "#/?listed=FAILED&within=24h&flows=true"),
-      found > 0 && line("odd", `${counted(found, "finding")} of audits`, "#/audits"),
-      paused > 0 && line("odd", counted(paused, "pause"), "#/installation"),
-      runs.value && !failed && line("good", "nothing failed in 24 hours", "#/?within=24h"),
-    ]);
+    hasAnswer ||= Boolean(found);
+    if (found) draw(needs(found), found.audit_problem);
     timer = setTimeout(() => document.hidden || load(), AGAIN);
   }
 
-  listen(({ kind }) => {
-    if (kind !== "ready") return;
+  function draw(lines, why) {
+    element.hidden = false;
+    element.dataset.kind = lines[0]?.[0] ?? "good";
+    fill(element, [h("b", lines.length ? "Needs you" : "Nothing needs you"),
+      ...lines.map(([kind, text, href]) => h("a", { href, dataset: { kind }, title: text === "audits are late" ? why : null }, text)),
+      !lines.length && link("#/?within=24h", "nothing failed in 24 hours")]);
+  }
+
+  const soon = (pause) => {
     clearTimeout(timer);
-    timer = setTimeout(load, SOON);
-  }, signal);
-  return { element, load };
+    timer = setTimeout(load, pause);
+  };
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  listen(({ kind }) => kind === "ready" && soon(hasAnswer ? SOON : AT_FIRST), signal);
+  document.addEventListener("visibilitychange", () => document.hidden || soon(0), { signal });
 }

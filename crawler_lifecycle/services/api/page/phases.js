@@ -1,16 +1,16 @@
 // How far the latest stop of a run has come, by its timeline.
 
-import { isOver } from "/kit.js";
+import { counted, isOver, sum } from "/kit.js";
 
-const PHASES = { queued_cancelled: "Queue emptied", jobs_asked: "Jobs asked to end", forced: "Jobs made to end", proved: "Proved" };
+const PHASES = { queued_cancelled: "Queue emptied", jobs_asked: "Jobs asked to end", forced: "Jobs killed", proved: "Confirmed stopped" };
 
-// `due`: when the jobs are made to end.
+// `due`: when the jobs are killed.
 export function phasesOf({ run, log }) {
   const latest = log.slice(log.findLastIndex((line) => line.event === "reopened") + 1);
   const wishes = latest.filter((line) => ["stop", "force stop"].includes(line.event));
   if (!wishes.length) return [];
   const asked = wishes.map((line) => ({
-    state: "done", at: line.at, title: line.event === "stop" ? "Stop asked" : "Force asked",
+    state: "done", at: line.at, title: line.event === "stop" ? "Stop requested" : "Kill requested",
     text: [line.message, [line.actor, line.door].filter(Boolean).join(", ")].filter(Boolean).join(" \u2014 "),
   }));
   const steps = Object.entries(PHASES).map(([event, title]) => {
@@ -22,7 +22,12 @@ export function phasesOf({ run, log }) {
   if (waiting >= 0 && isOver(run)) return [...asked, ...steps.filter((step) => step.state === "done")];
   if (waiting >= 0) {
     const due = run.intent === "STOP" && new Date(Date.parse(wishes[0].at) + 1000 * run.request.grace_seconds).toISOString();
-    Object.assign(steps[waiting], { state: "now", text: "under way", due });
+    Object.assign(steps[waiting], { state: "now", text: waitOf(run), due });
   }
   return [...asked, ...steps];
+}
+
+function waitOf({ tasks }) {
+  const jobs = sum(tasks, "DEPLOYING", "PENDING", "RUNNING", "STOPPING");
+  return jobs ? `waiting for ${counted(jobs, "job")}` : "under way";
 }

@@ -1,12 +1,13 @@
-import { addressOf, attempt, counts, crawled, crawlerLink, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, time, took, utc, waitsFor, when } from "/kit.js";
+import { addressOf, attempt, capital, counts, crawled, crawlerLink, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, progress, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, standing, sum, time, took, utc, when } from "/kit.js";
 import { phasesOf } from "/phases.js";
 import { commandButton } from "/table.js";
 import { openStart } from "/start.js";
 import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
 
-const LIMITS = { max_parallel: "at once", max_duration_seconds: "s in all", start_limit_seconds: "s to start", grace_seconds: "s of grace" };
+const LIMITS = { max_duration_seconds: "in all", start_limit_seconds: "to start", grace_seconds: "of grace" };
 const SETTLE = 250;
+const LEAST_ITEMS = 0.5; // of the run to compare with: fewer are marked
 const WAIT = 500; // for the run to compare with
 const IN_LINE = 10_000; // others leave the line without a change of this run
 
@@ -15,6 +16,7 @@ export function showRun({ main, name: id, place, list, signal }) {
   let good = null; // the run to compare with, asked for once
   let timer = null;
   let lineTimer = null;
+  let hasJudged = false; // whether the log of the task that failed the run was opened, if there is one
   let asked = 0;
   let answered = 0; // the latest of those asked for
   const names = h("div.names");
@@ -52,6 +54,7 @@ export function showRun({ main, name: id, place, list, signal }) {
       missing.hidden = waiting.hidden = true;
       content.hidden = false;
       draw();
+      if (!hasJudged) showWhy(view.run);
       clearTimeout(lineTimer);
       if (isInLine(view.run)) lineTimer = setTimeout(load, IN_LINE);
     } catch (error) {
@@ -77,7 +80,7 @@ export function showRun({ main, name: id, place, list, signal }) {
 
   function draw() {
     const { run } = view;
-    fill(names, [h("h1", `${run.crawler} \u00b7 run ${run.run_id}`), pill(shownStatus(run)), lasting(run.begun_at, run.finished_at)]);
+    fill(names, [h("h1", `${run.crawler} \u00b7 run ${run.run_id}`), ...standing(run), lasting(run.begun_at, run.finished_at)]);
     fill(history, [crawlerLink(run.crawler)]);
     lead(temporal, view.temporal_url);
     document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
@@ -86,26 +89,34 @@ export function showRun({ main, name: id, place, list, signal }) {
     const told = phasesOf(view);
     stop.hidden = !told.length;
     fill(phases, told.map(({ state, title, text, at, due }) => h("li", { dataset: { state } }, h("b", title),
-      h("span", text, due && ["; made to end ", when(due)]), h("small", time(at)))));
+      h("span", text, due && ["; will be killed ", when(due)]), h("small", time(at)))));
     fill(log, view.log.map(makeLine).reverse());
     drawFacts(run);
-    fill(exports, view.exports.map((each) => h("li", h("b", inWords(each.kind)), pill(each.state), h("span", each.problem ?? each.location))));
+    fill(exports, view.exports.map((each, at) => h("li", h("b", inWords(each.kind)), pill(each.state), h("span", each.problem ?? (each.location === view.exports[at - 1]?.location ? "" : each.location)))));
     none.hidden = view.exports.length > 0;
     setText(none, isOver(run) ? "None." : "When the run is over.");
     tasks.know(run.tasks);
     buttons.update(run);
   }
 
+  // Once: a reader may close it.
+  function showWhy(run) {
+    if (!isOver(run)) return;
+    hasJudged = true;
+    const task = shownStatus(run) === "FAILED" ? run.explanation?.task : null;
+    if (Number.isInteger(task) && !place.has("open")) tasks.show(task, false);
+  }
+
   function drawWaits(run) {
     const decided = isOver(run) ? run.explanation?.task : null;
     const text = isOver(run)
-      ? `${sentence(run)}. ${counts(run.tasks)}.`
-      : `Waits for ${waitsFor(run)}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
+      ? `${sentence(run)}.${sum(run.tasks) > 1 ? ` ${counts(run.tasks)}.` : ""}`
+      : `${capital(progress(run))}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
     const since = !isOver(run) && run.waiting_since;
     fill(waits, [text, since && [", since ", time(since), " (", lasting(since), ")"],
       Number.isInteger(decided) && [" ", h("button.link", () => tasks.show(decided), `Log of task ${decided}`)]].flat());
     say(held, run.status === "PROCESSING" && run.held_by && run.admitted_at
-      && `Child tasks are held by a limit or a pause of ${scopeInWords(run.held_by)}.`);
+      && `Child tasks wait for a limit or a pause of ${scopeInWords(run.held_by)}.`);
     say(problem, run.look_problem && !isOver(run) && `Cluster, last seen ${utc(run.last_look_at)}: ${run.look_problem}`);
   }
 
@@ -116,10 +127,10 @@ export function showRun({ main, name: id, place, list, signal }) {
     const before = await good;
     beside.hidden = !before;
     if (!before) return;
-    const part = (name, mine, theirs) => isOver(run) && theirs > 0 && mine >= 0 && `${number(Math.round(100 * mine / theirs))} % of its ${name}`;
-    const parts = [part("time", took(run), took(before)), part("items", run.stats?.items, before.stats?.items)].filter(Boolean).join(", ");
-    fill(beside, ["Last good run: ", runLink(before.run_id), `, ${[duration(took(before)), crawled(before.stats)].filter(Boolean).join(", ")}.`,
-      parts && ` This one: ${parts}.`]);
+    const [time, items] = [ratio(took(run), took(before)), ratio(run.stats?.items, before.stats?.items)];
+    const parts = isOver(run) && [times(time), items !== null && fewer(items)].filter(Boolean).join(", ");
+    fill(beside, ["Compared with ", runLink(before.run_id), ` (${[duration(took(before)), crawled(before.stats)].filter(Boolean).join(", ")})`,
+      parts ? [": ", items !== null && items < LEAST_ITEMS ? h("b.odd", parts) : parts] : !isOver(run) && `: usually ${duration(took(before))}`, "."].flat());
   }
 
   function drawFacts(run) {
@@ -127,11 +138,12 @@ export function showRun({ main, name: id, place, list, signal }) {
     const told = {
       Outcome: run.outcome, Reason: inWords(run.reason), Crawled: crawled(run.stats),
       Stats: run.stats && Object.entries(run.stats).map(([name, value]) => `${name}: ${number(value)}`).join("\n"),
-      Result: run.result === null ? null : JSON.stringify(run.result, null, 1), "Asked by": request.requested_by, Trigger: run.trigger,
+      Result: run.result === null ? null : JSON.stringify(run.result, null, 1), "Requested by": request.requested_by, Trigger: run.trigger,
       Arguments: named(request.arguments).join("\n"), Settings: named(request.settings).join("\n"),
       Labels: request.labels.join("\n"), Priority: run.priority ? String(run.priority) : null,
-      Limits: Object.entries(LIMITS).filter(([name]) => request[name]).map(([name, words]) => `${request[name]} ${words}`).join(", "),
-      "May fail": request.allowed_failures ? `${request.allowed_failures * 100} %` : null,
+      "Parallel tasks": request.max_parallel,
+      Limits: Object.entries(LIMITS).filter(([name]) => request[name]).map(([name, words]) => `${duration(1000 * request[name])} ${words}`).join(", "),
+      "Tolerated failures": request.allowed_failures ? `${request.allowed_failures * 100} % of the tasks` : null,
       Created: utc(run.created_at),
       Reopened: run.begun_at === run.created_at ? null : utc(run.begun_at), "Main job started": utc(run.started_at),
       Finished: utc(run.finished_at), "Last look": utc(run.last_look_at),
@@ -148,15 +160,15 @@ export function showRun({ main, name: id, place, list, signal }) {
     }, soon, { title, hidden: true });
     const all = {
       stop: button("Stop", () => askToStop([view.run], false, soon)),
-      force: button("Force stop", () => askToStop([view.run], true, soon)),
-      resume: command("Resume", "resume", {}, "Its workflow was terminated", "Its workflow goes on."),
+      force: button("Kill now", () => askToStop([view.run], true, soon)),
+      resume: command("Resume", "resume", {}, "Its workflow was terminated", "Its workflow continues."),
       reopen: command("Reopen", "resume", { reopen: true }, "Its tasks that did not succeed get another attempt", "Reopened."),
       again: button("Run again", () => openStart(view.run.request), "The same request once more; it can be changed first"),
       archive: button("Download", ({ target }) => attempt(target, () => save(`/v1/runs/${id}/archive`, `run-${id}.zip`, { Accept: "application/json" }))),
       export: command("Export again", "export", {}, null, "Exported."),
     };
     all.stop.className = "danger";
-    all.force.className = "link"; // it loses data, and is not what people want first
+    all.force.className = "link bad"; // it loses data, and is not what people want first
     const update = (run) => {
       const may = mayOperate();
       all.stop.hidden = !may || run.intent !== "RUN" || isOver(run);
@@ -176,6 +188,10 @@ export function showRun({ main, name: id, place, list, signal }) {
   load();
   tasks.load();
 }
+
+const ratio = (mine, theirs) => (theirs > 0 && mine >= 0 ? mine / theirs : null);
+const times = (time) => (time === null ? "" : `${number(Number(time.toPrecision(2)))} \u00d7 as long`);
+const fewer = (items) => (items === 1 ? "as many items" : `${number(Math.floor(100 * Math.abs(1 - items)))} % ${items < 1 ? "fewer" : "more"} items`);
 
 function sentence(run) {
   const why = endedBecause(run);

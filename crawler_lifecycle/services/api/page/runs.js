@@ -1,6 +1,5 @@
-import { afterPaint, bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, mayOperate, pauseAfter, pill, runLink, setText, shownStatus, skeleton, taskCount, waitsFor, when } from "/kit.js";
+import { afterPaint, bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, look, mayOperate, pauseAfter, progress, runLink, setText, skeleton, standing, taskCount, when } from "/kit.js";
 import { makeFilters, queryOf } from "/filters.js";
-import { makeNow } from "/now.js";
 import { askToStop } from "/stop.js";
 import { makeGrid } from "/table.js";
 
@@ -20,18 +19,17 @@ export function showRuns({ main, place: filter, keep, signal }) {
   const chosen = new Set();
 
   const filters = makeFilters(filter, choose, signal);
-  const now = makeNow(signal);
   const { element: table, show } = makeGrid("runs", {
     "|pick": (run) => mayOperate() && !isOver(run) && h("input.choice", {
       type: "checkbox", checked: chosen.has(run.run_id), "aria-label": `Choose run ${run.run_id}`,
       onchange: ({ target }) => { chosen[target.checked ? "add" : "delete"](run.run_id); draw(); },
     }),
     "Run|id": (run) => runLink(run.run_id, run.run_id),
-    "Status|state": (run) => pill(shownStatus(run)),
+    "Status|state": standing,
     "Crawler|name": (run) => [h("span", run.crawler), h("small", [run.requested_by, run.trigger].filter(Boolean).join(", "))],
     "Tasks|tasks": (run) => [h("span.num", taskCount(run.tasks)), bar(run.tasks)],
-    "Crawled, waits or failed|why": (run) => {
-      const why = isOver(run) ? (run.reason === "all_succeeded" ? "" : endedBecause(run)) : `waits for ${waitsFor(run)}`;
+    "Details|why": (run) => {
+      const why = isOver(run) ? (run.reason === "all_succeeded" ? "" : endedBecause(run)) : progress(run);
       const [sums, rate] = [crawled(run.stats), errorRate(run.stats)];
       return [why && h("p.because", { title: why }, why), sums && h("p.crawled.num", sums, rate && h("b", rate))];
     },
@@ -46,10 +44,10 @@ export function showRuns({ main, place: filter, keep, signal }) {
   const page = h("span.quiet.num");
   const count = h("span.num");
   const bulk = h("div.bulk", { hidden: true, role: "region", "aria-label": "Chosen runs" }, count,
-    h("button.danger", stopChosen, "Stop them \u2026"),
-    h("button", () => { chosen.clear(); draw(); }, "Choose none"));
+    h("button.danger", stopChosen, "Stop \u2026"),
+    h("button", () => { chosen.clear(); draw(); }, "Clear"));
   main.append(
-    h("div.title", h("h1", "Runs"), now.element),
+    h("h1", "Runs"),
     filters.element, bulk, waiting, table, empty,
     h("nav.pager", { "aria-label": "Pages" }, newer, page, older),
   );
@@ -100,14 +98,14 @@ export function showRuns({ main, place: filter, keep, signal }) {
   function draw() {
     const shown = [...runs.values()].sort((one, other) => other.run_id - one.run_id).slice(0, PAGE);
     for (const run of chosen) if (!runs.has(run) || isOver(runs.get(run))) chosen.delete(run);
-    show(shown.map((run) => ({ key: run.run_id, look: shownStatus(run), ...run })));
+    show(shown.map((run) => ({ key: run.run_id, look: look(run), ...run })));
     newer.hidden = pages.length === 1;
     older.hidden = !next;
     setText(page, pages.length > 1 || next ? `page ${pages.length}` : "");
     table.hidden = !shown.length;
     waiting.hidden = Boolean(answered || failure);
     bulk.hidden = !chosen.size;
-    setText(count, `${chosen.size} chosen`);
+    setText(count, `${chosen.size} selected`);
     if (failure || !answered) say(failure);
     else if (shown.length || next) say("");
     else if (filter.size) say("No such runs.", h("a.button", { href: "#/" }, "Show all runs"));
@@ -141,10 +139,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
     if (next === null) load(); // there is a second page now: its cursor is the API's to say
   }
 
-  load().then(() => afterPaint(() => { // the API counts many runs for these: the list comes first
-    filters.count();
-    now.load();
-  }));
+  load().then(() => afterPaint(filters.count)); // the API counts many runs: the list comes first
 }
 
 // An answer may be older than an event that overtook it.

@@ -1,6 +1,6 @@
 // Starting a run: asked for once.
 
-import { alertLine, get, h, inWords, isOpen, isOver, lasting, listen, named, pairsOf, pauseAfter, post, say, setText, toast, waitsFor } from "/kit.js";
+import { alertLine, capital, get, h, inWords, isOpen, isOver, lasting, listen, named, pairsOf, pauseAfter, post, say, setText, toast, progress } from "/kit.js";
 import { field } from "/dialog.js";
 
 const KEPT = "starting"; // survives a reload: {key, request, run?}
@@ -23,15 +23,15 @@ function open(starting, like = null) {
   const closed = new AbortController();
   let told = ""; // as of when
   const filled = {};
-  const own = "the crawler\u2019s own";
+  const own = "default";
   const control = (name, ...rest) => field(`start-${name}`, ...rest);
   const whole = (name, label, placeholder = own) => control(name, label, { inputmode: "numeric", pattern: "[0-9]*", placeholder });
   const area = (name, label, placeholder) => control(name, label, { rows: 3, spellcheck: "false", placeholder }, "textarea");
   const crawler = control("crawler", "Crawler", { list: "crawlers", required: true, maxlength: 128 });
   const tasks = whole("tasks", "Tasks");
-  const parallel = whole("max_parallel", "At once");
-  const longest = whole("max_duration_seconds", "Seconds in all");
-  const limit = whole("start_limit_seconds", "Seconds to start", "the installation\u2019s");
+  const parallel = whole("max_parallel", "Parallel tasks");
+  const longest = whole("max_duration_seconds", "Time limit, seconds");
+  const limit = whole("start_limit_seconds", "Start timeout, seconds", "default");
   const args = area("arguments", "Arguments, one name=value a line", "site=https://books.example");
   const settings = area("settings", "Settings of the crawl framework, one name=value a line", "DOWNLOAD_DELAY=2");
   const labels = control("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
@@ -108,7 +108,7 @@ function open(starting, like = null) {
     form.hidden = true;
     waiting.hidden = false;
     setText(what, `Starting ${starting.request.crawler}`);
-    setText(waits, "Waits for the run to be written down");
+    setText(waits, "Waiting for the run to be recorded");
     since.replaceChildren(lasting(new Date().toISOString()));
     leave.focus();
     while (!starting.run && !closed.signal.aborted) {
@@ -168,10 +168,10 @@ function open(starting, like = null) {
     } else if (run.intent !== "RUN") {
       tellNever(`${run.started_at ? "It" : "It will not start: it"} is being stopped.`);
     } else if (run.started_at) {
-      setText(waits, "It runs. Waits for the notice of its start");
+      setText(waits, "Running. Waiting for the notice of its start");
       since.replaceChildren("for ", lasting(run.started_at));
     } else {
-      setText(waits, `Waits for ${waitsFor(run)}`);
+      setText(waits, capital(progress(run)));
       since.replaceChildren("for ", lasting(run.waiting_since ?? run.created_at));
     }
   }

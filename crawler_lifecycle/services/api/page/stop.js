@@ -1,4 +1,4 @@
-import { counts, h, inWords, isOver, listen, number, post, setText } from "/kit.js";
+import { counts, duration, h, inWords, isOver, listen, number, post, setText } from "/kit.js";
 import { openDialog, reasonField } from "/dialog.js";
 
 export function askToStop(runs, force, done) {
@@ -8,11 +8,11 @@ export function askToStop(runs, force, done) {
   const lines = runs.map((run) => h("li", h("b", isOne ? "" : `${run.run_id} `, run.crawler), ": ", h("span", counts(run.tasks))));
   const reason = reasonField();
   const dialog = openDialog({
-    title: `${force ? "Force the stop of" : "Stop"} ${what}?`, submit: force ? "Force stop" : isOne ? "Stop" : `Stop ${what}`, danger: force || !isOne, first: reason.input,
+    title: force ? `Kill ${what} now?` : `Stop ${what}?`, submit: `${force ? "Kill" : "Stop"} ${what}`, danger: true, first: reason.input,
     content: [h("ul.chosen", lines),
       h("p.quiet", force
-        ? "The jobs are told to end and made to at once, without the grace period: what they have not saved is lost."
-        : `The jobs are asked to end, and made to after ${seconds ? `a grace period of ${number(seconds)} s` : "the grace period"}.`, " What was collected is still exported."),
+        ? "Jobs are killed at once, without time to finish: what they have not saved is lost."
+        : `Jobs get ${seconds ? duration(1000 * seconds) : "their grace period"} to finish, then they are killed.`, " What was collected is still exported."),
       reason.element],
     send: async (end) => {
       const refused = [];

@@ -1,28 +1,28 @@
-import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, mayOperate, number, pill, post, runLink, setText, shownStatus, took, when } from "/kit.js";
+import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, look, mayOperate, number, pill, post, progress, runLink, setText, shownStatus, standing, time, toast, took, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
+import { openDialog } from "/dialog.js";
 import { openStart } from "/start.js";
 import { commandButton, showTable } from "/table.js";
 
 const RUNS = 60;
-const LATEST = 200;
 const OF_A_RUN = {
-  Run: (run) => runLink(run.run_id, run.run_id), Status: (run) => pill(shownStatus(run)), Created: (run) => when(run.created_at),
-  Took: (run) => lasting(run.begun_at, run.finished_at), Crawled: (run) => crawled(run.stats),
-  Why: (run) => (isOver(run) && run.reason !== "all_succeeded" ? endedBecause(run) : ""),
+  Run: (run) => runLink(run.run_id, run.run_id), Status: standing, Created: (run) => when(run.created_at),
+  Took: (run) => lasting(run.begun_at, run.finished_at),
+  "Details|why": (run) => [isOver(run) ? run.reason !== "all_succeeded" && h("p.because", endedBecause(run)) : progress(run), h("span.crawled", crawled(run.stats))],
 };
 
 export function showCrawlers({ main, signal }) {
   showTable({
     main, signal, title: "Crawlers", none: "The catalogue has no crawlers: add one to its file.",
-    about: [h("p.quiet", `Each with its latest run, if it is one of the latest ${LATEST} of all crawlers.`)],
     columns: {
-      Crawler: ({ key }) => crawlerLink(key),
-      ...Object.fromEntries(Object.entries(OF_A_RUN).map(([name, cell]) => [name, ({ latest }) => latest && cell(latest)])),
+      "Crawler|name": ({ key }) => crawlerLink(key),
+      "Last ten runs|dots": ({ ends }) => health(ends),
+      ...Object.fromEntries(Object.entries(OF_A_RUN).map(([name, cell]) => [name, ({ latest }) => (latest ? cell(latest) : name === "Status" && h("span.quiet", "never run"))])),
       "|act": ({ key }) => mayOperate() && h("div.actions", h("button", () => openStart({ crawler: key }), "Start \u2026")),
     },
     read: async () => {
-      const [{ crawlers }, { runs }] = await Promise.all([get("/v1/crawlers", signal), get(`/v1/runs?flows=true&limit=${LATEST}`, signal)]);
-      return { items: crawlers.map((key) => ({ key, latest: runs.find((run) => run.crawler === key) })) };
+      const { crawlers } = await get("/v1/crawler-runs", signal);
+      return { items: crawlers.map(({ crawler, ...rest }) => ({ key: crawler, look: rest.latest && look(rest.latest), ...rest })) };
     },
   });
 }
@@ -35,26 +35,63 @@ export function showCrawler({ main, name, signal }) {
   const about = h("div.run", told, plans,
     h("div.columns", h("section.card", h("h2", "Duration"), durations), h("section.card", h("h2", "Items"), items)),
     h("details", h("summary", "Catalogue entry"), entry), h("h2", "Latest runs"));
-  get(`/v1/crawlers/${encodeURIComponent(name)}`, signal).then((found) => setText(entry, JSON.stringify(found, null, 1)), (error) => setText(entry, error.message));
-  showTable({
-    main, signal, title: name, about: [about], none: "No run of this crawler yet.",
+  const start = h("button.primary", { hidden: true, onclick: () => openStart({ crawler: name }) }, "Start \u2026");
+  let isKnown = true;
+  get(`/v1/crawlers/${encodeURIComponent(name)}`, signal).then((found) => setText(entry, JSON.stringify(found, null, 1)), (error) => {
+    isKnown = ![404, 422].includes(error.status);
+    setText(entry, error.message);
+    table.load();
+  });
+  const table = showTable({
+    main, signal, title: name, tools: h("div.actions.right", start), about: [about], none: "No run of this crawler yet.",
     columns: OF_A_RUN,
     read: async () => {
       const [{ runs }, { schedules }] = await Promise.all([
         get(`/v1/runs?${query}&limit=${RUNS}`, signal), get("/v1/schedules", signal).catch(() => ({ schedules: [] }))]);
       const own = schedules.filter((each) => each.crawler === name);
-      fill(plans, own.flatMap((each) => ["Schedule ", link("#/schedules", each.schedule_id), ": ", when(each.next_at[0]) ?? (each.paused ? "paused" : "no further start"), ". "]));
+      fill(plans, own.flatMap((each) => ["Schedule ", link("#/schedules", each.schedule_id), ": ", due(each.next_at[0]) ?? (each.paused ? "paused" : "no further start"), ". "]));
       const over = runs.filter(isOver).reverse();
       const judged = over.filter((run) => shownStatus(run) !== "STOPPED");
-      const good = judged.filter((run) => run.status === "COMPLETED").length;
-      setText(told, judged.length ? `${number(Math.round(100 * good / judged.length))} % of the latest ${number(judged.length)} runs completed.` : "");
-      const column = (run, value) => ({ title: `run ${run.run_id}, ${shownStatus(run).toLowerCase()}`, status: shownStatus(run), value });
-      drawColumns(durations, over.map((run) => column(run, took(run))), duration);
-      drawColumns(items, over.map((run) => column(run, run.stats?.items ?? 0)), number);
-      return { items: runs.map((run) => ({ key: run.run_id, ...run })) };
+      const good = judged.filter((run) => look(run) === "COMPLETED").length;
+      if (!isKnown && !runs.length) return showUnknown(main, name);
+      start.hidden = !mayOperate() || !isKnown;
+      setText(told, [!isKnown && "This crawler is no longer in the catalogue.", successOf(good, judged.length)].filter(Boolean).join(" "));
+      const column = (run, value) => ({ title: `run ${run.run_id}, ${shownStatus(run).toLowerCase()}`, status: look(run), value });
+      drawColumns(durations, over.map((run) => column(run, took(run))), duration, "No run is over yet.");
+      drawColumns(items, over.map((run) => column(run, run.stats?.items ?? null)), number, "No items reported.");
+      return { items: runs.map((run) => ({ key: run.run_id, look: look(run), ...run })) };
     },
   });
 }
+
+function showUnknown(main, name) {
+  document.title = "Not found";
+  main.replaceChildren(h("p.empty", `There is no crawler ${name} in the catalogue, and no run of it.`, h("br"), h("a.button", { href: "#/crawlers" }, "Show all crawlers")));
+  return { items: [] };
+}
+
+// How the latest runs ended, newest last. A stopped run says nothing of its crawler.
+function health(ends) {
+  const judged = ends.filter((end) => end.status !== "STOPPED");
+  const good = judged.filter((end) => look(end) === "COMPLETED").length;
+  const told = (end) => `run ${end.run_id}: ${[end.status.toLowerCase(), end.outcome].filter(Boolean).join(", ")}`;
+  return ends.length > 0 && [h("span.ends", { role: "img", "aria-label": `The last runs, oldest first: ${ends.toReversed().map(told).join("; ")}` },
+    ends.toReversed().map((end) => h("i", { dataset: { status: look(end) }, title: told(end) }))), judged.length > 0 && h("small.num", `${number(Math.round(100 * good / judged.length))} %`)];
+}
+
+function successOf(good, all) {
+  if (!all) return "";
+  if (all === 1) return good ? "The last run finished." : "The last run did not finish well.";
+  return `${number(Math.round(100 * good / all))} % of the last ${number(all)} runs finished.`;
+}
+
+// The day, if it is not within one.
+const due = (at) => (Date.parse(at) - Date.now() > 86_400_000 ? time(at) : when(at));
+
+const startOnce = ({ key }, started) => openDialog({
+  title: `Start ${key} now?`, submit: "Start now", content: [h("p.quiet", "One start outside of its times. The times stay as they are.")],
+  send: async () => { await post(`/v1/schedules/${encodeURIComponent(key)}/trigger`); toast(`Started: ${key}.`); started(); },
+});
 
 export function showSchedules({ main, signal }) {
   const button = ({ key }, verb, name) => commandButton(name, async () => {
@@ -66,8 +103,8 @@ export function showSchedules({ main, signal }) {
     columns: {
       Schedule: ({ key }) => h("b", key), Starts: (each) => (each.crawler ? crawlerLink(each.crawler) : each.flow_id),
       When: (each) => [...each.cron, each.every_seconds && `every ${duration(each.every_seconds * 1000)}`, each.cron.length > 0 && each.time_zone].filter(Boolean).join(", "),
-      Next: (each) => (each.paused ? pill("paused") : each.next_at.slice(0, 3).flatMap((at, place) => [place > 0 && ", ", when(at)])), Last: (each) => when(each.last_started_at),
-      "|act": (each) => mayOperate() && h("div.actions", button(each, "trigger", "Start now"),
+      Next: (each) => (each.paused ? pill("paused") : each.next_at.slice(0, 3).flatMap((at, place) => [place > 0 && ", ", due(at)])), Last: (each) => when(each.last_started_at),
+      "|act": (each) => mayOperate() && h("div.actions", h("button", () => startOnce(each, table.load), "Start now \u2026"),
         each.paused ? button(each, "resume", "Resume") : button(each, "pause", "Pause")),
     },
     read: async () => ({ items: (await get("/v1/schedules", signal)).schedules.map((each) => ({ key: each.schedule_id, ...each })) }),
@@ -76,16 +113,23 @@ export function showSchedules({ main, signal }) {
 
 export function showAudits({ main, signal }) {
   const about = h("p.quiet");
-  showTable({
-    main, signal, title: "Audits", about: [about], none: "The audits found nothing that disagrees.",
+  const now = commandButton("Audit now", async () => {
+    await post("/v1/audits", { repair: true });
+    return "The audit has started.";
+  }, () => table.load(), { hidden: true });
+  const table = showTable({
+    main, signal, title: "Audits", tools: h("div.actions.right", now), about: [about], none: "The audits found nothing that disagrees.",
     columns: {
       Finding: (each) => h("b", inWords(each.kind)), Run: (each) => (each.run_id ? runLink(each.run_id, each.run_id) : each.subject),
       What: (each) => each.message, Done: (each) => each.problem ?? each.action ?? "",
       Since: (each) => when(each.first_seen_at), Closed: (each) => (each.closed_at ? when(each.closed_at) : pill("open")),
     },
     read: async () => {
-      const { findings, last_complete_at: last } = await get("/v1/audits", signal);
-      fill(about, last ? ["The last complete audit ended ", when(last), "."] : ["No audit has been complete yet."]);
+      const { audits, findings, last_complete_at: last } = await get("/v1/audits", signal);
+      now.hidden = !mayOperate();
+      const examined = Object.values(audits.find((each) => each.complete)?.parts ?? {}).reduce((all, part) => all + part.examined, 0);
+      fill(about, ["An audit compares the database with Temporal and the cluster, and repairs what disagrees. ",
+        ...(last ? ["The last complete audit ended ", when(last), examined > 0 && `, after ${number(examined)} checks`, "."] : ["No audit has been complete yet."])]);
       return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}`, ...each })) };
     },
   });

@@ -25,7 +25,7 @@ export function makeTasks(id, place, signal, again) {
   const grid = makeGrid("tasks", {
     "Task|id": ({ key }) => h("button.open", { "aria-expanded": String(opened.has(key)), onclick: () => open(key) }, key ? String(key) : "0 (main)"),
     "Status|state": ({ status: now }) => pill(now),
-    "Why|why": (task) => [task.finished_at ? inWords(task.reason) : task.cause && `waits for ${cause(task.cause)}`, task.attempt > 1 && ` (attempt ${task.attempt})`],
+    "Why|why": (task) => [task.finished_at ? inWords(task.reason) : task.cause && `waiting for ${cause(task.cause)}`, task.attempt > 1 && ` (attempt ${task.attempt})`],
     "Exit|exit num": (task) => task.exit_code,
     "Node|node": (task) => task.node,
     "Took|took": (task) => lasting(task.started_at, task.finished_at),
@@ -48,7 +48,7 @@ export function makeTasks(id, place, signal, again) {
     },
   });
   const chart = h("div.chart", { hidden: true });
-  const inTime = h("button.chip", () => { chart.hidden = !chart.hidden; draw(); }, "In time");
+  const inTime = h("button.chip", () => { chart.hidden = !chart.hidden; draw(); }, "Gantt");
   const range = h("span.quiet.num");
   const pager = h("nav.pager", { "aria-label": "Pages of tasks" }, previous, range, jump, next);
   const empty = emptyLine();
@@ -111,9 +111,9 @@ export function makeTasks(id, place, signal, again) {
     if (/^\d{1,9}$/.test(task)) opened.set(Number(task), makeEvidence(path, Number(task), signal, again));
   }
 
-  async function show(task) {
+  async function show(task, isWanted = true) {
     if (!opened.has(task)) open(task);
-    await turn(() => { status = null; reach(task); });
+    await (isWanted ? turn : go)(() => { status = null; reach(isWanted ? task : 0); });
   }
 
   return {
@@ -153,7 +153,7 @@ function makeEvidence(path, task, signal, again) {
     try {
       const { message: text, events: lines, crawl_result: result } = await get(`${path}/tasks/${task}`, closed.signal);
       say(message, text);
-      say(said, result && `The crawl said: ${accountOf(result)}`);
+      say(said, result && `The crawl reported: ${accountOf(result)}`);
       events.hidden = !lines.length;
       fill(events, lines.map((each) => h("li", each)));
     } catch (error) {

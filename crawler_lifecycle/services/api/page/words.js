@@ -4,13 +4,14 @@ import { fill, h, patch, press, setText } from "/dom.js";
 export const TASK_STATES = [
   "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING", "SUCCEEDED", "FAILED", "STOPPED", "LOST",
 ];
+const IN_A_BAR = ["SUCCEEDED", "FAILED", "LOST", "STOPPED", "STOPPING", "RUNNING"]; // what waits leaves the bar empty
 export const JOB_STATES = [
   "completed", "cancelled", "discarded", "executing", "retryable", "scheduled", "available", "suspended",
 ];
 export const FLOW_STATES = ["executing", "paused", "completed", "cancelled", "discarded"];
 const OVER = new Set(["COMPLETED", "FAILED"]);
 const CAUSES = {
-  main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "room in the cluster",
+  main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "capacity",
   quota: "quota in the cluster", unschedulable: "a node that fits",
   retry_pause: "the pause before its next attempt", run_limit: "its turn (limit of the run)",
   admission: "a place (limit of the installation, a crawler or a label)", paused: "the end of a pause",
@@ -83,6 +84,16 @@ export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 
 export const pill = (status, text = status.toLowerCase()) => h("span.pill", { dataset: { status } }, text);
 
+// A completed run with another outcome than `finished` is nothing to be calm about.
+export const isOdd = (run) => run.status === "COMPLETED" && Boolean(run.outcome) && run.outcome !== "finished";
+export const look = (run) => (isOdd(run) ? "odd" : shownStatus(run));
+
+// The status, and beside it the outcome, unless both are the same word.
+export const standing = (run) => [
+  pill(look(run), shownStatus(run).toLowerCase()),
+  run.outcome && run.outcome !== shownStatus(run).toLowerCase() && h("small.outcome", { dataset: { status: isOdd(run) ? "odd" : "" } }, run.outcome),
+];
+
 export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
   (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
     h("span", state?.toLowerCase() ?? "all"), h("b.num")),
@@ -97,9 +108,12 @@ export const stateCounts = (found, states) =>
   states.filter((state) => found[state]).map((state) => `${number(found[state])} ${state.toLowerCase()}`).join(", ");
 export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
+// From the left: what is over, what runs, and then what waits, which stays empty.
 export function setBar(element, tasks, states = TASK_STATES) {
+  const shown = states === TASK_STATES ? IN_A_BAR : states;
+  const part = (status, size) => size > 0 && h("i", { dataset: { status }, style: { flexGrow: size } });
   element.title = stateCounts(tasks, states);
-  fill(element, states.filter((state) => tasks[state]).map((state) => h("i", { dataset: { status: state }, style: { flexGrow: tasks[state] } })));
+  fill(element, [...shown.map((state) => part(state, tasks[state])), part("", sum(tasks) - sum(tasks, ...shown))]);
 }
 
 export function bar(counts, states = TASK_STATES) {
@@ -122,16 +136,17 @@ const wasHeld = (run) => Boolean(run.held_by) && !run.admitted_at;
 const mayWait = ["INITIALIZING", "PROCESSING"]; // a reopened run whose main job succeeded before is PROCESSING
 export const isInLine = (run) => wasHeld(run) && mayWait.includes(run.status) && run.intent === "RUN";
 
-// What a run waits for, in a few words; empty if it is over and all is said.
-export function waitsFor(run) {
-  if (isOver(run)) return run.export_state === "pending" ? "the export" : "";
-  if (run.waiting_cause && isInLine(run)) return `its permit: ${run.waiting_message} (${scopeInWords(run.held_by)})`;
-  if (run.waiting_cause && !wasHeld(run)) return cause(run.waiting_cause) + (run.waiting_message ? `: ${run.waiting_message}` : "");
-  if (run.status === "STOPPING") return "the proof that nothing of it runs any more";
+// What an open run does or waits for, in a few words; empty if it is over and all is said.
+export function progress(run) {
+  if (isOver(run)) return run.export_state === "pending" ? "waiting for the export" : "";
+  if (run.waiting_cause && isInLine(run)) return `queued: ${run.waiting_message}`;
+  if (run.waiting_cause && !wasHeld(run)) return `waiting for ${cause(run.waiting_cause)}${run.waiting_message ? `: ${run.waiting_message}` : ""}`;
+  if (run.status === "STOPPING") return "stopping: waiting until its last job is confirmed gone";
   if (run.status === "INITIALIZING") return run.tasks.QUEUED && Object.keys(run.tasks).length === 1
-    ? "the main job to be deployed" : "the main job to run";
+    ? "waiting for the main job to be deployed" : "waiting for the main job to run";
+  const [all, running] = [sum(run.tasks), sum(run.tasks, "RUNNING")];
   const alive = sum(run.tasks, "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING");
-  return alive ? counted(alive, "task") : "the last look";
+  return alive ? `${number(running)} of ${counted(all, "task")} running` : "waiting for the last check";
 }
 
 export function crawled(stats) {
@@ -140,8 +155,8 @@ export function crawled(stats) {
     .join(", ");
 }
 
-// Errors a page, or nothing where a crawl told none of them.
-export const errorRate = (stats) => (stats?.errors > 0 && stats.pages > 0 ? `${number(Number((100 * stats.errors / stats.pages).toPrecision(2)))} % errors` : "");
+// Errors a page, or nothing where a crawl reported none of them, or few. A page may have several: no percentage.
+export const errorRate = (stats) => (stats?.errors > 0 && stats.pages > 0 && stats.errors / stats.pages >= 0.01 ? `${number(Number((stats.errors / stats.pages).toPrecision(2)))} errors per page` : "");
 
 function size(bytes) {
   const power = Math.min(4, Math.max(0, Math.floor(Math.log10(Math.abs(bytes) || 1) / 3)));
@@ -170,5 +185,7 @@ export function makeLine(line) {
   return h("li", time(line.at), h("b", inWords(line.event)),
     h("span", line.message, who && h("small", ` \u2014 ${who}`)));
 }
+
+export const capital = (text) => text && text[0].toUpperCase() + text.slice(1);
 
 export const mayOperate = () => may("operate");
