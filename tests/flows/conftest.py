@@ -21,7 +21,12 @@ from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
 from workers.flows import for_steps, working
 
-MODULES = ("tests.unit.flows.reference_chancy", "tests.unit.flows.reference_oban", "tests.flows.steps")
+MODULES = (
+    "tests.unit.flows.reference_chancy",
+    "tests.unit.flows.reference_oban",
+    "tests.flows.steps",
+    "tests.flows.test_random_graphs",
+)
 QUEUES = ("default", "high_priority")
 PATIENCE = 60.0
 

@@ -1,0 +1,260 @@
+"""Random graphs on a real server, with a supervisor and a host: states, sub-workflows, results and contexts.
+
+The model is a second statement of the rules, and shares nothing with the product. Each result is a digest of all values
+in the function's context, so a context with a wrong value is noticed in the results.
+"""
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.domain.flows.messages import WriteFlow
+from crawler_lifecycle.domain.flows.summary import status_of
+from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.flows import Context, Workflow
+from crawler_lifecycle.testing.memory import NOW
+from tests.contracts.flows import Flow
+from tests.flow_stage import FlowStage
+from tests.flows.conftest import Service
+
+GRAPHS = 40
+DEEPEST = 3
+COMPLETED, CANCELLED, DISCARDED = "completed", "cancelled", "discarded"
+GRAFTS: dict[tuple[str, str], list["Node"]] = {}  # by the flow's id and the grafter's path
+NEVER = threading.Event()
+Gate = Callable[[bool, bool], bool]  # whether a job with these flags may start
+
+
+@dataclass
+class Node:
+    kind: str
+    name: str
+    deps: list[str]
+    ignores: tuple[bool, bool]  # cancelled, discarded dependencies
+    fails: bool = False
+    items: int = 0
+    is_approved: bool = True
+    is_early: bool = False
+    level: list["Node"] = field(default_factory=list)
+
+
+def level_of(random: Random, depth: int = 0) -> list[Node]:
+    nodes: list[Node] = []
+    for number in range(random.randint(0, 5) if depth else random.randint(10, 14)):
+        kinds = ["step", "step", "approval", "approval", "fan"] + ["sub", "graft"] * (depth < DEEPEST)
+        node = Node(
+            random.choice(kinds),
+            f"j{number}",
+            random.sample([node.name for node in nodes[-2:]], min(len(nodes), random.choice([0, 1, 1, 1, 1, 2]))),
+            (random.random() < 0.5, random.random() < 0.5),
+            fails=random.random() < 0.3,
+            items=random.choice([0, 0, 1, 2]),
+            is_approved=random.random() < 0.9,
+            is_early=random.random() < 0.7,
+        )
+        if node.kind in ("sub", "graft"):
+            node.level = level_of(random, depth + 1)
+        nodes.append(node)
+    return nodes
+
+
+# the functions
+
+
+def digest(path: str, seen: Any) -> str:
+    return hashlib.sha256(json.dumps([path, seen], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def plain(value: Any) -> Any:
+    """Return the value as JSON. A decision is its answer."""
+    if not isinstance(value, Mapping):
+        return getattr(value, "approved", value)
+    return value["approved"] if "approved" in value else {name: plain(value[name]) for name in value}
+
+
+def note(context: Context) -> str:
+    return digest(context.job.path, plain(context))
+
+
+def fail(context: Context) -> str:
+    raise ValueError(note(context))
+
+
+def note_item(item: int, context: Context) -> str:
+    return digest(context.job.path, plain(context))
+
+
+def attach(context: Context) -> Workflow:
+    return built(GRAFTS[context.job.flow_id, context.job.path])
+
+
+def built(level: list[Node], workflow: Workflow | None = None) -> Workflow:
+    workflow = workflow or Workflow()
+    for node in level:
+        flags: Any = dict(zip(("ignore_cancelled", "ignore_discarded"), node.ignores, strict=True))
+        if node.kind == "step":
+            workflow.add_cascade(node.name, fail if node.fails else note, deps=node.deps, **flags)
+        elif node.kind == "fan":
+            workflow.add_cascade(node.name, (range(node.items), note_item), deps=node.deps, **flags)
+        elif node.kind == "approval":
+            workflow.add_approval(node.name, deps=node.deps)
+        elif node.kind == "sub":
+            workflow.add_workflow(node.name, built(node.level), deps=node.deps)
+        else:
+            workflow.add_graft(node.name, fail if node.fails else attach, deps=node.deps, **flags)
+    return workflow
+
+
+# the model
+
+
+@dataclass
+class Model:
+    """The end of a graph: jobs' and sub-workflows' states by path, and results by path."""
+
+    states: dict[str, str] = field(default_factory=dict)
+    subs: dict[str, str] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+
+    def play(
+        self, level: list[Node], base: str, gate: Gate, around: dict[str, Any]
+    ) -> tuple[list[str], dict[str, Any]]:
+        """Return the states of a level's parts, and their values by name. `around`: what first jobs see."""
+        states: dict[str, str] = {}
+        values: dict[str, Any] = {}
+        for node in level:
+            own_gate, seen = gate, around
+            if node.deps:
+                own_gate = gate_behind([states[name] for name in node.deps])
+                seen = {name: values[name] for name in node.deps}
+            states[node.name], values[node.name] = self._part(node, f"{base}{node.name}", own_gate, seen, around)
+        return list(states.values()), values
+
+    def _part(self, node: Node, path: str, gate: Gate, seen: dict[str, Any], around: dict[str, Any]) -> tuple[str, Any]:
+        if node.kind == "step":
+            return self._job(path, gate(*node.ignores), node.fails, digest(path, seen))
+        if node.kind == "approval":
+            return self._job(path, gate(False, False) and node.is_approved, False, True)
+        ignores = node.ignores if node.kind == "fan" else (False, False)
+        if node.kind == "fan":
+            paths = [f"{path}/{number}" for number in range(node.items)]
+            ends = [self._job(item, gate(*ignores), False, digest(item, seen)) for item in paths]
+            states, values = [state for state, _ in ends], {str(at): value for at, (_, value) in enumerate(ends)}
+        elif node.kind == "sub":
+            states, values = self.play(node.level, f"{path}/", gate, seen)
+        else:
+            state, _ = self._job(path, gate(*node.ignores), node.fails, None)
+            if state != COMPLETED:
+                return state, {}
+            states, values = self.play(node.level, f"{path}/", lambda *_: True, around)
+            states.append(state)
+        end = worst(states or [COMPLETED if gate(*ignores) else CANCELLED])
+        if node.kind != "graft" or node.level:  # an empty graft is not shown
+            self.subs[path] = end
+        return end, values
+
+    def _job(self, path: str, may_start: bool, fails: bool, value: Any) -> tuple[str, Any]:
+        self.states[path] = (DISCARDED if fails else COMPLETED) if may_start else CANCELLED
+        if self.states[path] != COMPLETED:
+            return self.states[path], None
+        if value is not None:
+            self.results[path] = value
+        return COMPLETED, value
+
+
+def gate_behind(states: list[str]) -> Gate:
+    def gate(cancelled: bool, discarded: bool) -> bool:
+        ignored = {COMPLETED} | ({CANCELLED} if cancelled else set()) | ({DISCARDED} if discarded else set())
+        return ignored.issuperset(states)
+
+    return gate
+
+
+def worst(states: list[str]) -> str:
+    return next((state for state in (DISCARDED, CANCELLED) if state in states), COMPLETED)
+
+
+# the comparison
+
+
+def approvals_in(level: list[Node], base: str = "") -> dict[str, Node]:
+    known = {f"{base}{node.name}": node for node in level if node.kind == "approval"}
+    for node in level:
+        known |= approvals_in(node.level, f"{base}{node.name}/")
+    return known
+
+
+def shown_in(status: FlowStatus, base: str = "") -> dict[str, str]:
+    shown = {f"{base}{name}": sub.state.value for name, sub in status.subs.items()}
+    for name, sub in status.subs.items():
+        shown |= shown_in(sub, f"{base}{name}/")
+    return shown
+
+
+def grafts_in(level: list[Node], flow: str, base: str = "") -> dict[tuple[str, str], list[Node]]:
+    known = {(flow, f"{base}{node.name}"): node.level for node in level if node.kind == "graft"}
+    for node in level:
+        known |= grafts_in(node.level, flow, f"{base}{node.name}/")
+    return known
+
+
+async def decide(flow: Flow, approvals: dict[str, Node], state: str | None = None) -> list[str]:
+    """Decide about approvals: all of them, or those in the state. Return their paths."""
+    states = await asyncio.to_thread(lambda: flow.states)
+    chosen = [path for path in approvals if path in states and (state is None or states[path] == state)]
+    for path in chosen:
+        try:
+            await asyncio.to_thread(flow.approve, path, approved=approvals[path].is_approved)
+        except Conflict:  # a failed dependency was first
+            continue
+    return chosen
+
+
+async def played(service: Service, seed: int) -> tuple[Model, Model]:
+    """Return the end by the model, and the end of the flow."""
+    stage, level = service.stage, level_of(Random(seed))
+    model = Model()
+    model.play(level, "", lambda *_: True, {})
+    flow = await asyncio.to_thread(stage.push, built(level, Workflow(id=f"random-{seed}")))
+    GRAFTS.update(grafts_in(level, flow.id))
+    approvals = approvals_in(level)
+    await decide(flow, {path: node for path, node in approvals.items() if node.is_early})
+    await stage.nudge(flow)
+    ending = asyncio.create_task(stage.supervisor(flow).result())
+    while not ending.done():
+        if await decide(flow, approvals, "available"):
+            await stage.nudge(flow)
+        await asyncio.wait({ending}, timeout=0.1)
+    await ending
+    kept = flow.ledger
+    shown = shown_in(status_of(stage.store.flow_records.tallies(flow.id), NOW))
+    results = stage.store.flow_records.results(flow.id, list(kept.members))
+    by_path = {kept.members[number].path: plain(value) for number, value in results.items()}
+    completed = {path: value for path, value in by_path.items() if flow.states[path] == COMPLETED}
+    return model, Model(flow.states, shown, completed)
+
+
+def delay_writes(stage: FlowStage) -> None:
+    """Let each write of a supervisor take some time, as on a busy database: a start may overtake the write."""
+
+    def delay(_: WriteFlow) -> None:
+        stage.ledger.before["write"] = delay
+        NEVER.wait(0.05)
+
+    stage.ledger.before["write"] = delay
+
+
+async def test_random_graphs_end_as_the_model_says(service: Service) -> None:
+    delay_writes(service.stage)
+    async with asyncio.timeout(200):
+        ends = await asyncio.gather(*(played(service, seed) for seed in range(GRAPHS)))
+    for seed, (model, flow) in enumerate(ends):
+        assert flow.states == model.states, f"seed {seed}"
+        assert flow.results == model.results, f"seed {seed}"
+        assert {path: flow.subs[path] for path in model.subs} == model.subs, f"seed {seed}"
