@@ -134,7 +134,7 @@ export function showFlow({ main, name: id, place, signal }) {
   async function askWhy() {
     const why = await get(`${path}/why`, signal).catch(() => null); // the stream tells what is wrong
     if (signal.aborted) return;
-    const ends = (each) => (each.because.length ? each.because.flatMap(ends) : [each]);
+    const ends = (each) => (each.because.length && each.state !== "discarded" ? each.because.flatMap(ends) : [each]);
     const isOld = ({ since }) => !since || Date.now() - Date.parse(since) > HOST_PATIENCE;
     stuck = why ? ends(why).filter((each) => each.state === "discarded" || (STUCK.test(each.cause ?? "") && isOld(each))) : [];
     drawAsks();

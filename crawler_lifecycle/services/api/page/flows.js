@@ -1,4 +1,4 @@
-import { addressOf, bar, chipGroup, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, searchField, stateCounts, sum, when } from "/kit.js";
+import { addressOf, bar, chipGroup, counted, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, searchField, stateCounts, sum, when } from "/kit.js";
 import { flowPill, waitInWords } from "/standing.js";
 import { showTable } from "/table.js";
 
@@ -24,7 +24,7 @@ export function showFlows({ main, place: filter, signal }) {
       Flow: ({ id, name, created_by: by }) => [link(`#/flows/${encodeURIComponent(id)}`, id), h("small", [name, by].filter(Boolean).join(", "))],
       State: ({ state, items }) => flowPill(state, items && items.failed + items.refused),
       "Progress|tasks": progressOf,
-      "Jobs|why": ({ counts, items }) => (items ? itemsInWords(items) : stateCounts(counts, JOB_STATES)),
+      "Jobs|why": ({ state, counts, items }) => (items ? itemsInWords(state, items) : stateCounts(counts, JOB_STATES)),
       "Waits for|waits-for": ({ waits_for: waits }) => waits.map(waitInWords).join(", "),
       "Changed|at": (flow) => when(flow.updated_at),
       "Took|took": (flow) => lasting(flow.started_at, flow.stopped_at),
@@ -39,13 +39,17 @@ export function showFlows({ main, place: filter, signal }) {
 const ITEM_BAR = ["completed", "failed", "refused", "cancelled"];
 
 // By items where there are some. While more may come, their number says nothing of the progress.
-function progressOf({ counts, total, items }) {
+function progressOf({ state, counts, total, items }) {
   if (!items) return [h("span.num", `${number(sum(counts, "completed", "cancelled", "discarded"))}/${number(total)}`), bar(counts, JOB_STATES)];
   const over = sum(items, ...ITEM_BAR);
+  if (mayGrow(state, items)) return h("span.num", `${number(over)} so far`);
   const parts = Object.fromEntries([...ITEM_BAR, "waiting"].map((each) => [each, each === "waiting" ? items.total - over : items[each]]));
-  return [h("span.num", items.is_exhausted ? `${number(over)}/${number(items.total)}` : `${number(over)} so far`), bar(parts, [...ITEM_BAR, "waiting"])];
+  return [h("span.num", `${number(over)}/${number(items.total)}`), bar(parts, [...ITEM_BAR, "waiting"])];
 }
 
-function itemsInWords({ total, completed, failed, is_exhausted: isExhausted }) {
-  return `${number(completed)} of ${number(total)} items${isExhausted ? "" : " so far"}, ${number(failed)} failed`;
+const mayGrow = (state, items) => !items.is_exhausted && ["executing", "paused"].includes(state);
+
+function itemsInWords(state, items) {
+  const { total, completed, failed } = items;
+  return `${mayGrow(state, items) ? `${counted(completed, "item")} so far` : `${number(completed)} of ${number(total)} items`}, ${number(failed)} failed`;
 }

@@ -237,7 +237,7 @@ function arrange(units, room) {
   const from = new Map([...ways].flatMap(([need, mine]) => mine.map((way, place) => [way, mine[place - 1] ?? need])));
   const first = ranked.findIndex(Boolean); // a circle takes no first place
   const wide = ([width, across]) => (ranked.length - first) * (width + across) - across;
-  const size = SIZES.find((each) => wide(each) <= room) ?? SIZES[0];
+  const size = SIZES.find((each) => wide(each) <= room) ?? SIZES.at(-1);
   const places = new Map();
   ranked.forEach((keys, layer) => {
     const near = new Map(keys.map((key) => {
