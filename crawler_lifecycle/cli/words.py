@@ -25,7 +25,7 @@ LEAST_LAST_COLUMN = 20  # characters
 CAUSES = {
     reasons.MAIN_JOB: "the main job to run",
     reasons.DISPATCHER: "the dispatcher",
-    reasons.CAPACITY: "capacity in the cluster",
+    reasons.CAPACITY: "capacity",
     reasons.QUOTA: "quota in the cluster",
     reasons.UNSCHEDULABLE: "a node that fits",
     reasons.RETRY_PAUSE: "the pause before its next attempt",
