@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "4153848b68c9be40f557251162e1deeb95975e98"
+COMMIT = "b3a6e6c4e2d6e93152a7032a978a061fa9dfc291"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
