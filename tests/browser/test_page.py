@@ -139,7 +139,11 @@ async def test_a_stop_shows_each_phase_until_the_proof(page: Page, stack: Site) 
     await page.type("wrong site")
     await page.press("Enter")
     await page.until_text(
-        "Stop requested", "wrong site \u2014 embedded, api", "Queue emptied", "Jobs asked to end", "Confirmed stopped"
+        "Stop requested",
+        "wrong site \u2014 token embedded, api",
+        "Queue emptied",
+        "Jobs asked to end",
+        "Confirmed stopped",
     )
     await page.until("[...document.querySelectorAll('.phases li')].every((each) => each.dataset.state === 'done')")
     await page.until_text("Stopped", "1 stopped.")
