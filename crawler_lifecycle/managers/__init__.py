@@ -12,6 +12,7 @@ from crawler_lifecycle.managers.parameters import (
     JobParams,
     ScheduleArgs,
     StopRetry,
+    get_jobseq,
 )
 from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.policies import Breaker, RetryPolicy, RetryRule
@@ -34,5 +35,6 @@ __all__ = [
     "ScheduleArgs",
     "StopRetry",
     "WorkFlowManager",
+    "get_jobseq",
     "get_kumo_loglevel",
 ]

@@ -8,6 +8,13 @@ from crawler_lifecycle.contract.managers.items import Item
 from crawler_lifecycle.contract.managers.turns import LARGEST_STATE, NO_EFFECTS, OURS, Effects
 from crawler_lifecycle.errors import BadInput
 
+LARGEST_WHOLE = 2**53  # the database keeps sums as floats, which hold whole numbers up to this one exactly
+
+
+def whole(value: float) -> float:
+    """Return a whole number as an int: an argument made of it stays the same after another process takes over."""
+    return int(value) if abs(value) <= LARGEST_WHOLE and value == int(value) else value
+
 
 class Stats:
     """Sums by name, as on record and with the increments since."""
@@ -16,19 +23,35 @@ class Stats:
         self.on_record: dict[str, float] = {}
         self.increments: dict[str, float] = {}
 
-    def inc_value(self, name: str, count: float = 1) -> None:
-        self.increments[name] = self.increments.get(name, 0) + count
+    def inc_value(self, name: str, count: float = 1, start: float = 0, spider: object = None) -> None:  # noqa: ARG002
+        first = 0 if name in self else start
+        self.increments[name] = self.increments.get(name, 0) + first + count
 
-    def set_value(self, name: str, value: float) -> None:
-        self.inc_value(name, value - self.get_value(name))
+    def set_value(self, name: str, value: float, spider: object = None) -> None:  # noqa: ARG002
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadInput("stats", f"{name!r} has to be a number, not {str(value)[:100]!r}: keep texts in `state`")
+        self.inc_value(name, value - self.get_value(name, 0))
 
-    def get_value(self, name: str, default: float = 0) -> float:
-        if name not in self.on_record and name not in self.increments:
-            return default
-        return self.on_record.get(name, 0) + self.increments.get(name, 0)
+    def max_value(self, name: str, value: float, spider: object = None) -> None:  # noqa: ARG002
+        self.set_value(name, max(value, self.get_value(name, value)))
 
-    def get_stats(self) -> Mapping[str, float]:
+    def min_value(self, name: str, value: float, spider: object = None) -> None:  # noqa: ARG002
+        self.set_value(name, min(value, self.get_value(name, value)))
+
+    def set_stats(self, stats: Mapping[str, float], spider: object = None) -> None:  # noqa: ARG002
+        """Set these values. The other stats stay: they are recorded."""
+        for name, value in stats.items():
+            self.set_value(name, value)
+
+    def get_value(self, name: str, default: Any = None, spider: object = None) -> Any:  # noqa: ARG002
+        """Return the sum, as a whole number if it is one; without the stat, the default."""
+        return whole(self.on_record.get(name, 0) + self.increments.get(name, 0)) if name in self else default
+
+    def get_stats(self, spider: object = None) -> Mapping[str, float]:  # noqa: ARG002
         return {name: self.get_value(name) for name in sorted({*self.on_record, *self.increments})}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.on_record or name in self.increments
 
     def note(self, name: str, count: float) -> None:
         """Take notice of an increment that the ledger has made."""

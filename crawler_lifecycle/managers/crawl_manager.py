@@ -1,5 +1,6 @@
 """CrawlManager: one job of a spider, with the starts and the ends of jobs that all crawl managers share."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,14 +24,14 @@ HOOKS = (
     *("effective", "get_job_settings", "get_tags", "item"),  # for a retry's parameters, and for breakers
 )
 REFUSED = "refused"  # close reason of a manager whose job can never start
-BASE_TARGET_SPIDER_STATS = (
-    "items",
-    "pages",
-    "bytes",
-    "errors",
+BASE_TARGET_SPIDER_STATS = (  # regular expressions for the beginning of a name
+    "downloader/response_status_count/",
+    "downloader/response_count",
     "item_scraped_count",
-    "downloader/",
-    "spider_exceptions",
+    "spider_exceptions/",
+    "scrapy-zyte-api/429",
+    "zyte_api_proxy/response/status/429",
+    "(items|pages|bytes|errors)$",  # by which crawls without Scrapy report
 )
 
 
@@ -38,8 +39,8 @@ class CrawlManager(SpiderJobs):
     """Schedules one job of a spider, and closes with the job's outcome."""
 
     running_jobs_reverse_check: bool = False
-    target_spider_stats: Sequence[str] = ()
-    stats_only_total: bool = False
+    target_spider_stats: Sequence[str] = ()  # regular expressions for the beginning of a name
+    stats_only_total: bool = True  # whether to leave out the sums by spider
     alert_after: float = 0  # seconds without a start or an end until an alert; 0: no alert
 
     def __init__(self) -> None:
@@ -49,9 +50,11 @@ class CrawlManager(SpiderJobs):
         self._ended_job: Job | None = None  # the hooks' job
         self._live_hooks_at: float | None = None
         self._progress: Progress | None = None
+        self._target_stats: Sequence[re.Pattern[str]] = ()
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         super().attach(link, begun)
+        self._target_stats = self._compiled_target_stats()
         self._progress = Progress(self.alert_after, link.now())
 
     # starts
@@ -140,6 +143,8 @@ class CrawlManager(SpiderJobs):
 
     async def _check_running_jobs(self) -> None:
         while ended := self.link.ended(ENDS_IN_A_PAGE):
+            if self.running_jobs_reverse_check:
+                ended = sorted(ended, key=lambda job: (job.number, job.attempt), reverse=True)
             if self.has_only_ours(*HOOKS):
                 await self._react_together(ended)
                 continue
@@ -166,7 +171,8 @@ class CrawlManager(SpiderJobs):
         await self.call(self.finished_metadata_hook, job.key, job_dict(job), job=job.key, tells=tells)
         self._retry, self._ended_job = None, job
         hook = self.bad_outcome_hook if is_bad else self.finished_ok_hook
-        await self.call(hook, job.request.crawler, outcome, params_of(job), job.key, job=job.key, tells=tells)
+        override = self.hooks_params(job)
+        await self.call(hook, job.request.crawler, outcome, override, job.key, job=job.key, tells=tells)
         self.aggregate_spider_stats(job_dict(job))
         self.note_end(job, is_bad=is_bad)
         verdict = Verdict.BAD if is_bad else Verdict.OK
@@ -179,6 +185,10 @@ class CrawlManager(SpiderJobs):
             retry=self._retry,
             effects=effects,
         )
+
+    def hooks_params(self, job: Job) -> JobParams:
+        """Return a copy of the job's parameters for the hooks of its end."""
+        return params_of(job)
 
     def note_end(self, job: Job, *, is_bad: bool) -> None:  # noqa: ARG002 - for specializations
         """Take notice of an end, behind the hooks."""
@@ -210,13 +220,19 @@ class CrawlManager(SpiderJobs):
             await self.call(self.running_job_hook, job.key, job=job.key)
 
     def aggregate_spider_stats(self, job: JobDict) -> None:
-        """Add the job's stats to the manager's: the sum over all spiders, and the sum of the spider."""
-        wanted = (*BASE_TARGET_SPIDER_STATS, *self.target_spider_stats)
+        """Add the job's stats to the manager's: the sum over all spiders, and on request the sum of the spider."""
         for name, value in job["stats"].items():
-            if name.startswith(wanted):
+            if any(pattern.match(name) for pattern in self._target_stats):
                 self.stats.inc_value(f"{name}/total", value)
                 if not self.stats_only_total:
                     self.stats.inc_value(f"{name}/{job['spider']}", value)
+
+    def _compiled_target_stats(self) -> list[re.Pattern[str]]:
+        try:
+            return [re.compile(pattern) for pattern in (*BASE_TARGET_SPIDER_STATS, *self.target_spider_stats)]
+        except re.error as error:
+            problem = f"{str(error.pattern)[:100]!r} is no regular expression: {error.msg}"
+            raise BadInput("target_spider_stats", problem) from error
 
     def retry_with(self, job: Job, changed: JobParams, delay_seconds: float = 0) -> None:
         """Let the item of the ended job have another attempt with these parameters."""
@@ -246,8 +262,9 @@ class CrawlManager(SpiderJobs):
         """Called for each ended job, before the hook for its outcome."""
 
     def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: JobKey) -> Any:  # noqa: ARG002
-        """Called for each job with a failed outcome."""
-        self.set_close_reason(outcome)
+        """Called for each job with a failed outcome. The first close reason stays."""
+        if self.get_close_reason() is None:
+            self.set_close_reason(outcome)
 
     def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: JobKey) -> Any:
         """Called for each job with another outcome."""

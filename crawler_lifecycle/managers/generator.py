@@ -205,7 +205,7 @@ class Generator:
         return Place(cursor=yielded.cursor, position=position)
 
     def _item(self, yielded: Any) -> items.Item:
-        """Return the item for a yielded dict. Author's own key decides about repeats, if the dict has one."""
+        """Return the item for a yielded set. The author's own key decides about repeats, if an Item has one."""
         manager, parts = self._manager, parameter_set(yielded, self._manager.spider)
         if parts.problem is not None:
             override = {UNREADABLE: repr(parts.item.params)[:LONGEST_REPR]}

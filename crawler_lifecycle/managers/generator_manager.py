@@ -5,7 +5,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, cast
 
-from crawler_lifecycle.contract.managers.items import Job, Waiting
+from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Waiting
 from crawler_lifecycle.contract.managers.turns import BREAKERS, FILTERED, Begun, Counts
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.breaking import Breakers
@@ -16,6 +16,7 @@ from crawler_lifecycle.managers.generator import Generator
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import chosen_dict, params_of
 from crawler_lifecycle.managers.parameters import (
+    JOBSEQ,
     FullJobParams,
     JobDict,
     JobKey,
@@ -113,25 +114,30 @@ class GeneratorCrawlManager(CrawlManager):
         chosen = () if self._choice is None else self._choice.chosen
         return [chosen_dict(waiting, params, self.tags_of(waiting)) for waiting, params in chosen]
 
-    def get_running_spiders(self) -> list[str]:
-        return (self._choice or Choice(self.link)).spiders
+    def get_running_spiders(self) -> set[str]:
+        return set(self._running_spiders())
 
     def spider_running_count(self, spider: str) -> int:
-        return self.get_running_spiders().count(spider)
+        return self._running_spiders().count(spider)
+
+    def _running_spiders(self) -> list[str]:
+        """Return the spider of each job under way, and of each job that the cycle has chosen."""
+        return (self._choice or Choice(self.link)).spiders
 
     def get_delayed_jobs(self) -> list[FullJobParams]:
         """Return copies of the delayed jobs' parameters."""
         return [self._params(item) for item in self._delayed()]
 
-    def get_delayed_spiders(self) -> list[str]:
-        return [params["spider"] for params in self.get_delayed_jobs()]
+    def get_delayed_spiders(self) -> set[str]:
+        return {params["spider"] for params in self.get_delayed_jobs()}
 
     def spider_delayed_count(self, spider: str) -> int:
-        return self.get_delayed_spiders().count(spider)
+        return [params["spider"] for params in self.get_delayed_jobs()].count(spider)
 
-    def add_delayed_jobs(self, jobs: Sequence[FullJobParams]) -> None:
-        """Add jobs, which wait as delayed jobs do."""
-        new = [self.item(params) for params in jobs]
+    def add_delayed_jobs(self, params: FullJobParams | Sequence[FullJobParams]) -> None:
+        """Add a job or several jobs, which wait as delayed jobs do."""
+        jobs = [params] if isinstance(params, Mapping) else params
+        new = [self.item(job) for job in jobs]
         self._collected.add.extend(new)
         self.link.delay(self.commit()[-len(new) :])
 
@@ -147,6 +153,10 @@ class GeneratorCrawlManager(CrawlManager):
         most = self.MAX_RETRIES if rule.tries is None else rule.tries
         if job is None or job.tries > most or (outcome == CANCELLED and CANCELLED not in self.retry_policy):
             return
+        tags = [tag for tag in override.get("tags") or [] if not tag.startswith("RETRIED_FROM=")]
+        again = {"retry_num": str(job.tries)} if self.pass_retry_num else {}
+        override["tags"] = [*tags, f"RETRIED_FROM={jobkey}"]
+        override["spider_args"] = {**(override.get("spider_args") or {}), **again}
         try:
             extra: JobParams = await self._awaited(self.get_retry_override(spider, outcome, override, jobkey))
             check_parts(extra or {})
@@ -157,17 +167,24 @@ class GeneratorCrawlManager(CrawlManager):
         except BadInput as error:
             self.give_up(job, f"get_retry_override: {error.message}")
             return
-        former: JobParams = {**override}
-        former["tags"] = [tag for tag in override.get("tags") or [] if not tag.startswith("RETRIED_FROM=")]
-        retried: JobParams = {"tags": [f"RETRIED_FROM={jobkey}"]}
-        if self.pass_retry_num:
-            retried["spider_args"] = {"retry_num": str(job.tries)}
-        changed = merged(merged(former, retried), rule.changes(job.request.memory_factor))
+        changed = merged(override, rule.changes(job.request.memory_factor))
         self.retry_with(job, merged(changed, extra or {}), self.retry_delay(outcome, job.tries))
 
     def tags_of(self, waiting: Waiting) -> list[str]:
         suffix = f".r{waiting.tries}" if waiting.tries else ""
-        return [*super().tags_of(waiting), f"JOBSEQ={waiting.number:010d}{suffix}"]
+        return [*super().tags_of(waiting), f"{JOBSEQ}{waiting.number:010d}{suffix}"]
+
+    def hooks_params(self, job: Job) -> JobParams:
+        """Return a copy of the job's parameters for the hooks of its end, with the tag JOBSEQ."""
+        params = super().hooks_params(job)
+        params["tags"] = [*(params.get("tags") or []), *(tag for tag in job.request.tags if tag.startswith(JOBSEQ))]
+        return params
+
+    def effective(self, params: FullJobParams) -> FullJobParams:
+        return super().effective(_without_jobseq(params))
+
+    def item(self, params: FullJobParams, origin: Origin = Origin.ADDED, key: str | None = None) -> Item:
+        return super().item(_without_jobseq(params), origin, key)
 
     def note_end(self, job: Job, *, is_bad: bool) -> None:
         super().note_end(job, is_bad=is_bad)
@@ -193,7 +210,7 @@ class GeneratorCrawlManager(CrawlManager):
     def _reason(self, counts: Counts) -> str:
         if self._has_too_many_failures(counts):
             return "max_failures"
-        refused = counts.refused - self.stats.get_value(FILTERED) if self.on_refused == "fail" else 0
+        refused = counts.refused - self.stats.get_value(FILTERED, 0) if self.on_refused == "fail" else 0
         return WITH_FAILURES if counts.failed + refused else FINISHED
 
     def _goes_on(self, counts: Counts) -> bool:
@@ -295,3 +312,11 @@ class GeneratorCrawlManager(CrawlManager):
 
     def _delayed(self) -> Iterator[Waiting]:
         return takewhile(lambda item: item.is_delayed, self._waiting())
+
+
+def _without_jobseq(params: FullJobParams) -> FullJobParams:
+    """Return the parameters without the tag that a hook has shown: each job gets its own."""
+    tags = params.get("tags")
+    if not isinstance(tags, list):
+        return params  # none, or refused
+    return {**params, "tags": [tag for tag in tags if not str(tag).startswith(JOBSEQ)]}

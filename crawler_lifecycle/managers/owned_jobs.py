@@ -1,15 +1,20 @@
 """Owned jobs: a manager's crawls as authors read them."""
 
+import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
+from datetime import datetime
+from itertools import islice
 from typing import Any, cast
 
 from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.calls import AuthorsCode
+from crawler_lifecycle.managers.collecting import whole
 from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams
 
+log = logging.getLogger(__name__)
 JOBS_IN_A_PAGE = 500
 STATES = {"pending": JobState.RUNNING, "running": JobState.RUNNING, "finished": JobState.FINISHED}
 CHOSEN = "pending"  # state of a job that a cycle has chosen
@@ -30,6 +35,7 @@ def params_of(job: Job | Waiting) -> JobParams:
 
 def job_dict(job: Job) -> JobDict:
     params = params_of(job)
+    stats = {name: whole(value) for name, value in job.stats.items()}
     return {
         "key": job.key,
         "spider": job.request.crawler,
@@ -39,12 +45,19 @@ def job_dict(job: Job) -> JobDict:
         "tags": list(job.request.tags),
         "state": job.state.value,
         "close_reason": outcome_of(job),
-        "stats": dict(job.stats),
+        "stats": stats,
+        "scrapystats": stats,
+        "running_time": _milliseconds(job.started_at),
+        "finished_time": _milliseconds(job.ended_at),
         "result": job.result,
         "run_id": job.run_id,
         "number": job.number,
         "attempt": job.attempt,
     }
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else int(time.timestamp() * 1000)
 
 
 def chosen_dict(waiting: Waiting, params: FullJobParams, tags: Iterable[str]) -> JobDict:
@@ -59,11 +72,19 @@ def chosen_dict(waiting: Waiting, params: FullJobParams, tags: Iterable[str]) ->
         "state": CHOSEN,
         "close_reason": None,
         "stats": {},
+        "scrapystats": {},
+        "running_time": None,
+        "finished_time": None,
         "result": None,
         "run_id": None,
         "number": waiting.number,
         "attempt": waiting.attempt,
     }
+
+
+def _several(value: str | Iterable[str]) -> Iterable[str]:
+    """Return the texts of an argument that may be a single text."""
+    return [value] if isinstance(value, str) else value
 
 
 class OwnedJobs(AuthorsCode):
@@ -72,22 +93,44 @@ class OwnedJobs(AuthorsCode):
     acquire_all_jobs = False
 
     def get_owned_jobs(
-        self, project_id: object = None, *, state: Iterable[str] = (), has_tag: Iterable[str] = (), **_more: Any
+        self,
+        project_id: object = None,
+        *,
+        state: str | Iterable[str] = (),
+        has_tag: str | Iterable[str] = (),
+        lacks_tag: str | Iterable[str] = (),
+        spider: str | None = None,
+        start: int = 0,
+        count: int | None = None,
+        meta: object = None,  # noqa: ARG002 - every job has all fields
+        **unknown: Any,
     ) -> Iterator[JobDict]:
-        """Yield the last jobs of the manager's items in these states, by number.
+        """Return the last jobs of the manager's items in these states, by number.
 
-        The jobs that a cycle has chosen, and not started yet, come last. They have no key.
+        The jobs that a cycle has chosen, and not started yet, come last. They have no key. `has_tag`: jobs with all
+        of the tags. `lacks_tag`: jobs with none of them. `start` and `count`: a part of the jobs. `meta` changes
+        nothing.
         """
+        for name in unknown:
+            raise BadInput(name, "is no filter: the filters are state, has_tag, lacks_tag, spider, start and count")
         if project_id is not None:
             raise BadInput("project_id", "an installation has a single cluster, so there are no jobs elsewhere")
-        wanted = set(state)
+        wanted = set(_several(state))
         if not wanted or not wanted <= STATES.keys():
             raise BadInput("state", f"expected a list of {', '.join(STATES)}")
-        states, tags = {STATES[name] for name in wanted}, set(has_tag)
+        lacks = set(_several(lacks_tag))
+        jobs = (
+            job
+            for job in self._jobs_in({STATES[name] for name in wanted}, set(_several(has_tag)))
+            if spider in (None, job["spider"]) and not lacks.intersection(job["tags"])
+        )
+        return islice(jobs, start, None if count is None else start + count)
+
+    def _jobs_in(self, states: Collection[JobState], tags: Collection[str]) -> Iterator[JobDict]:
         for job_state in sorted(states):
             yield from map(job_dict, self._pages(job_state, tags))
         if JobState.RUNNING in states:
-            yield from (job for job in self._chosen_jobs() if tags <= set(job["tags"]))
+            yield from (job for job in self._chosen_jobs() if set(tags) <= set(job["tags"]))
 
     def _chosen_jobs(self) -> Iterable[JobDict]:
         """Return the jobs that the cycle under way has chosen."""
@@ -105,24 +148,30 @@ class OwnedJobs(AuthorsCode):
 
     def wait_for(
         self,
-        job_keys: Iterable[JobKey],
+        jobs_keys: JobKey | Iterable[JobKey],
         interval: float = 60,
         timeout: float = math.inf,
-        heartbeat: Callable[[], object] | None = None,
+        heartbeat: float | Callable[[], object] | None = None,
     ) -> Collection[JobKey]:
-        """Wait until the jobs have ended. Return the keys of jobs that still run after the time.
+        """Wait until the jobs, or the single job, have ended. Return the keys of jobs that still run after the time.
 
-        `heartbeat` is called after each interval.
+        `heartbeat`: seconds between two lines in the log, or a function that is called after each interval. A hook
+        that waits holds up the reactions to all further ends.
         """
-        if self._phase is not None and self._phase.endswith("_hook"):
-            raise BadInput("wait_for", "is not for hooks: a hook that waits holds up all further jobs")
-        remaining, rest = timeout, set(job_keys)
-        while rest and remaining > 0:
-            pause = min(interval, remaining)
+        waited, rest = 0.0, set(_several(jobs_keys))
+        every = interval if heartbeat is None or callable(heartbeat) else max(heartbeat, interval)
+        next_line = every
+        while rest and waited < timeout:
+            pause = min(interval, timeout - waited)
             rest = set(self.link.wait_for(rest, pause))
-            remaining -= pause
-            if heartbeat is not None and rest:
+            waited += pause
+            if not rest:
+                break
+            if callable(heartbeat):
                 heartbeat()
+            elif waited >= next_line:
+                next_line += every
+                log.info("%s still running", ", ".join(sorted(rest)))
         return rest
 
     def _pages(self, state: JobState, tags: Iterable[str]) -> Iterator[Job]:

@@ -1,6 +1,6 @@
 """Parameters for crawls as authors write them: types, and the separation of a flat dict into its parts."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
@@ -12,6 +12,7 @@ from crawler_lifecycle.errors import BadInput
 ScheduleArgs = dict[str, Any]  # a yielded dict: arguments for the spider, and some of the keys below
 JobKey = str
 SPECIAL_KEYS = ("units", "tags", "job_settings", "project_id")
+JOBSEQ = "JOBSEQ="  # tag: the item's number, and `.rN` for a further try
 
 
 class JobParams(TypedDict, total=False):
@@ -44,6 +45,9 @@ class JobDict(TypedDict, total=False):
     state: str
     close_reason: str | None
     stats: dict[str, float]
+    scrapystats: dict[str, float]  # the same as `stats`
+    running_time: int | None  # when the run began, in milliseconds since 1970
+    finished_time: int | None  # when the run ended, in milliseconds since 1970
     result: JsonValue
     run_id: int | None
     number: int
@@ -69,6 +73,15 @@ class Item:
     priority: int | None = None
 
 
+def get_jobseq(tags: Iterable[str]) -> tuple[int, int]:
+    """Return the item's number and the number of the further try, from the tag JOBSEQ; zeros without the tag."""
+    for tag in tags:
+        if tag.startswith(JOBSEQ):
+            number, _, retry = tag.removeprefix(JOBSEQ).partition(".r")
+            return int(number), int(retry or 0)
+    return 0, 0
+
+
 def check_parts(params: Mapping[str, Any]) -> None:
     """Raise BadInput for a part that cannot be joined with the manager's: the job alone is refused."""
     if not isinstance(params, Mapping):
@@ -92,7 +105,6 @@ def full_params(yielded: ScheduleArgs, default_spider: str | None) -> FullJobPar
     for key in SPECIAL_KEYS:
         if key in rest:
             params[key] = rest.pop(key)  # type: ignore[literal-required]
-    rest.pop("key", None)
     nested = rest.pop("spider_args", None) or {}
     params["spider_args"] = {**nested, **rest}
     return params
@@ -123,7 +135,7 @@ def parameter_set(yielded: Any, default_spider: str | None) -> ParameterSet:
         params["labels"] = list(item.labels)
     if item.priority is not None:
         params["priority"] = item.priority
-    return ParameterSet(params, item, key=item.params.get("key", item.key))
+    return ParameterSet(params, item, key=item.key)
 
 
 def merged(former: JobParams, changes: JobParams) -> JobParams:

@@ -47,8 +47,9 @@ class PeriodicCrawlManager(CrawlManager):
             self._pause.update(number=0, next_at=0.0)
 
     def _count_failures_in_a_row(self, *, is_bad: bool) -> None:
-        failures = self.stats.get_value(IN_A_ROW) + 1 if is_bad else 0
-        if failures != self.stats.get_value(IN_A_ROW):
+        former = self.stats.get_value(IN_A_ROW, 0)
+        failures = former + 1 if is_bad else 0
+        if failures != former:
             self.stats.set_value(IN_A_ROW, failures)
         if self.max_failures_in_a_row is not None and failures >= self.max_failures_in_a_row:
             self.set_close_reason("max_failures_in_a_row")
@@ -56,7 +57,7 @@ class PeriodicCrawlManager(CrawlManager):
     @property
     def has_failed_too_often(self) -> bool:
         most = self.max_failures_in_a_row
-        return most is not None and self.stats.get_value(IN_A_ROW) >= most
+        return most is not None and self.stats.get_value(IN_A_ROW, 0) >= most
 
     async def _cycle(self) -> bool:
         await self.call(self.check_running_jobs)

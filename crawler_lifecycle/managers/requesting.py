@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from crawler_lifecycle.contract.managers import items
@@ -93,12 +94,20 @@ def item_of(
 
 
 def dedup_key(params: FullJobParams, dedup: bool | KeyFunction, own: object = None) -> str | None:
-    """Return the key of a parameter set: of spider and arguments, or of the author's own key. None: never a repeat."""
+    """Return the key of a parameter set: the author's own, or of the spider with its arguments as texts.
+
+    None: the set is never a repeat.
+    """
     if own is not None:
         return _digest(["key", own])
     if callable(dedup):
         return _digest(["key", dedup(params)])
-    return _digest([params.get("spider"), params.get("spider_args") or {}]) if dedup else None
+    if not dedup:
+        return None
+    arguments = params.get("spider_args") or {}
+    with suppress(BadInput):  # the item is refused, with the arguments as its author wrote them
+        arguments = texts("spider_args", arguments)
+    return _digest([params.get("spider"), arguments])
 
 
 def refused_key(params: FullJobParams, key: str | None) -> str | None:

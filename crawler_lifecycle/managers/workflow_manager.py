@@ -53,6 +53,8 @@ class WorkFlowManager(OwnedJobs):
         self._begun: Begun | None = None
         self._collected = Collected()
         self._flow_tags: list[str] = []
+        self._children_tags: list[str] = []
+        self.args = argparse.Namespace()
         self._close_reason: str | None = None
         self._own_reason: str | None = None  # of the present cycle, without a wish by the author
         self._is_closed = False
@@ -113,7 +115,7 @@ class WorkFlowManager(OwnedJobs):
         self._link, self._begun = link, begun
         self.is_resumed = begun.incarnation > 1 or self.acquire_all_jobs
         self.name = begun.name  # on record, also if the class has got another name since
-        self._flow_tags = list(begun.tags)
+        self._flow_tags = [*begun.tags, *(tag for tag in self._flow_tags if tag not in begun.tags)]
         self._close_reason = begun.close_reason
         self._collected.load(begun.state, begun.stats)
 
@@ -126,7 +128,7 @@ class WorkFlowManager(OwnedJobs):
     @property
     def flow_id(self) -> str | None:
         if self._begun is None:
-            flow_id: str | None = self.args.flow_id
+            flow_id: str | None = getattr(self.args, "flow_id", None)
             return flow_id
         return self._begun.family
 

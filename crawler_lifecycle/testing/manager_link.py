@@ -179,7 +179,11 @@ class PlayedLink:
 
     def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
         self._refuse_the_dead()
-        self._sleep(seconds)
+        if self._running_of(keys):
+            self._sleep(seconds)
+        return self._running_of(keys)
+
+    def _running_of(self, keys: Collection[str]) -> set[str]:
         return {job.key for job in self.find(keys) if job.state is JobState.RUNNING}
 
     def close(self, reason: str, effects: Effects) -> bool:

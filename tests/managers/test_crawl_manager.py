@@ -186,13 +186,25 @@ def test_40_47_a_hook_gets_copies_and_each_end_has_one_hook() -> None:
 
         def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
             calls.append(("ok", outcome))
-            with pytest.raises(BadInput, match="holds up"):
-                self.wait_for([jobkey])
+            assert self.wait_for(jobkey) == set()
 
     play_of(Hooks).run(nothing)
     play = play_of(Hooks)
     play.run(play.end(outcome="failed"))
     assert calls == [("metadata", "failed"), ("bad", "failed", "failed", False)]
+    calls.clear()
+    waits = play_of(Hooks)
+    assert waits.run(waits.end()) == "finished"
+    assert calls == [("metadata", "finished"), ("ok", "finished")]
+
+
+def test_20_the_first_close_reason_stays() -> None:
+    class First(Books):
+        def finished_metadata_hook(self, jobkey: str, metadata: JobDict) -> None:
+            self.set_close_reason("mine")
+
+    play = play_of(First)
+    assert play.run(play.end(outcome="failed")) == "mine"
 
 
 def test_39_live_jobs_are_told_once_in_a_pause() -> None:

@@ -89,8 +89,8 @@ class Odd(Shops):
     def set_parameters_gen(self) -> Iterator[Any]:
         yield {"shop": {1, 2}}
         yield {"shop": "x", "job_settings": {"large": "y" * 66_560}}
-        yield {"shop": "first", "key": "same"}
-        yield {"shop": "second", "key": "same"}
+        yield Item({"shop": "first"}, key="same")
+        yield Item({"shop": "second"}, key="same")
         yield {"shop": "last"}
 
 

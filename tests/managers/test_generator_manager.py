@@ -17,6 +17,7 @@ from crawler_lifecycle.managers import (
     JobParams,
     StopRetry,
     generator,
+    get_jobseq,
 )
 from crawler_lifecycle.managers.failures import AuthorsFailure
 from tests.managers.authors import Shops, shops_with
@@ -106,12 +107,39 @@ def test_56_the_command_line_counts_and_settings_do_not() -> None:
 def test_57_own_keys_and_no_dedup() -> None:
     class Keys(Shops):
         def set_parameters_gen(self) -> Iterator[Any]:
-            yield {"shop": "a", "key": "1"}
-            yield {"shop": "b", "key": "1"}
+            yield Item({"shop": "a"}, key="1")
+            yield Item({"shop": "b"}, key="1")
 
     play = play_of(Keys)
     play.run(nothing)
     assert play.arguments == [{"shop": "a"}]
+
+
+def test_57_an_argument_named_key_is_an_argument() -> None:
+    class Keys(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"key": "api", "page": 1}
+            yield {"key": "api", "page": 2}
+
+    play = play_of(Keys)
+    play.run(nothing)
+    assert play.arguments == [{"key": "api", "page": "1"}, {"key": "api", "page": "2"}]
+
+
+def test_57_arguments_are_compared_as_texts() -> None:
+    class Texts(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"page": 1}
+            yield {"page": "1"}
+            yield {"page": 1.0}
+            yield {"page": None}
+            yield {"pages": {"a": 1, "b": 2}}
+            yield {"pages": {"b": 2, "a": 1}}
+
+    play = play_of(Texts)
+    play.run(nothing)
+    assert play.arguments == [{"page": "1"}, {"page": "1.0"}, {"pages": '{"a":1,"b":2}'}]
+    assert (play.counts.repeated, play.counts.refused) == (2, 1)
 
 
 def test_57_without_dedup_equal_sets_are_jobs() -> None:
@@ -194,10 +222,11 @@ def test_60_delayed_jobs_are_listed() -> None:
     play.run(nothing)
     manager = play.manager
     assert isinstance(manager, OneEach)
-    assert manager.get_delayed_spiders() == ["books"] * 3
+    assert manager.get_delayed_spiders() == {"books"}
+    assert manager.spider_delayed_count("books") == 3
     assert manager.spider_delayed_count("toys") == 0
     assert [params["spider_args"] for params in manager.get_delayed_jobs()] == [{"page": 1}, {"page": 2}, {"page": 3}]
-    assert sorted(manager.get_running_spiders()) == ["books", "toys"]
+    assert manager.get_running_spiders() == {"books", "toys"}
 
 
 def test_b4_delayed_jobs_keep_the_manager_open() -> None:
@@ -268,6 +297,61 @@ def test_63_64_a_retry_changes_parameters_or_is_given_up() -> None:
     assert play.arguments[2:] == [{"shop": "a", "slow": "1"}]
     assert play.started[2].settings == {"DELAY": "5"}
     assert "again" in play.tags[2]
+
+
+def test_63_get_retry_override_sees_the_next_try_and_may_change_it() -> None:
+    seen: list[Any] = []
+
+    class Sees(Shops):
+        names = "a"
+        MAX_RETRIES = 2
+
+        def get_retry_override(self, spider: str, outcome: str, override: Any, jobkey: str) -> JobParams:
+            sources = [tag for tag in override["tags"] if tag.startswith("RETRIED_FROM=")]
+            seen.append((override["spider_args"]["retry_num"], sources == [f"RETRIED_FROM={jobkey}"]))
+            override["spider_args"]["proxy"] = "yes"
+            return {}
+
+    play = play_of(Sees)
+    fail = play.end(outcome="failed")
+    play.run(fail, fail, fail)
+    assert seen == [("1", True), ("2", True)]
+    assert [arguments.get("proxy") for arguments in play.arguments] == [None, "yes", "yes"]
+
+
+def test_61_a_hook_sees_the_number_of_its_job_in_the_tags() -> None:
+    seen: list[Any] = []
+
+    class Sees(Shops):
+        MAX_RETRIES = 1
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"shop": "a", "tags": ["own"]}
+
+        def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: Any, jobkey: str) -> Any:
+            seen.append(("own" in job_args_override["tags"], get_jobseq(job_args_override["tags"])))
+            return super().bad_outcome_hook(spider, outcome, job_args_override, jobkey)
+
+    play = play_of(Sees)
+    fail = play.end(outcome="failed")
+    play.run(fail, fail)
+    assert seen == [(True, (1, 0)), (True, (1, 1))]
+    numbers = [[tag for tag in tags if tag.startswith("JOBSEQ=")] for tags in play.tags]
+    assert numbers == [["JOBSEQ=0000000001"], ["JOBSEQ=0000000001.r1"]]
+    assert get_jobseq(["own"]) == (0, 0)
+
+
+def test_61_a_job_that_a_hook_adds_has_a_number_of_its_own() -> None:
+    class Adds(Shops):
+        names = "a"
+
+        def finished_ok_hook(self, spider: str, outcome: str, job_args_override: Any, jobkey: str) -> None:
+            if spider == "books":
+                self.add_job("toys", job_args_override)
+
+    play = play_of(Adds)
+    play.run(play.end(), nothing)
+    assert [tag for tag in play.tags[1] if tag.startswith("JOBSEQ=")] == ["JOBSEQ=0000000002"]
 
 
 def test_64_a_retry_may_wait() -> None:

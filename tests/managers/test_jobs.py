@@ -18,6 +18,7 @@ from crawler_lifecycle.managers import (
     JobParams,
     PeriodicCrawlManager,
 )
+from crawler_lifecycle.managers.failures import AuthorsFailure
 from crawler_lifecycle.managers.owned_jobs import outcome_of
 from crawler_lifecycle.managers.parameters import merged
 from crawler_lifecycle.testing import ManagerPlay, completed, failed
@@ -306,6 +307,28 @@ def test_46_owned_jobs_are_listed_by_state_and_tag_in_pages(monkeypatch: pytest.
             list(manager.get_owned_jobs(state=states))
 
 
+def test_46_owned_jobs_are_filtered_and_an_unknown_filter_is_refused() -> None:
+    class Filters(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield from ({"n": n, "spider": "toys" if n == 2 else "books", "tags": [f"n{n}"]} for n in range(1, 5))
+
+    play = ManagerPlay(Filters)
+    play.cycle()
+    play.end(4)
+    manager = play.manager
+
+    def numbers(**filters: Any) -> list[int]:
+        return [job["number"] for job in manager.get_owned_jobs(**{"state": ["running"], **filters})]
+
+    assert numbers(count=1) == [1]
+    assert numbers(start=1, count=2, meta=["tags"]) == [2, 3]
+    assert numbers(spider="toys") == [2]
+    assert numbers(lacks_tag=["n1", "n3"]) == numbers(spider="toys", state="running", has_tag="n2") == [2]
+    assert [job["number"] for job in manager.get_finished_owned_jobs(lacks_tag="n4")] == []
+    with pytest.raises(BadInput, match="lack_tag"):
+        manager.get_owned_jobs(state=["running"], lack_tag=["n1"])
+
+
 class Waits(Shops):
     """Waits for the first job in a cycle."""
 
@@ -336,6 +359,25 @@ def test_47_n13_a_wait_looks_at_once_and_ends_with_the_last_job() -> None:
     assert (set(manager.rest), manager.beats) == (set(), 1)
 
 
+def test_47_a_wait_takes_a_single_key_and_a_number_as_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
+    waited: list[Any] = []
+
+    class Seed(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            key = self.schedule_spider_with_jobargs({"spider_args": {"seed": 1}})
+            waited.append(self.wait_for(key, interval=10, timeout=40, heartbeat=20) == {key})
+            waited.append(self.wait_for(key, interval=10))
+
+    caplog.set_level("INFO")
+    play = ManagerPlay(Seed)
+    play.cycle(5)
+    assert waited == [True]
+    assert [line.endswith("still running") for line in caplog.messages].count(True) == 2
+    play.end(1)
+    play.cycle()
+    assert waited == [True, set()]
+
+
 def test_47_n13_a_wait_tells_what_still_runs_after_its_time() -> None:
     play = ManagerPlay(type("Short", (Waits,), {"timeout": 45}))
     play.cycle(2)
@@ -350,13 +392,15 @@ def test_47_n13_a_wait_tells_what_still_runs_after_its_time() -> None:
 
 def test_48_stats_are_summed_by_spider_once_over_deaths() -> None:
     class Sums(Shops):
-        target_spider_stats = ("mine/",)
+        target_spider_stats = (r"mine/\w+$",)
+        stats_only_total = False
 
         def set_parameters_gen(self) -> Iterator[Any]:
             yield {"page": 1}
             yield {"page": 2, "spider": "toys"}
 
-    stats = {"item_scraped_count": 5, "downloader/request_count": 2, "mine/a": 1, "other": 9}
+    stats = {"item_scraped_count": 5, "downloader/request_count": 2, "mine/a": 1, "mine/a/b": 1, "other": 9}
+    stats |= {"scrapy-zyte-api/429": 2, "zyte_api_proxy/response/status/429": 3}
     play = ManagerPlay(Sums)
     play.cycle()
     play.end(stats=stats)
@@ -365,17 +409,92 @@ def test_48_stats_are_summed_by_spider_once_over_deaths() -> None:
     play.cycle()
     assert {name: value for name, value in play.stats.items() if not name.startswith("crawlmanager")} == {
         "item_scraped_count/total": 10, "item_scraped_count/books": 5, "item_scraped_count/toys": 5,
-        "downloader/request_count/total": 4, "downloader/request_count/books": 2, "downloader/request_count/toys": 2,
+        "scrapy-zyte-api/429/total": 4, "scrapy-zyte-api/429/books": 2, "scrapy-zyte-api/429/toys": 2,
+        "zyte_api_proxy/response/status/429/total": 6, "zyte_api_proxy/response/status/429/books": 3,
+        "zyte_api_proxy/response/status/429/toys": 3,
         "mine/a/total": 2, "mine/a/books": 1, "mine/a/toys": 1,
     }  # fmt: skip
 
 
-def test_48_stats_may_be_totals_alone() -> None:
-    play = ManagerPlay(type("Totals", (Books,), {"stats_only_total": True}))
+def test_48_stats_are_totals_alone_unless_asked() -> None:
+    play = ManagerPlay(Books)
     play.cycle()
     play.end(stats={"items": 3})
     play.cycle()
     assert play.stats == {"crawlmanager/scheduled_jobs": 1, "items/total": 3}
+
+
+def test_48_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(BadInput, match="target_spider_stats"):
+        ManagerPlay(type("Wrong", (Books,), {"target_spider_stats": ("mine/(",)})).cycle()
+
+
+def test_48_own_stats_have_the_methods_of_scrapys_and_whole_numbers_stay_whole() -> None:
+    seen: list[str] = []
+
+    class Own(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            seen.append(repr([self.stats.get_value(name) for name in ("none", "n", "half", "most", "least", "set")]))
+
+        def finished_ok_hook(self, *_: Any) -> None:
+            self.stats.inc_value("n", start=5)
+            self.stats.inc_value("half", 0.5)
+            for value in (3, 7, 5):
+                self.stats.max_value("most", value, spider=None)
+                self.stats.min_value("least", value)
+            self.stats.set_stats({"set": 4})
+
+    play = ManagerPlay(Own)
+    play.cycle()
+    play.end(1)
+    play.cycle()
+    play.replace()
+    play.cycle()
+    assert seen == ["[None, None, None, None, None, None]", "[None, 6, 0.5, 7, 3, 4]"]
+
+
+def test_48_a_stat_is_a_number() -> None:
+    class Text(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            self.stats.set_value("last", "text")  # type: ignore[arg-type]
+
+    with pytest.raises(AuthorsFailure, match="state"):
+        ManagerPlay(Text).cycle()
+
+
+def test_38_ends_are_told_backwards_on_request() -> None:
+    order: list[int] = []
+
+    class Backwards(Shops):
+        running_jobs_reverse_check = True
+
+        def finished_metadata_hook(self, jobkey: JobKey, metadata: JobDict) -> None:
+            order.append(metadata["number"])
+
+    play = ManagerPlay(Backwards)
+    play.cycle()
+    play.end()
+    play.cycle()
+    assert order == [3, 2, 1]
+
+
+def test_40_the_metadata_has_the_stats_and_the_times() -> None:
+    seen: list[JobDict] = []
+
+    class Metadata(Books):
+        def finished_metadata_hook(self, jobkey: JobKey, metadata: JobDict) -> None:
+            seen.append(metadata)
+
+    play = ManagerPlay(Metadata)
+    play.cycle()
+    play.end(1, stats={"item_scraped_count": 5})
+    play.cycle()
+    (job,) = seen
+    assert repr(job["scrapystats"]) == "{'item_scraped_count': 5}"
+    now = play.now.timestamp() * 1000
+    assert job["running_time"] is not None
+    assert job["finished_time"] is not None
+    assert now - 120_000 <= job["running_time"] <= job["finished_time"] <= now
 
 
 @pytest.mark.parametrize("outcome", ["finished", "failed", "cancelled", "killed by oom"])

@@ -99,6 +99,25 @@ class Tagging(PeriodicCrawlManager):
         self.remove_job_tags(["a", "FLOW_ID=play", "PARENT_NAME=nightly", "absent"])
 
 
+@pytest.mark.parametrize("method", ["__init__", "parse_args"])
+def test_8_a_flow_tag_of_the_constructor_holds_for_each_object(method: str) -> None:
+    def tagged(self: Any) -> Any:
+        answer = getattr(super(Tagged, self), method)()
+        self.append_flow_tag("EXEC=1")
+        return answer
+
+    class Tagged(Shops):
+        pass
+
+    setattr(Tagged, method, tagged)
+    play = ManagerPlay(Tagged, "--max-running-jobs", "2")
+    play.cycle()
+    play.end()
+    play.replace()
+    play.cycle()
+    assert [list(job.tags).count("EXEC=1") for job in play.started] == [1, 1, 1]
+
+
 def test_8_9_flow_tags_are_removed_for_good_and_the_family_stays() -> None:
     play = ManagerPlay(Tagging)
     play.cycle()

@@ -209,7 +209,7 @@ def test_60_jobs_may_be_added_as_delayed_jobs() -> None:
 
         def on_start(self, resumed: bool = False) -> None:
             if not resumed:
-                self.add_delayed_jobs([{"spider": "toys", "spider_args": {"shop": "delayed"}}])
+                self.add_delayed_jobs({"spider": "toys", "spider_args": {"shop": "delayed"}})
 
         def can_schedule_job_with_params(self, params: FullJobParams) -> bool:
             return params["spider"] != "toys" or bool(self.state.get("open"))
@@ -218,7 +218,7 @@ def test_60_jobs_may_be_added_as_delayed_jobs() -> None:
     play.cycle()
     manager = play.manager
     assert isinstance(manager, Delays)
-    assert manager.get_delayed_spiders() == ["toys"]
+    assert manager.get_delayed_spiders() == {"toys"}
     copies = manager.get_delayed_jobs()
     copies[0]["spider_args"] = {}
     assert manager.get_delayed_jobs()[0]["spider_args"] == {"shop": "delayed"}
