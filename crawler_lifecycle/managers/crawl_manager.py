@@ -137,12 +137,13 @@ class CrawlManager(SpiderJobs):
     # ends
 
     def check_running_jobs(self) -> Any:
-        """React to the ends of jobs, then to the jobs under way."""
-        work = self._check_running_jobs()
-        return work if self.awaits else completed(work)
+        """React to the ends of jobs, then to the jobs under way. Return the outcomes of the ended jobs by key."""
+        return self.act(self._check_running_jobs())
 
-    async def _check_running_jobs(self) -> None:
+    async def _check_running_jobs(self) -> dict[JobKey, str]:
+        outcomes: dict[JobKey, str] = {}
         while ended := self.link.ended(ENDS_IN_A_PAGE):
+            outcomes |= {job.key: outcome_of(job) or UNKNOWN for job in ended}
             if self.running_jobs_reverse_check:
                 ended = sorted(ended, key=lambda job: (job.number, job.attempt), reverse=True)
             if self.has_only_ours(*HOOKS):
@@ -152,6 +153,7 @@ class CrawlManager(SpiderJobs):
                 self.link.react([await self._reaction(job)])
         await self._tell_live_jobs()
         await self._alert()
+        return outcomes
 
     async def _react_together(self, ended: Sequence[Job]) -> None:
         """Put the reactions on record at once: no author's hook would be called again after the process's death."""

@@ -9,7 +9,6 @@ from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Waiting
 from crawler_lifecycle.contract.managers.turns import BREAKERS, FILTERED, Begun, Counts
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.breaking import Breakers
-from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.choosing import Choice, was_renewed
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator import Generator
@@ -145,8 +144,7 @@ class GeneratorCrawlManager(CrawlManager):
 
     def bad_outcome_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: JobKey) -> Any:
         """Try the job again, as `retry_policy` or MAX_RETRIES allows."""
-        work = self._try_again(spider, outcome, job_args_override, jobkey)
-        return work if self.awaits else completed(work)
+        return self.act(self._try_again(spider, outcome, job_args_override, jobkey))
 
     async def _try_again(self, spider: str, outcome: str, override: JobParams, jobkey: JobKey) -> None:
         job, rule = self._ended_job, rule_for(self.retry_policy, outcome)

@@ -10,7 +10,6 @@ from crawler_lifecycle.contract.managers.turns import Begun
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.program import run_manager
 from crawler_lifecycle.managers.arguments import ManagerParser, given, number_of_jobs, program_name, with_program
-from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import OwnedJobs, job_dict
@@ -221,8 +220,7 @@ class WorkFlowManager(OwnedJobs):
 
     def resume_workflow(self) -> Any:
         """Call the resume hooks for the former jobs. Called before `on_start` if the manager is resumed."""
-        work = self._resume_workflow()
-        return work if self.awaits else completed(work)
+        return self.act(self._resume_workflow())
 
     async def _resume_workflow(self) -> None:
         """Call the hooks that the author has overridden. Jobs for the other hooks are not read."""

@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from crawler_lifecycle.contract.flows.item_requests import RetryItems
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CrawlManager, JobParams
+from crawler_lifecycle.managers.failures import AuthorsFailure
 from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of
 
@@ -41,6 +44,84 @@ def test_66_starts_of_a_class_behind_the_mixin_are_called() -> None:
     play = play_of(Concurrent)
     play.run(nothing)
     assert [("mine" in tags) for tags in play.tags] == [True] * 3
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_66_a_plain_hook_that_awaits_nothing_still_makes_the_retry(waits: bool) -> None:
+    class Plain(AsyncSchedulerCrawlManagerMixin, Shops):
+        names = "a"
+        MAX_RETRIES = 1
+
+        def bad_outcome_hook(self, *arguments: Any) -> None:
+            super().bad_outcome_hook(*arguments)
+
+        async def get_retry_override(self, *_: Any) -> JobParams:
+            for _turn in range(3 if waits else 0):
+                await asyncio.sleep(0.001)
+            return {"spider_args": {"slow": "1"}}
+
+    play = play_of(Plain)
+    play.run(play.end(outcome="failed"), nothing)
+    assert play.arguments == [{"shop": "a"}, {"shop": "a", "slow": "1", "retry_num": "1"}]
+
+
+@pytest.mark.parametrize("is_caught", [False, True])
+def test_66_a_failure_in_work_that_has_begun_is_told_once(is_caught: bool) -> None:
+    class Fails(AsyncSchedulerCrawlManagerMixin, Shops):
+        names = "a"
+        MAX_RETRIES = 1
+
+        async def bad_outcome_hook(self, *arguments: Any) -> None:
+            work = super().bad_outcome_hook(*arguments)
+            if is_caught:
+                with pytest.raises(ValueError, match="no proxy"):
+                    await work
+
+        async def get_retry_override(self, *_: Any) -> JobParams:
+            await asyncio.sleep(0)
+            raise ValueError("no proxy")
+
+    play = play_of(Fails)
+    if is_caught:
+        assert play.run(play.end(outcome="failed"), nothing) == "finished_with_failures"
+    else:
+        with pytest.raises(AuthorsFailure, match="no proxy"):
+            play.run(play.end(outcome="failed"), nothing)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_66_an_own_loop_learns_the_outcomes_at_once(is_async: bool) -> None:
+    seen: list[dict[str, str]] = []
+
+    class Plain(Shops):
+        names = "ab"
+
+        def workflow_loop(self) -> Any:
+            outcomes = self.check_running_jobs()
+            if outcomes:
+                seen.append(dict(outcomes))
+            return super().workflow_loop()
+
+        def finished_ok_hook(self, *_: Any) -> None:
+            self.stats.inc_value("ok")
+
+    class Concurrent(AsyncSchedulerCrawlManagerMixin, Shops):
+        names = "ab"
+
+        async def workflow_loop(self) -> bool:
+            outcomes = self.check_running_jobs()
+            if outcomes:
+                seen.append(dict(outcomes))
+            return await super().workflow_loop()
+
+        def finished_ok_hook(self, *_: Any) -> None:
+            self.stats.inc_value("ok")
+
+    play = play_of(Concurrent if is_async else Plain)
+    play.run(play.end(1), play.end(2, outcome="failed"), nothing)
+    first, second = (job.key for job in play.started)
+    assert seen == [{first: "finished"}, {second: "failed"}]
+    assert play.kit.stats["ok"] == 1
 
 
 def test_66_a_retry_may_be_a_coroutine_around_the_default() -> None:
