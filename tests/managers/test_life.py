@@ -55,7 +55,7 @@ def test_5_t4_a_given_family_wins_and_two_different_are_refused() -> None:
     manager = manager_of(Books, "--flow-id", "shops")
     assert family_of(manager, None) == "shops"
     assert family_of(manager, "shops/nightly") == "shops"
-    with pytest.raises(BadInput, match="flow_id"):
+    with pytest.raises(BadInput, match="family"):
         family_of(manager, "others")
 
 
