@@ -1,7 +1,8 @@
 """Checks that a request body is JSON which every reader understands alike, before a lenient reader takes it."""
 
 import json
-from typing import Any
+from collections import Counter
+from typing import Any, NoReturn
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -22,7 +23,7 @@ def refuse_body(headers: Headers, body: bytes) -> Response | None:
         return problem(415, f"expected application/json, not {media_type[:40] or 'a body without it'}", "Content-Type")
     try:
         _check(body.decode())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ValueError as error:  # no UTF-8, no JSON, or a number with thousands of digits
         return problem(400, f"expected JSON in UTF-8: {error}", BODY)
     except BadInput as error:
         return refusal(error)
@@ -30,18 +31,18 @@ def refuse_body(headers: Headers, body: bytes) -> Response | None:
 
 
 def _check(text: str) -> None:
-    """Raise BadInput for repeated keys, too deep nesting and half surrogate pairs."""
+    """Raise ValueError for no JSON, and BadInput for repeated keys, too deep nesting and half surrogate pairs."""
     repeated = list[str]()
 
     def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) < len(pairs) and len(repeated) < MOST_MISTAKES:
-            names = [name for name, _ in pairs]
-            repeated.extend(name for name in content if names.count(name) > 1)
+            times = Counter(name for name, _ in pairs)
+            repeated.extend(name for name in content if times[name] > 1)
         return content
 
     try:
-        content = json.loads(text, object_pairs_hook=read_object)
+        content = json.loads(text, object_pairs_hook=read_object, parse_constant=_refuse_constant)
         if _is_deep(content):
             raise BadInput(BODY, TOO_DEEP)
         json.dumps(content, ensure_ascii=False).encode()  # no part behind the API can store or send a half pair
@@ -52,6 +53,10 @@ def _check(text: str) -> None:
     if repeated:
         first, *more = [(name[:LONGEST_FIELD] or BODY, "expected once") for name in repeated]
         raise BadInput(*first, *more)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _is_deep(content: object) -> bool:

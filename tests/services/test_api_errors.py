@@ -1,11 +1,13 @@
 """The API's errors: one shape with a code and all mistakes, and the requests that only lenient readers understand."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
 from crawler_lifecycle.errors import (
     BadInput,
@@ -19,6 +21,7 @@ from crawler_lifecycle.errors import (
     Refused,
     TemporaryError,
 )
+from crawler_lifecycle.services.json_bodies import refuse_body
 from crawler_lifecycle.services.problems import CODES, problem_of
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of
@@ -110,6 +113,22 @@ def test_repeated_keys_of_a_body_are_refused(http: httpx.Client) -> None:
     body = b'{"crawler": "shop", "crawler": "sleeper", "arguments": {"a": "1", "a": "2", "b": "3"}}'
     refusal = mistakes(http.post("/v1/runs", content=body, headers=JSON))
     assert refusal == [("a", "expected once"), ("crawler", "expected once")]
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1" * 5000], ids=["nan", "infinity", "digits"])
+def test_a_number_that_readers_do_not_share_is_refused(http: httpx.Client, value: str) -> None:
+    answer = http.post("/v1/runs", content=f'{{"crawler": "shop", "tasks": {value}}}'.encode(), headers=JSON)
+    assert [field for field, _ in mistakes(answer, 400)] == ["body"]
+
+
+def test_a_repeated_key_among_thousands_is_found_in_a_moment() -> None:
+    """Every comparison of one key with all others would take minutes, and the API answers nobody meanwhile."""
+    keys = [f'"{number}": 0' for number in range(50_000)]
+    began_at = time.process_time()
+    refused = refuse_body(Headers(JSON), f"{{{', '.join([*keys, keys[0]])}}}".encode())
+    assert refused is not None
+    assert json.loads(bytes(refused.body))["errors"] == [{"field": "0", "detail": "expected once"}]
+    assert time.process_time() - began_at < 5
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1"])
