@@ -64,20 +64,28 @@ class StepProcess:
         self._child.kill()
 
     def _serve(self, call: StepCall) -> None:
-        """Answer the function's questions until its end."""
+        try:
+            self._ended.set_result(self._end_of(call))
+        except Exception as error:  # a fault of the host: without an end, the attempt and its slot would wait forever
+            logger.exception("the process of %s is ended, since its host failed", call.step.path)
+            self.close()
+            self._ended.set_exception(error)
+
+    def _end_of(self, call: StepCall) -> Ended:
+        """Answer the function's questions until its end, and return the end."""
         while (message := self._child.channel.receive()) is not None:
             if "end" in message:
-                return self._ended.set_result(ENDED.validate_python(message["end"]))
+                return ENDED.validate_python(message["end"])
             if "begin" in message and not call.begin():  # the attempt is another host's, or the host ends
                 self.close()
-                return self._ended.set_result(STOPPED)
+                return STOPPED
             if "progress" in message:
                 with call.around():
                     call.link.progress(*message["progress"])
             else:
                 self._child.send(self._answer(call.step, message))
         cause = self._child.cause_of_end()
-        return self._ended.set_result(STOPPED if self._is_stopped else _died(cause))
+        return STOPPED if self._is_stopped else _died(cause)
 
     def _answer(self, step: ClaimedStep, message: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.errors import Refused, TemporaryError
+from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts, expire, has_begun, until
@@ -147,6 +147,20 @@ async def test_a_fault_of_the_host_is_tried_again_by_the_next_activity(
         await asyncio.to_thread(flow.store.step_claims.release, "another")
         await host.host.run(steps)
         assert flow.row("graft").state == "completed"
+
+
+@pytest.mark.parametrize("deaths", [0, 1], ids=["isolated", "suspect"])
+async def test_a_fault_at_the_beginning_ends_the_process(flows_database: Database, faults: Faults, deaths: int) -> None:
+    faults.before["begin"] = [NotFound("there is no such flow")]
+    async with hosted(flows_database, store=faults.store(flows_database)) as host:
+        flow = await host.push(single(authors.process, isolate=not deaths))
+        steps = await host.starting(flow)
+        await expire(flow, "step", deaths)
+        with pytest.raises(NotFound, match="there is no such flow"):
+            await asyncio.wait_for(host.host.run(steps), 30)
+        assert host.host.slots.busy == 0
+        await host.host.run(steps)
+        assert flow.row("step").state == "completed"
 
 
 async def test_a_process_that_cannot_be_started_costs_no_slot(
