@@ -32,9 +32,8 @@ BYTES_IN_A_PAGE = 1_000_000
 STOPPING_WITH_EVIDENCE = 100  # stopping tasks of a look: a stop of thousands of jobs must not wait for all their logs
 JOBS_REMOVED_IN_A_PAGE = 100  # few, because the removal of a job may first have to store the job's log
 TRIES_OF_A_PAGE = 3  # then the page's jobs stay: a single job may be the cause, and must not hold up the next pages
-NOT_REMOVED = (
-    "not_removed"  # the first problem's line in the timeline: without a right, such as to read logs, every job stays
-)
+# in the timeline, once: the first problem. Without a right, such as to read logs, every ended job stays.
+NOT_REMOVED = "not_removed"
 # The pause after a look grows with the look's duration. A hundred looks at once would slow one another down, and each
 # run would then wait as if the cluster were slow.
 LOOKS_AT_ONCE = 16

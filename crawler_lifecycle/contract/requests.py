@@ -272,10 +272,8 @@ def _bad_input(error: ValidationError) -> BadInput:
     """Return the errors as BadInput."""
     mistakes = []
     for mistake in error.errors(include_url=False):
-        field = field_name(mistake["loc"])
-        if (
-            not field
-        ):  # an error about the whole model has no location; `RunRequest` puts the field's name into the type
-            field = mistake["type"] if mistake["type"] in RunRequest.model_fields else "request"
+        # an error about the whole model has no location; `RunRequest` puts the field's name into the type
+        whole = mistake["type"] if mistake["type"] in RunRequest.model_fields else "request"
+        field = field_name(mistake["loc"]) or whole
         mistakes.append((field, expectation(mistake)))
     return BadInput(*mistakes[0], *mistakes[1:])

@@ -308,6 +308,6 @@ def test_a_pod_that_has_left_its_job_is_told_where_the_pods_are_read() -> None:
     released["metadata"] |= {"name": "left", "uid": "left", "ownerReferences": [], "labels": labels()}
     seen = look(Shelf().put(jobs=many(1, **WAITS), pods=[own, released]), 1)
     assert (seen.complete, seen.jobs[0, 1].cause) == (True, "container_creating")
-    assert "pod left runs beside the pod of job" in (seen.problem or "")
+    assert "further pods run without a job: left" in (seen.problem or "")
     released["status"]["phase"] = "Failed"
     assert look(Shelf().put(jobs=many(1, **WAITS), pods=[own, released]), 1).problem is None

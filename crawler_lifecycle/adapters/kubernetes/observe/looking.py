@@ -148,7 +148,9 @@ class Observer:
             others = [pod for pod in listed if pod not in own_pods and pods.lives(pod)]
             if others and any(pods.lives(pod) for pod in own_pods):
                 names = ", ".join(sorted(pod.metadata.name for pod in others))
-                survey.remarks.append(f"pod {names} runs beside the pod of job {job.metadata.name}, which it has left")
+                survey.remarks.append(
+                    f"beside the pod of job {job.metadata.name}, further pods run without a job: {names}"
+                )
             look = survey.jobs[key] = pod_status.look_with_pods(key, job, own_pods, timing)
             if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own_pods)):
                 requests.append(EventRequest(key, uid, job))

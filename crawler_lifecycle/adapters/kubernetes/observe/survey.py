@@ -108,8 +108,8 @@ class Survey:
         for key, job in sorted(self.jobs.items()):
             if key not in self.watched and not job.gone and job.name != self.proper_name(key):
                 yield (
-                    f"job {job.name} has the labels of this run (task {key[0]}, attempt {key[1]}), and the run has not "
-                    "made it: it is ended, and a stop waits for its end"
+                    f"job {job.name} has the labels of this run (task {key[0]}, attempt {key[1]}), but the run did not "
+                    "create it: the job is ended, and a stop waits for its end"
                 )
 
     def counted(self, list_pages: Iterable[bytes]) -> Iterator[bytes]:

@@ -61,7 +61,7 @@ class Wait:
 
 
 def why_no_pod(events: Sequence[Event], now: datetime) -> Wait:
-    """Return why a Job has no pod (rule 14): only an event of the Job controller tells the cause. `now`: see `Timing`.
+    """Return why a Job has no pod (rule 14): only an event of the Job controller shows the cause. `now`: see `Timing`.
 
     A rejection has to be of LATELY: the task may be given up for rejections that continue, not for one that is over.
     """
@@ -132,11 +132,6 @@ def is_hopeless(wait: Wait, pod: Pod, begin: datetime) -> bool:
     """Return whether the cause is hopeless and the pod shows no progress since `begin`."""
     since = pods.last_progress(pod)
     return wait.cause in HOPELESS_CAUSES and since is not None and since < begin
-
-
-def is_stuck(pod: Pod) -> bool:
-    """Return whether the pod's program has not begun, and waits for what may never come."""
-    return not pods.main_has_begun(pod) and why_no_containers(pod).cause in HOPELESS_CAUSES
 
 
 def invalid_image(pod: Pod) -> Wait | None:

@@ -85,7 +85,7 @@ export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 export const pill = (status, text = status.toLowerCase()) => h("span.pill", { dataset: { status } }, text);
 
 // A completed run with another outcome than `finished` is nothing to be calm about.
-export const isOdd = (run) => run.status === "COMPLETED" && Boolean(run.outcome) && run.outcome !== "finished";
+const isOdd = (run) => run.status === "COMPLETED" && Boolean(run.outcome) && run.outcome !== "finished";
 export const look = (run) => (isOdd(run) ? "odd" : shownStatus(run));
 
 // The status, and beside it the outcome, unless both are the same word.
