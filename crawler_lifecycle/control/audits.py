@@ -17,7 +17,10 @@ from crawler_lifecycle.domain.words import utc_text
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady, TemporaryError
 
 AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
-NOT_ALLOWED = "this installation does not allow it: CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS is not set"
+NOT_ALLOWED = (
+    "this installation does not allow it: set CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS=true for the worker "
+    "and for the process that takes the command (crawlctl or the HTTP API)"
+)
 PERIODS_UNTIL_LATE = 3  # audits are late after so many periods without a complete audit
 
 
