@@ -37,7 +37,11 @@ NOBODY = Requester()
 
 
 def of_token(token: str, claimed: str | None, door: str, field: str = "actor") -> Requester:
-    """Return the requester with a token. BadInput for a claimed name like a token's."""
-    if claimed is not None and (BY_TOKEN in claimed.lower() or claimed.lower().startswith("token ")):
-        raise BadInput(field, f"must not look like the name of a token, as `{BY_TOKEN}NAME)` does")
-    return Requester(claimed or None, token, door)
+    """Return the requester with a token. BadInput for a claimed name like another token's."""
+    # a client may read a schedule and send the schedule again, with the recorded name
+    name = (claimed or "").removesuffix(f" {BY_TOKEN}{token})")
+    if name == Requester(token=token).name:
+        name = ""
+    if BY_TOKEN in name.lower() or name.lower().startswith("token "):
+        raise BadInput(field, f"must not look like the name of a token: leave out `{BY_TOKEN}NAME)`")
+    return Requester(name or None, token, door)

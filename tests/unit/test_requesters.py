@@ -16,6 +16,8 @@ from crawler_lifecycle.errors import BadInput
         (of_token("shop", None, "api"), "token shop"),
         (of_token("shop", "ceo@example.com", "api"), "ceo@example.com (token shop)"),
         (of_token("shop", "shop", "api"), "shop (token shop)"),
+        (of_token("shop", "ann (token shop)", "api"), "ann (token shop)"),
+        (of_token("shop", "token shop", "api"), "token shop"),
     ],
 )
 def test_a_name_tells_what_is_proved(requester: Requester, name: str | None) -> None:
@@ -23,7 +25,10 @@ def test_a_name_tells_what_is_proved(requester: Requester, name: str | None) -> 
     assert requester.record == {"actor": name, "door": requester.door}
 
 
-@pytest.mark.parametrize("claimed", ["ceo (token admin)", "ceo (TOKEN admin)", "token admin", "Token admin"])
+@pytest.mark.parametrize(
+    "claimed",
+    ["ceo (token admin)", "ceo (TOKEN admin)", "token admin", "Token admin", "ceo (token admin) (token shop)"],
+)
 def test_no_claimed_name_looks_like_a_token(claimed: str) -> None:
     with pytest.raises(BadInput) as refused:
         of_token("shop", claimed, "api", "requested_by")
