@@ -76,9 +76,9 @@ async def _stop(
 
 
 def _stop_line(stopping: "Stopping") -> str:
+    """Return a sentence: the request, and unusual circumstances on its way to the run's workflow."""
     from crawler_lifecycle.contract.states import Intent
 
-    """Return a sentence: the request, and unusual circumstances on its way to the run's workflow."""
     request = f"{'Forced stop' if stopping.intent is Intent.FORCE else 'Stop'} requested for run {stopping.run_id}"
     # `told` is a key here; or, if Temporal did not answer, `later: ` with the problem
     way = {
