@@ -14,8 +14,10 @@ import pytest
 from crawler_lifecycle.adapters.sql import flow_waits
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.cli import flow_holding
 from crawler_lifecycle.cli.common import open_control
 from crawler_lifecycle.cli.flow_lines import list_lines
+from crawler_lifecycle.cli.flow_options import print_effect
 from crawler_lifecycle.cli.flow_running import Ending, say_others
 from crawler_lifecycle.cli.flows import flow as group
 from crawler_lifecycle.contract.flows.answers import FlowSummary
@@ -375,19 +377,29 @@ def test_arguments_of_a_step_are_json_if_possible(upgraded: Crawlctl, file: Path
     assert x["args"] == {"n": [1, 2], "s": "[1"}
 
 
-def test_stops(pushed: Crawlctl, database: Database) -> None:
+def test_stops(pushed: Crawlctl, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(pushed, "stop", "nightly-1", "--drain")[0] == (
         "flow nightly-1: starts nothing new, and ends with its jobs under way"
     )
     assert said(pushed, "resume", "nightly-1")["changed"]
+    assert "exclude each other" in lines(pushed, "stop", "nightly-1", "--drain", "--force", status=2)[0]
+
+    def print_and_go_on(*words: Any, **options: Any) -> None:
+        print_effect(*words, **options)
+        hand(database).go_on()
+
+    monkeypatch.setattr(flow_holding, "print_effect", print_and_go_on)
+    stopped = lines(pushed, "stop", "nightly-1", "--wait", "--reason", "r")
+    assert stopped[0] == "flow nightly-1: 4 jobs cancelled, those under way are asked to end"
+    assert stopped[-1] == "flow nightly-1 is cancelled: nothing of it runs any more"
+    for way in ((), ("--wait",), ("--leave",)):
+        assert lines(pushed, "stop", "nightly-1", *way, status=6) == ["Error: flow 'nightly-1' is cancelled already"]
+
+
+def test_a_stop_leaves_jobs_under_way_alone(pushed: Crawlctl) -> None:
     assert lines(pushed, "stop", "nightly-1", "--leave", "--reason", "r")[0].startswith(
         "flow nightly-1: 4 jobs cancelled, those under way go on"
     )
-    hand(database).go_on()
-    stopped = pushed("flow", "stop", "nightly-1", "--wait")
-    assert stopped.exit_code == 0
-    assert stopped.stdout.splitlines()[-1] == "flow nightly-1 is cancelled: nothing of it runs any more"
-    assert "exclude each other" in lines(pushed, "stop", "nightly-1", "--drain", "--force", status=2)[0]
 
 
 def test_jobs_are_added_once(pushed: Crawlctl, tmp_path: Path) -> None:
