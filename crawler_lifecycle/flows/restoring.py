@@ -61,19 +61,27 @@ def job_id(uid: str, row: MemberRow) -> str | None:
 def _places(ledger: Ledger) -> Iterator[tuple[tuple[float, int], MemberRow | GroupRow]]:
     """Yield members and groups with their places, as an author builds: a group is where its first member is.
 
-    A group without members is before the next group on its level.
+    A group without members of its own is before its first dependent, and before the next group on its level. The jobs
+    for a crawl's tasks do not count: they join when the crawl's tasks are known.
     """
     first: dict[int, int] = {}
+    dependent: dict[int, int] = {}  # the first member that needs the group
     for row in ledger.members.values():
         yield (row.number, 0), row
-        for group in ancestors(ledger.groups, row.group):
-            first[group] = min(row.number, first.get(group, row.number))
+        if ledger.groups[row.group].growth is not GroupGrowth.TASKS:
+            for group in ancestors(ledger.groups, row.group):
+                first[group] = min(row.number, first.get(group, row.number))
+        for needed in (target.number for need in row.needs for target in need.on if target.is_group):
+            dependent[needed] = min(row.number, dependent.get(needed, row.number))
     following: dict[int, float] = {}  # the next group's place, by the level
     for number in sorted(ledger.groups.keys() - {TOP}, reverse=True):
         group_row = ledger.groups[number]
         parent = group_row.parent or TOP
-        grower = group_row.grower if group_row.growth is GroupGrowth.GRAFT else first.get(number)
-        place = following.get(parent, float("inf")) if grower is None else grower - 0.5
+        member = group_row.grower if group_row.growth is GroupGrowth.GRAFT else first.get(number)
+        if member is None:
+            place = min(following.get(parent, float("inf")), dependent.get(number, float("inf")) - 0.5)
+        else:
+            place = member - 0.5
         following[parent] = place
         yield (place, number), group_row
 

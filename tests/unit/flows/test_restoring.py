@@ -94,6 +94,25 @@ def test_26_jobs_for_the_tasks_of_a_crawl_are_restored_and_come_from_the_crawl()
     assert play.push(again).is_empty
 
 
+def test_26_groups_for_tasks_keep_their_places_whichever_grows_first() -> None:
+    workflow = Workflow("tasks").add("one", crawl("one", tasks=2))
+    workflow.add_cascade("each_of_one", each_task("one", item_and_context)).add("between", plain, deps="each_of_one")
+    inner = Workflow().add("shop", crawl("three", tasks=1)).add_cascade("parse", each_task("shop", item_and_context))
+    workflow.add_workflow("inner", inner.add("sum", plain, deps="parse")).add("two", crawl("two", tasks=1))
+    workflow.add_cascade("each_of_two", each_task("two", item_and_context)).add("end", plain, deps="each_of_two")
+    play = Play(workflow)
+    assert restored(on_record(play)).to_mermaid() == workflow.to_mermaid()
+    for path in ("each_of_two", "inner/parse", "each_of_one"):
+        group = play.ledger.paths_of_groups()[path]
+        play.ledger.put(groups=[replace(play.ledger.groups[group], expected=1)])
+        play.grow(group)
+    again = restored(on_record(play))
+    assert list(again.subs["each_of_one"].steps) == ["0"]
+    assert list(again.parts) == list(workflow.parts)
+    assert list(again.subs["inner"].parts) == ["shop", "parse", "sum"]
+    assert play.push(again).is_empty
+
+
 def test_26_a_need_for_one_task_is_kept() -> None:
     workflow = Workflow("one").add("shop", crawl("shop", tasks=2))
     workflow += WorkflowStep(plain, "after", OneTask("shop", 1))
