@@ -6,7 +6,7 @@ from crawler_lifecycle.contract.base import Message
 
 
 class FlowsInNeed(Message):
-    """Open flows with the same need."""
+    """Flows with the same need."""
 
     total: int
     flows: list[str] = Field(description="ids of the flows, oldest first, at most ten")
@@ -16,6 +16,9 @@ class Attention(Message):
     """Counted waits for people, hosts and room."""
 
     failed_runs: int = Field(description="runs created in the last 24 hours that failed, without stopped runs")
+    with_failed_items: FlowsInNeed = Field(
+        description="flows that ended in the last 24 hours with failed items of a manager, without cancelled flows"
+    )
     saturated_runs: int = Field(description="runs that have waited for room in the cluster for five minutes or longer")
     awaiting_approval: FlowsInNeed = Field(description="flows with an approval that nobody has decided yet")
     without_host: FlowsInNeed = Field(description="flows with a step that no host has taken for a minute")

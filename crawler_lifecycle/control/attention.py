@@ -28,8 +28,10 @@ def _attention(store: "SqlStore", audit_problem: str | None) -> Attention:
     failed = store.records.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - DAY, flows=True))
     approvals = store.flow_records.awaiting_approval(limit=MOST_FLOWS)
     hostless = store.flow_records.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)
+    with_failures = store.flow_records.with_failed_items(now - DAY, limit=MOST_FLOWS)
     return Attention(
         failed_runs=sum(failed.values()),
+        with_failed_items=FlowsInNeed(total=with_failures[0], flows=with_failures[1]),
         saturated_runs=store.records.saturated(0).total,
         awaiting_approval=FlowsInNeed(total=approvals[0], flows=approvals[1]),
         without_host=FlowsInNeed(total=hostless[0], flows=hostless[1]),

@@ -12,6 +12,7 @@ from sqlalchemy import update
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
+from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.retries import Retries
@@ -22,6 +23,7 @@ from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
 from tests.contracts.flows import pushed
+from tests.contracts.managers import managed, over
 from tests.crawl_results import end_tasks
 from tests.databases import ref_to
 
@@ -324,18 +326,31 @@ async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shel
     """Only the list of runs told it, and neither approvals, nor flows without a host, nor runs without capacity."""
     shelf.ended([None], TaskStatus.FAILED, "exit_2")
     pushed(shelf.database, Workflow("asks", id="asks").add_approval("check")).go_on()
+    shops = managed(shelf.database, "shops")
+    shops.offer("a")
+    shops.ended_run(shops.started())
+    shops.react(shops.ended()[0], Verdict.BAD)
+    over(shops, "finished_with_failures")
     stuck = shelf.begun(1)
     with shelf.database.transaction() as connection:
         row = update(histories).where(histories.c.id == stuck.run_id)
         connection.execute(row.values(waiting_cause="quota", waiting_since=datetime.now(UTC) - timedelta(minutes=9)))
     strip = "document.querySelector('#needs').innerText"
+    counts = (
+        "failed in 24 hours",
+        "1 flow with failed items",
+        "1 run stuck without capacity",
+        "1 flow awaiting approval",
+    )
     for place in ("#/", f"#/runs/{stuck.run_id}", "#/flows", "#/crawlers/books", "#/audits", "#/installation"):
         await page.evaluate(f"location.hash = '{place}'")
         await page.reload()
-        for words in ("Needs you", "failed in 24 hours", "1 run stuck without capacity", "1 flow awaiting approval"):
+        for words in ("Needs you", *counts):
             await page.until(f"{strip}.includes('{words}')")
     await page.click("#needs a", "awaiting approval")
     await page.until("location.hash.startsWith('#/flows/asks')")
+    await page.click("#needs a", "with failed items")
+    await page.until("location.hash.startsWith('#/flows/shops')")
     shelf.end(stuck, [None], TaskStatus.SUCCEEDED)
 
 

@@ -10,12 +10,14 @@ from crawler_lifecycle.adapters.sql import flow_results, flow_waits
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.records import FlowPlace
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
+from tests.contracts.managers import managed, over
 from tests.databases import MakeRun
 from tests.unit.flows.work import plain
 
@@ -68,6 +70,24 @@ def test_flows_that_wait_for_a_person_or_a_host_are_named(database: Database) ->
     assert records.without_host(later, limit=9) == (1, ["lone"])
     asks.approve("check")
     assert records.awaiting_approval(limit=9) == (0, [])
+
+
+def test_flows_that_ended_with_failed_items_are_named(database: Database) -> None:
+    records = SqlStore(database).flow_records
+    earlier = datetime.now(UTC) - timedelta(seconds=5)
+    bad, good, stopped = (managed(database, name) for name in ("shops/bad", "shops/good", "shops/stopped"))
+    for flow, verdict in ((bad, Verdict.BAD), (good, Verdict.OK), (stopped, Verdict.BAD)):
+        flow.offer("a")
+        flow.ended_run(flow.started())
+        flow.react(flow.ended()[0], verdict)
+    assert records.with_failed_items(earlier, limit=9) == (0, []), "open flows still retry their items"
+    stopped.cancel()
+    for flow in (bad, good, stopped):
+        over(flow, "finished_with_failures" if flow is bad else "finished")
+    assert stopped.ledger.flow.state is FlowState.CANCELLED
+    assert records.with_failed_items(earlier, limit=9) == (1, ["shops/bad"])
+    assert records.with_failed_items(earlier, limit=0) == (1, [])
+    assert records.with_failed_items(datetime.now(UTC) + timedelta(hours=1), limit=9) == (0, [])
 
 
 def test_lists_count_members_by_state(database: Database) -> None:

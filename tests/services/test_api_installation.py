@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
+from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services.api.installation import MOST_SATURATED
@@ -21,6 +22,7 @@ from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import make_plan
 from tests.apis import Api, served
 from tests.contracts.flows import pushed
+from tests.contracts.managers import managed, over
 from tests.databases import MakeRun, copy_of, give_away, ref_to
 from tests.unit.flows.work import plain
 
@@ -80,7 +82,8 @@ def test_use_and_saturation_of_the_installation(
 def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
     calm = http.get("/v1/attention").json()
     assert calm == {
-        "failed_runs": 0, "saturated_runs": 0, "awaiting_approval": {"total": 0, "flows": []},
+        "failed_runs": 0, "with_failed_items": {"total": 0, "flows": []}, "saturated_runs": 0,
+        "awaiting_approval": {"total": 0, "flows": []},
         "without_host": {"total": 0, "flows": []}, "open_findings": 0, "pauses": 0, "audit_problem": None,
     }  # fmt: skip
     store = SqlStore(database)
@@ -94,11 +97,17 @@ def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Da
     pushed(database, Workflow("lone", id="lone").add("step", plain))
     with database.transaction() as connection:
         connection.execute(update(flow_members).values(since=datetime.now(UTC) - timedelta(minutes=2)))
+    shops = managed(database, "shops")
+    shops.offer("a")
+    shops.ended_run(shops.started())
+    shops.react(shops.ended()[0], Verdict.BAD)
+    over(shops, "finished_with_failures")
     finding = Finding(kind=FindingKind.UNSUPERVISED, subject=stuck.run_uid, message="its workflow is gone")
     began_at = datetime.now(UTC) - timedelta(days=3)
     store.findings.report(AuditRef(audit_uid=str(uuid4()), began_at=began_at, repair=True), [finding])
     assert http.get("/v1/attention").json() == calm | {
-        "failed_runs": 1, "saturated_runs": 1, "open_findings": 1, "pauses": 1,
+        "failed_runs": 1, "with_failed_items": {"total": 1, "flows": ["shops"]}, "saturated_runs": 1,
+        "open_findings": 1, "pauses": 1,
         "awaiting_approval": {"total": 1, "flows": ["asks"]}, "without_host": {"total": 1, "flows": ["lone"]},
     }  # fmt: skip
 

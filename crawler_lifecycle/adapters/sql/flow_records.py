@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, exists, false, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, false, func, not_, or_, select
 
 from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, UNREAD, runs
 from crawler_lifecycle.adapters.sql.flow_waits import flow_waits
+from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
@@ -133,6 +134,12 @@ class SqlFlowRecords(FlowParts):
         return _flows_with(connection, *IS_AVAILABLE, *is_free, *waits, limit=limit)
 
     @reading
+    def with_failed_items(self, connection: Connection, since: datetime, *, limit: int) -> tuple[int, list[str]]:
+        is_ended = (flows.c.stopped_at >= since, flows.c.state != FlowState.CANCELLED)
+        joined = select(flows.c.flow_id).join_from(managers, flows, flows.c.id == managers.c.flow)
+        return _flows_in(connection, joined.where(*is_ended, managers.c.failed > 0), limit)
+
+    @reading
     def silent(self, connection: Connection, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
         is_silent = (flows.c.state.in_(OPEN_STATES), flows.c.changed_at < since, flows.c.uid > after)
         query = select(flows.c.uid, flows.c.flow_id, flows.c.state).where(*is_silent).order_by(flows.c.uid)
@@ -184,5 +191,9 @@ def _record(row: Row[Any], counts: Mapping[Any, int], waits_for: tuple[str, ...]
 def _flows_with(connection: Connection, *where: ColumnElement[bool], limit: int) -> tuple[int, list[str]]:
     """Return the number of flows with such a member, and the first of their ids."""
     joined = select(flows.c.flow_id).join_from(flow_members, flows, flows.c.id == members.flow).where(*where)
+    return _flows_in(connection, joined, limit)
+
+
+def _flows_in(connection: Connection, joined: Select[Any], limit: int) -> tuple[int, list[str]]:
     ids = list(connection.scalars(joined.group_by(flows.c.id, flows.c.flow_id).order_by(flows.c.id)))
     return len(ids), ids[:limit]

@@ -196,6 +196,12 @@ class FlowRecords(Protocol):
         A flow with a limit counts only without an attempt under way, since the limit may hold the step back.
         """
 
+    def with_failed_items(self, since: datetime, *, limit: int) -> tuple[int, list[str]]:
+        """Count the flows that ended since the time with failed items of managers, and return the oldest flows' ids.
+
+        Cancelled flows do not count.
+        """
+
     def silent(self, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
         """Return a page with open flows whose row has not changed since the time, by uid, for the audit.
 

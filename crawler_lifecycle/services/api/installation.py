@@ -8,8 +8,9 @@ from crawler_lifecycle.services.api.document import INSTALLATION_LIMITS, RUN_SUM
 from crawler_lifecycle.services.api.state import READING, CurrentApi
 
 ATTENTION = {
-    "failed_runs": 6, "saturated_runs": 1, "awaiting_approval": {"total": 1, "flows": ["bookshop/november"]},
-    "without_host": {"total": 0, "flows": []}, "open_findings": 1, "pauses": 1, "audit_problem": None,
+    "failed_runs": 6, "with_failed_items": {"total": 1, "flows": ["shops/november"]}, "saturated_runs": 1,
+    "awaiting_approval": {"total": 1, "flows": ["bookshop/november"]}, "without_host": {"total": 0, "flows": []},
+    "open_findings": 1, "pauses": 1, "audit_problem": None,
 }  # fmt: skip
 MOST_SATURATED = 50  # in an answer
 _WAITS = {"waiting_cause": "quota", "waiting_message": "exceeded quota: pods"}

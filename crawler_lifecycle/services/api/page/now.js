@@ -7,11 +7,12 @@ const AT_FIRST = 400; // after the view's own reading
 const SOON = 3000;
 const FAILED = "#/?listed=FAILED&within=24h&flows=true";
 
-// Where one flow waits, straight to it.
-const flowsLink = ({ total, flows }) => (total === 1 ? `#/flows/${encodeURIComponent(flows[0])}` : "#/flows?state=executing");
+// Straight to a single flow.
+const flowsLink = ({ total, flows }, list = "#/flows?state=executing") => (total === 1 ? `#/flows/${encodeURIComponent(flows[0])}` : list);
 
 const needs = (found) => [
   found.failed_runs && ["bad", `${number(found.failed_runs)} failed in 24 hours`, FAILED],
+  found.with_failed_items.total && ["bad", `${counted(found.with_failed_items.total, "flow")} with failed items`, flowsLink(found.with_failed_items, "#/flows")],
   found.saturated_runs && ["bad", `${counted(found.saturated_runs, "run")} stuck without capacity`, "#/installation"],
   found.without_host.total && ["bad", `${counted(found.without_host.total, "flow")} without a host`, flowsLink(found.without_host)],
   found.awaiting_approval.total && ["odd", `${counted(found.awaiting_approval.total, "flow")} awaiting approval`, flowsLink(found.awaiting_approval)],
