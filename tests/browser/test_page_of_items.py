@@ -87,6 +87,24 @@ async def test_refused_items_are_dismissed_and_corrected_unless_the_managers_fil
     assert await page.evaluate(BUTTONS) == ["Correct \u2026"], "there is nothing that could be tried again"
 
 
+async def test_a_cancel_of_all_that_wait_asks(page: Page, shelf: Shelf) -> None:
+    """A click cancelled thousands of items, and nothing could take it back."""
+    flow = forty(shelf, "shops/many")
+    await page.evaluate("location.hash = '#/flows/shops%2Fmany?item=waiting'")
+    await page.click(".ledger button", "Cancel all that wait")
+    await page.until_text("Cancel 31 items?", "They are never crawled, unless somebody retries them.")
+    assert not await page.evaluate(
+        "performance.getEntriesByType('resource').some((it) => it.name.includes('cancel-items'))"
+    )
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+    assert len(flow.waiting(100)) == 31
+    await page.click(".ledger button", "Cancel all that wait")
+    await page.click("dialog button", "Cancel 31 items")
+    await page.until_text("No such items.")
+    assert flow.waiting(100) == []
+
+
 async def test_items_are_found_by_label_and_outcome(page: Page, shelf: Shelf) -> None:
     forty(shelf, "shops/labels")
     await page.evaluate("location.hash = '#/flows/shops%2Flabels?tag=north'")
