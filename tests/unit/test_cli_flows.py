@@ -11,16 +11,18 @@ from typing import Any
 import click
 import pytest
 
+from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.sql import flow_waits
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli import flow_holding
+from crawler_lifecycle.cli import flow_checking, flow_holding, flow_running
 from crawler_lifecycle.cli.common import open_control
 from crawler_lifecycle.cli.flow_lines import list_lines
 from crawler_lifecycle.cli.flow_options import print_effect
 from crawler_lifecycle.cli.flow_running import Ending, say_others
 from crawler_lifecycle.cli.flows import flow as group
 from crawler_lifecycle.contract.flows.answers import FlowSummary
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.contract.managers.records import ItemSums
@@ -130,6 +132,33 @@ def test_a_preview_of_a_workflow_counts_jobs_and_looks_crawlers_up(
     misplaced = upgraded("flow", "check", f"{file}:Shops", "--flow", "A")
     assert (misplaced.exit_code, misplaced.stderr.startswith("Error: --flow: names a flow in a file")) == (2, True)
     assert json.loads(upgraded("flow", "list", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["without a stack", "beside a stack"])
+def test_a_run_refuses_unknown_crawlers_before_it_starts(
+    crawlctl: Crawlctl, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    """The flow was pushed, and discarded a moment later."""
+    begun: list[str] = []
+
+    async def begin(_: StepModules, definition: FlowDefinition, *__: object) -> int:
+        begun.append(definition.id)
+        return 0
+
+    monkeypatch.setattr(flow_running, "run_to_end", begin)
+    catalogue = tmp_path / "catalogue.toml"
+    words = ["flow", "run", str(file)]
+    if known:
+        monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+        monkeypatch.setattr(flow_checking, "_names_in_installation", lambda _: Catalogue.load(catalogue).names())
+    else:
+        words += ["--catalogue", str(catalogue)]
+    catalogue.write_text('[crawlers.other]\ncommand = ["true"]\n')
+    refused = crawlctl(*words)
+    assert (refused.exit_code, begun) == (2, []), refused.output
+    assert refused.stderr.startswith("Error: FILE: the catalogue has no crawler 'bookshop': `crawlctl crawlers")
+    catalogue.write_text('[crawlers.bookshop]\ncommand = ["true"]\n')
+    assert (crawlctl(*words).exit_code, begun) == (0, ["nightly-1"])
 
 
 def test_every_verb_has_help_and_json() -> None:
