@@ -62,7 +62,8 @@ class Gate:
             return
         headers = Headers(scope=scope)
         refusal = self._refusal(scope, headers)
-        if refusal is None and scope["method"] in METHODS_WITH_A_BODY:
+        # an open path reads no body: a stranger's body must cost nothing
+        if refusal is None and scope["method"] in METHODS_WITH_A_BODY and scope["path"] not in self.open_paths:
             body = await _read(receive, self.largest_body)
             if body is None:  # the client left
                 return

@@ -89,6 +89,11 @@ def test_strangers_get_a_code(api: Api) -> None:
     assert problem(httpx.get(f"{api.url}/v1/runs", trust_env=False), 401).code == "unauthenticated"
 
 
+def test_a_body_of_a_stranger_is_not_read(api: Api) -> None:
+    answer = httpx.post(f"{api.url}/readyz", content=b"no JSON", headers=JSON, trust_env=False)
+    assert problem(answer, 405).code == "method_not_allowed"
+
+
 def test_classes_of_errors_have_the_codes_of_the_table(api: Api) -> None:
     errors = [
         kind("x") for kind in (NotFound, Conflict, Over, TemporaryError, NotReady, PermanentError, Refused, Fenced)
