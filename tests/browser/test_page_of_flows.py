@@ -226,6 +226,23 @@ async def test_an_approval_is_asked_for_at_the_top_and_in_the_list(page: Page, s
     await eventually(lambda: records.kept("person").ledger.members[0].decision is True)
 
 
+@pytest.mark.parametrize("width", [390, 720, 721, 768, 940, 1024])
+async def test_the_list_of_flows_fits_its_window(page: Page, shelf: Shelf, width: int) -> None:
+    """Between 721 and 800 pixels, the list was cut off, and the words about its jobs had no room."""
+    asks = Workflow("asks for long", id=f"a-flow-that-is-waiting-for-a-decision-at-the-width-of-{width}")
+    approval = "release-of-all-the-books-of-the-world"
+    pushed(shelf.database, asks.add_approval(approval).add("work", plain, deps=approval))
+    try:
+        await page.look_like(width, 900)
+        await page.evaluate("location.hash = '#/flows'")
+        await page.until(f"document.querySelector('.flows a[href*=\"{asks.id}\"]')")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        assert await page.evaluate("document.querySelector('.flows').scrollWidth") <= width
+        assert int(str(await page.evaluate("document.querySelector('.flows td.why').clientWidth"))) > 100
+    finally:
+        await page.look_like(1280, 900)
+
+
 async def test_a_flow_without_a_worker_says_so_at_the_top(page: Page, shelf: Shelf) -> None:
     pushed(shelf.database, Workflow("still", id="still").add("a", plain).add("b", plain, deps="a"))
     write(shelf, "still", ["a"], state="completed")
