@@ -47,7 +47,7 @@ class CrawlResult:
 
     def spider_closed(self, spider: Spider, reason: str) -> None:
         """Write the file in place: on Kubernetes the file is mounted and cannot be replaced."""
-        content = fitting(reason, self.stats.get_stats(spider), getattr(spider, "result", None))
+        content = fitting(reason, self.stats.get_stats(), getattr(spider, "result", None))
         self.path.write_text(content)
 
 

@@ -78,6 +78,7 @@ def test_the_scrapy_extension_writes_how_the_crawl_went(tmp_path: Path, site: st
     account = tmp_path / "result.json"
     code, output = result(crawl(tmp_path, site, CRAWL_RESULT=str(account)))
     assert code == 0, output
+    assert "Deprecat" not in output
     content, problem = read_result(account.read_text())
     assert content, problem
     assert content.outcome == "finished"
