@@ -32,7 +32,7 @@ BYTES_IN_A_PAGE = 1_000_000
 STOPPING_WITH_EVIDENCE = 100  # stopping tasks of a look: a stop of thousands of jobs must not wait for all their logs
 JOBS_REMOVED_IN_A_PAGE = 100  # few, because the removal of a job may first have to store the job's log
 TRIES_OF_A_PAGE = 3  # then the page's jobs stay: a single job may be the cause, and must not hold up the next pages
-# in the timeline, once: the first problem. Without a right, such as to read logs, every ended job stays.
+# In the timeline, once: a problem that lasts for all tries. Without a right, such as to read logs, all jobs stay.
 NOT_REMOVED = "not_removed"
 # The pause after a look grows with the look's duration. A hundred looks at once would slow one another down, and each
 # run would then wait as if the cluster were slow.
@@ -151,7 +151,7 @@ class ReconciliationActivities:
         return sorted(number for status, numbers in by_status.items() if status.is_over for number in numbers)
 
     def _remove_page(self, run: RunRef, keys: Sequence[JobKey], uids: Uids) -> int:
-        """Remove the jobs and return how many stay for now. The run's timeline has the first problem.
+        """Remove the jobs and return how many stay for now.
 
         After several tries the whole page stays (see TRIES_OF_A_PAGE), unless the cluster does not answer at all: then
         the check raises an error.
@@ -160,7 +160,8 @@ class ReconciliationActivities:
             try:
                 return self.cluster.remove(run.run_uid, keys, uids=uids)
             except TemporaryError as error:
-                self.runs.note(run, NOT_REMOVED, NOT_REMOVED, f"ended jobs stay in the cluster: {error.message}")
+                if activity.info().attempt == TRIES_OF_A_PAGE:
+                    self.runs.note(run, NOT_REMOVED, NOT_REMOVED, f"ended jobs stay in the cluster: {error.message}")
                 raise
         self.cluster.check()
         logger.warning("run %s: %s jobs could not be removed and stay in the cluster for now", run.run_uid, len(keys))
