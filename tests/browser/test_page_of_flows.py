@@ -239,6 +239,8 @@ async def test_the_list_of_flows_fits_its_window(page: Page, shelf: Shelf, width
         assert await page.evaluate("document.documentElement.scrollWidth") <= width
         assert await page.evaluate("document.querySelector('.flows').scrollWidth") <= width
         assert int(str(await page.evaluate("document.querySelector('.flows td.why').clientWidth"))) > 100
+        name = "document.querySelector('.flows td').clientWidth"
+        assert width != 390 or int(str(await page.evaluate(name))) > 220, "beside the state, as wide as there is room"
     finally:
         await page.look_like(1280, 900)
 
