@@ -53,7 +53,7 @@ class Run:
         self._over = True
 
 
-ANN = Requester("ann", door="test")
+ANN, BOB = Requester("ann", door="test"), Requester("bob", door="test")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -277,7 +277,7 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     """Every second: one starts, others find it open, others find the schedule paused, and it goes on."""
     await schedules.create(asked("tick", every_seconds=1))
     await until_occurred(schedules, "tick", lambda found: any(each.reason is SkipReason.OVERLAP for each in found))
-    paused = await schedules.pause("tick", reason="look: here")
+    paused = await control.asked_by(BOB).schedules.pause("tick", reason="look: here")
     again = await schedules.pause("tick")
     assert again.pauses == paused.pauses, "it was paused already"
     open_workflow = real_time.client.get_workflow_handle((await schedules.show("tick")).open_workflows[0])

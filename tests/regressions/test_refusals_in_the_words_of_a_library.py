@@ -11,6 +11,7 @@ from pydantic_core import core_schema
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.catalogue import Catalogue
+from crawler_lifecycle.contract.deployment import Mistake
 from crawler_lifecycle.contract.refusals import WORDS, expectation
 from crawler_lifecycle.contract.schedules import Overlap
 from crawler_lifecycle.errors import NotReady
@@ -54,7 +55,7 @@ def test_the_table_fits_the_contexts_of_errors(kind: Any, value: object, words: 
         (["--allowed-failures", "2"], "--allowed-failures: expected at most 1.0, not 2.0"),
         (["--grace", "0"], "--grace: expected at least 1 s, not 0 s"),
         (["--max-duration", "400d"], "--max-duration: expected at most 31622400 s, not 34560000 s"),
-        (["--requested-by", "x" * 300], "--requested-by: expected at most 256 characters"),
+        (["--requested-by", "x" * 500], "--requested-by: expected at most 400 characters"),
     ],
 )
 def test_the_command_line(crawlctl: Crawlctl, words: list[str], line: str) -> None:
@@ -80,16 +81,18 @@ def test_the_command_line_for_a_schedule(crawlctl: Crawlctl) -> None:
 )
 def test_the_http_api(api: Api, body: dict[str, Any], field: str, detail: str) -> None:
     with api.client() as http:
-        assert problem(http.post("/v1/runs", json=body), 422, field).detail == detail
+        refused = problem(http.post("/v1/runs", json=body), 422, field)
+    assert (refused.detail, refused.errors) == (f"{field}: {detail}", [Mistake(field=field, detail=detail)])
 
 
 def test_the_http_api_for_lists_and_schedules(api: Api) -> None:
     schedule = {"every_seconds": 60, "overlap": "later", "run": {"crawler": "books"}}
     with api.client() as http:
-        assert problem(http.get("/v1/runs?limit=0"), 422, "limit").detail == "expected at least 1, not 0"
-        assert problem(http.get("/v1/runs?status=NEARLY"), 422, "status").detail.startswith("expected 'INITIALIZING', ")
+        assert problem(http.get("/v1/runs?limit=0"), 422, "limit").detail == "limit: expected at least 1, not 0"
+        unknown = problem(http.get("/v1/runs?status=NEARLY"), 422, "status").detail
+        assert unknown.startswith("status: expected 'INITIALIZING', ")
         refused = problem(http.put("/v1/schedules/nightly", json=schedule), 422, "overlap")
-    assert refused.detail == "expected 'skip', 'queue', 'replace' or 'allow'"
+    assert refused.detail == "overlap: expected 'skip', 'queue', 'replace' or 'allow'"
 
 
 def test_settings_and_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

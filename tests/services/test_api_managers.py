@@ -114,6 +114,7 @@ def test_the_ledger_has_pages_and_filters(http: httpx.Client, ledger: Managed) -
     flows = done(http.get("/v1/flows"))["flows"]
     assert flows[0]["items"] | {"has_problem": False} == {
         "total": 3, "completed": 0, "failed": 1, "cancelled": 0, "refused": 0, "repeated": 0, "has_problem": False,
+        "is_exhausted": False,
     }  # fmt: skip
 
 
