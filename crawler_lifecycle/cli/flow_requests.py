@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 @click.command()
 @file_argument
 @workflow_option
-@click.option("--id", "flow_id", help="Id of the flow, in place of the id in FILE.")
+@click.option("--id", "family", help="Id of the flow, in place of the id in FILE.")
 @actor_option
 @standard_options
 def push(
-    file: Path, workflow_name: str | None, flow_id: str | None, actor: str | None, state: Path | None, as_json: bool
+    file: Path, workflow_name: str | None, family: str | None, actor: str | None, state: Path | None, as_json: bool
 ) -> None:
     """Put the workflow in FILE on record: a Python file, or a definition as JSON. Print the flow's id.
 
@@ -50,7 +50,7 @@ def push(
     from crawler_lifecycle.cli.flow_files import definition_in
     from crawler_lifecycle.contract.flows.requests import PushFlow
 
-    definition = definition_in(file, workflow_name, flow_id)
+    definition = definition_in(file, workflow_name, family)
     refuse_missing_crawlers(definition, None, state)
     request = PushFlow(definition=definition, **on_record(actor))
     answer = asyncio.run(open_commands(state).push(request))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @file_argument
 @arguments_argument
 @workflow_option
-@click.option("--id", "flow_id", help="Id of the flow, in place of the id in FILE; of a manager, its flow id (family).")
+@click.option("--id", "family", help="Id of the flow, in place of the id in FILE; of a manager, its flow id (family).")
 @click.option("--graph", is_flag=True, help="Print the picture with all states at the end, for Mermaid.")
 @click.option("--host", "modules", multiple=True, metavar="MODULE", help="Further module with steps; repeatable.")
 @click.option("--catalogue", type=click.Path(path_type=Path, dir_okay=False), help="Crawler catalogue file.")
@@ -51,7 +51,7 @@ def run(
     file: Path,
     arguments: tuple[str, ...],
     workflow_name: str | None,
-    flow_id: str | None,
+    family: str | None,
     graph: bool,
     modules: tuple[str, ...],
     catalogue: Path | None,
@@ -78,7 +78,7 @@ def run(
     from crawler_lifecycle.flows.building import check_definition
 
     refuse_api(state)
-    definition = definition_in(file, workflow_name, flow_id, arguments)
+    definition = definition_in(file, workflow_name, family, arguments)
     check_definition(definition)
     refuse_missing_crawlers(definition, None if is_known(state) else catalogue_file(catalogue), state)
     own = [] if file.suffix == ".json" else [str(file.absolute())]

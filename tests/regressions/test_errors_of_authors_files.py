@@ -145,6 +145,7 @@ def test_a_wrong_id_of_a_manager_is_a_line(crawlctl: Crawlctl, write: Callable[[
     for words in (
         ("start", file),
         ("run", file),
+        ("push", file),
         ("start", "nobody.has_this:Shops", "--name", "shops"),
     ):
         result = crawlctl("flow", *words, "--id", flow_id)
