@@ -92,7 +92,11 @@ def test_nothing_depends_on_an_order_or_on_another_uid(random: Random) -> None:
     mixed: list[Json] = [*theirs, pod(phase, *containers, conditions=pods[0]["status"]["conditions"])]
     random.shuffle(mixed)
     shuffled = [job(0, 1, *conditions, active=1) if each["metadata"]["uid"] == UID else each for each in jobs]
-    assert look(Shelf().put(jobs=shuffled, pods=mixed)) == straight
+    beside = look(Shelf().put(jobs=shuffled, pods=mixed))
+    assert replace(beside, problem=None) == straight
+    assert straight.problem is None
+    if beside.problem:  # a look that reads the pods names the other living pod, which changes nothing else
+        assert "further pods run" in beside.problem
 
 
 @settings(max_examples=200)
