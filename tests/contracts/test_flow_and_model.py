@@ -78,9 +78,11 @@ class Pair:
     def decide(self, *, always: bool = False) -> None:
         for row in self._rows(lambda row: row.kind is MemberKind.APPROVAL and not row.state.is_final):
             if always or self.random.random() < 0.3:
-                approved = always or self.random.random() < 0.7
-                self.memory.approve(row.path, approved=approved)
-                self.flow.approve(row.path, approved=approved)
+                self._decide(row.path, approved=always or self.random.random() < 0.7)
+
+    def _decide(self, path: str, *, approved: bool) -> None:
+        in_memory = _answer(lambda: self.memory.approve(path, approved=approved))
+        assert in_memory == _answer(lambda: self.flow.approve(path, approved=approved).count)
 
     def end_some(self, *, all_completed: bool = False) -> None:
         for row in self._rows(lambda row: row.in_flight):

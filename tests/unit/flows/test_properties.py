@@ -199,7 +199,7 @@ class Chaos(Play):
             for row in in_flight:
                 self.finish(row, COMPLETED)
             for row in self.ledger.members.values():
-                if row.kind is MemberKind.APPROVAL and not row.state.is_final:
+                if row.kind is MemberKind.APPROVAL and not row.state.is_final and row.decision is None:
                     self.approve(row.path)
             if plan.wake_at is not None and not in_flight:
                 self.now = max(self.now, plan.wake_at)
