@@ -212,7 +212,7 @@ async def test_a_stop_cancels_and_its_force_reaches_the_runs(
     assert [is_forced for _, is_forced in engine.stopped] == [True, True]
     intents = {SqlStore(database).runs.get(run_id).intent for run_id in runs.values()}
     assert intents == {"FORCE"}
-    assert "3 members: wrong site" in [line.message for line in flows.lines("shops")]
+    assert "3 jobs: wrong site" in [line.message for line in flows.lines("shops")]
 
 
 async def test_a_drain_and_a_leaving_stop(flows: FlowCommands, database: Database) -> None:
