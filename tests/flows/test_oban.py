@@ -204,7 +204,7 @@ async def test_b20_a_status_inside_a_job(service: Service, capfd: pytest.Capture
     await service.run(workflow)
     state, total, counts, duration, started_at, stopped_at, subs = capfd.readouterr().out.splitlines()
     assert (state, total, duration, stopped_at) == ("executing", "2", "None", "None")
-    assert re.match(r"\{.*executing.*: 1, .*completed.*: 1\}", counts)
+    assert re.match(r"Counter\(\{.*executing.*: 1, .*completed.*: 1\}\)", counts)
     assert datetime.fromisoformat(started_at)
     assert "'sub': FlowStatus(" in subs
 

@@ -252,7 +252,7 @@ def test_b20_a_status_has_all_its_fields(capsys: pytest.CaptureFixture[str]) -> 
     result = run_inline(workflow).assert_completed()
     state, total, counts, duration, started_at, stopped_at, subs = capsys.readouterr().out.splitlines()
     assert (state, total, duration, stopped_at) == ("executing", "2", "None", "None")
-    assert counts == "{'executing': 1, 'completed': 1}"
+    assert counts == "Counter({'executing': 1, 'completed': 1})"
     assert started_at == str(result.started["sub/x"])
     assert "'sub': FlowStatus(" in subs
     assert result.counts[MemberState.COMPLETED] == 2
