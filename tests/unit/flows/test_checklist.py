@@ -9,7 +9,7 @@ LINES = {
     "push, identity and update": [25, 26, 27, 29],
     "runs and states": [*range(30, 39), 40, 41],
     "results and contexts": [*range(42, 51)],
-    "status, jobs and waits": [51, 52, *range(54, 61)],
+    "status, jobs and waits": [*range(51, 61)],
     "cancel and retry": [*range(61, 66), 67, 68],
     "grafts and appends": [69, 71, 72, 73],
     "pictures": [74, 75, 76, 77, 79],
