@@ -39,4 +39,4 @@ async def test_a_sub_workflow_that_the_flow_refuses_fails_the_grafter(host: Host
 async def test_only_a_grafter_may_graft(host: Hosted) -> None:
     flow = await host.play(Workflow("graft").add_cascade("plain", authors.graft))
     [attempt] = await attempts(flow, "plain")
-    assert "is no grafter" in (attempt.error or "")
+    assert "a workflow is only for a job of add_graft to return" in (attempt.error or "")
