@@ -1,6 +1,7 @@
 """The page of a running stack in a real browser, for modules with a fixture `stack`; what tests do on it again and
 again."""
 
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -103,6 +104,11 @@ async def fill(page: Page, **fields: str) -> None:
 async def show(page: Page, run: Started) -> None:
     await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
     await page.until_text(f"run {run.run_id}", "Timeline")
+
+
+async def until_said(page: Page, sentence: str) -> None:
+    """Until the page of a run says this, and no more, of how the run ended."""
+    await page.until(f"document.querySelector('.waits').textContent === {json.dumps(sentence)}")
 
 
 async def until_started(page: Page) -> int:

@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.ports import NewRun
 from tests.browser.chromium import Page
-from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, of_a_stack, show, unattended, until_started
+from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, of_a_stack, show, unattended, until_said, until_started
 from tests.databases import ref_to
 from tests.messages import a_notice
 from tests.process.crawls import Site
@@ -95,7 +95,7 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
         "one run, however often asked"
     )
     await finish(stack, run_id, 1)
-    await page.until_text("Completed. 1 succeeded.")
+    await until_said(page, "Completed.")
 
 
 async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, stack: Site) -> None:
@@ -146,7 +146,7 @@ async def test_a_stop_shows_each_phase_until_the_proof(page: Page, stack: Site) 
         "Confirmed stopped",
     )
     await page.until("[...document.querySelectorAll('.phases li')].every((each) => each.dataset.state === 'done')")
-    await page.until_text("Stopped", "1 stopped.")
+    await until_said(page, "Stopped by token embedded (api): wrong site.")
 
 
 async def test_several_runs_are_chosen_and_stopped_at_once(page: Page, stack: Site) -> None:

@@ -70,8 +70,7 @@ async def test_a_log_has_lines_with_levels(page: Page, shelf: Shelf, monkeypatch
     monkeypatch.setattr(RunReader, "task_log", log)
     run = shelf.ended([None], TaskStatus.FAILED, "exit_2")
     await go(page, f"#/runs/{run.run_id}")
-    await page.click("button.open", "0 (main)")
-    await page.until_text("end of the log")
+    await page.until_text(f"run {run.run_id}", "end of the log")  # the log that tells why it failed is open at once
     assert await page.evaluate("document.querySelector('.log div').dataset.rank") == "4"
     assert await page.evaluate("document.querySelector('.log div').textContent") == PRINTED
 

@@ -19,6 +19,7 @@ from tests.browser.pages import (
     show,
     tab_to,
     unattended,
+    until_said,
     until_started,
 )
 from tests.databases import ref_to
@@ -252,7 +253,7 @@ async def test_the_last_change_is_drawn_although_the_api_was_busy(page: Page, st
         await page.evaluate(FETCH % (BUSY_AT_THE_END % run.run_id))
         SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
         await page.until("window.busy")
-        await page.until_text("Stopped", "1 stopped.")
+        await until_said(page, "Stopped.")
 
 
 async def test_whatever_could_not_be_read_is_read_again(page: Page, stack: Site) -> None:
@@ -341,7 +342,7 @@ async def test_log_and_stop_without_a_mouse(page: Page, stack: Site) -> None:
     await page.until("document.activeElement.id === 'reason'")
     await page.type("wrong site")
     await page.press("Enter")
-    await page.until_text("wrong site \u2014 embedded, api")
+    await page.until_text("wrong site \u2014 token embedded, api")
 
 
 async def test_everything_can_be_read_in_dark_and_in_light(page: Page, stack: Site) -> None:
