@@ -250,7 +250,8 @@ READING = {  # methods of the ports for flows that write nothing
     "flow_records.page", "flow_records.between", "flow_records.row", "flow_records.kept", "flow_records.tallies",
     "flow_records.news", "flow_records.numbers", "flow_records.results", "flow_records.attempts",
     "flow_records.lines", "flow_records.figures", "flow_records.silent", "flow_records.reopened",
-    "flow_records.unstarted",
+    "flow_records.unstarted", "flow_records.awaiting_approval", "flow_records.without_host",
+    "flow_records.with_failed_items",
 }  # fmt: skip
 
 
