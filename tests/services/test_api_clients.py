@@ -194,7 +194,7 @@ def test_head_is_get_without_the_body(http: httpx.Client, make_run: MakeRun) -> 
 def test_parameters_that_are_strange_are_refused(http: httpx.Client, make_run: MakeRun) -> None:
     run = make_run().run_id
     assert (
-        "limit, listed, reason, requested_by, search, since, status"
+        "limit, listed, outcome, reason, requested_by, search, since, status"
         in problem(http.get("/v1/runs?statuss=FAILED"), 422, "statuss").detail
     )
     problem(http.get("/v1/runs?search=a&search=b"), 422, "search")
