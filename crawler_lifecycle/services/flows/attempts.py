@@ -127,7 +127,7 @@ class Beginning:
             except TemporaryError as error:
                 failures += 1
                 logger.warning("%s waits for the database: %s", step.path, error.message)
-                time.sleep(PAUSES.seconds(failures))  # no event tells that the database is back
+                time.sleep(PAUSES.seconds(failures))  # no event reports that the database is back
         return self.is_recorded
 
 

@@ -101,7 +101,7 @@ class EndWriter:
             except Exception:  # a fault of our own loses no end of a function: the write is tried again
                 failures += 1
                 logger.exception("%d ends of steps are not on record yet", len(ends))
-            time.sleep(PAUSES.seconds(failures))  # no event tells that the database is back
+            time.sleep(PAUSES.seconds(failures))  # no event reports that the database is back
         return {}
 
     def _without_result(self, end: StepEnd, error: LifecycleError) -> StepEnd:

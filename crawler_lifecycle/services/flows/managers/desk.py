@@ -246,6 +246,6 @@ def patiently(call: Callable[[], T], box: Box) -> T:
             if box.is_interrupted:
                 raise
             logger.warning("a crawl manager waits: %s", error.message)
-            # no event tells about the database's return, but the host may leave the manager
+            # no event reports the database's return, but the host may leave the manager
             box.wait(lambda: box.is_interrupted, PAUSES[min(failures, len(PAUSES) - 1)])
             failures += 1
