@@ -130,10 +130,10 @@ def _step(flow: OnRecord, row: MemberRow) -> WorkflowStep:
         _job(definition),
         last_name(row.path),
         () if is_task else _dependencies(definition.needs, parent_path(row.path)),
-        row.ignore_cancelled,
-        row.ignore_discarded,
         step_state(row.state),
         job_id(flow.uid, row),
+        ignore_cancelled=row.ignore_cancelled,
+        ignore_discarded=row.ignore_discarded,
     )
 
 

@@ -33,12 +33,12 @@ class Sequence:
             workflow.add(f"step_{number}", job, deps=f"step_{number - 1}" if number else ())
         return workflow
 
-    async def push(self, client: FlowClient | None = None) -> str:
-        """Put the sequence on record, and return its workflow's id. Default: the innermost open client.
+    async def push(self, chancy: FlowClient | None = None) -> str:
+        """Put the sequence on record with a client, and return its workflow's id. Default: the innermost open client.
 
         Every push makes a new flow.
         """
-        return await (client or open_client()).push_definition(self.workflow().definition())
+        return await (chancy or open_client()).push_definition(self.workflow().definition())
 
     async def run(self) -> None:
         """Run the sequence from the author's program, as `Workflow.run` does."""

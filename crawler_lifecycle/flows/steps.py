@@ -1,13 +1,14 @@
 """A workflow's parts: jobs with their names and dependencies, and sub-workflows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from datetime import datetime
 from typing import Any
 
-from crawler_lifecycle.contract.flows.names import SEPARATOR, joined
+from crawler_lifecycle.contract.flows.names import SEPARATOR, checked_name, joined
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.states import Report
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.jobs import Job, StepJob
 from crawler_lifecycle.flows.marks import as_job
 from crawler_lifecycle.flows.needs import Dependencies, Dependency, as_dependencies, names_of
@@ -16,39 +17,48 @@ PLACEHOLDER = "*"  # node's name before a fan-out has jobs
 
 
 class WorkflowStep:
-    """A job with its name and dependencies. `job_id` is None until the job has started."""
+    """A job with its name and dependencies. `job_id` is None until the job has started.
+
+    A push ignores the state.
+    """
 
     def __init__(
         self,
         job: Any,
         step_id: str,
         dependencies: Dependencies = None,
+        state: StepState | str | None = StepState.PENDING,
+        job_id: str | None = None,
+        *,
         ignore_cancelled: bool | None = None,
         ignore_discarded: bool | None = None,
-        state: StepState = StepState.PENDING,
-        job_id: str | None = None,
     ) -> None:
         self.job: Job = as_job(step_id, job)
         self.step_id = step_id
-        self.needs: tuple[Dependency, ...] = as_dependencies(step_id, dependencies)
+        self.dependencies: list[Dependency] = list(as_dependencies(step_id, dependencies))
         self.ignore_cancelled = ignore_cancelled
         self.ignore_discarded = ignore_discarded
-        self.state = state
+        self.state = StepState.PENDING if state is None else StepState(state)
         self.job_id = job_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WorkflowStep) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # equality by content, and the content may change
 
     @property
     def name(self) -> str:
         return self.step_id
 
     @property
-    def dependencies(self) -> list[str]:
-        """Names for the job's dependencies."""
-        return names_of(self.needs)
+    def needs(self) -> tuple[Dependency, ...]:
+        """The dependencies without repetitions; BadInput for a dependency of another type."""
+        return as_dependencies(self.step_id, self.dependencies)
 
     @property
     def sources(self) -> list[str]:
         """Names for the edges in pictures."""
-        return self.dependencies
+        return names_of(self.needs)
 
 
 class SubWorkflow:
@@ -93,6 +103,44 @@ class SubWorkflow:
         return f"a job for each task ({self.template.title})"
 
 
+class Steps(MutableMapping[str, WorkflowStep]):
+    """A level's jobs by name, grafters included. A new step replaces its namesake."""
+
+    def __init__(self, parts: dict[str, WorkflowStep | SubWorkflow]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, name: str) -> WorkflowStep:
+        step = _step_of(self._parts[name])
+        if step is None:
+            raise KeyError(name)
+        return step
+
+    def __setitem__(self, name: str, step: WorkflowStep) -> None:
+        if step.step_id != name:
+            raise BadInput("steps", f"the step under {name!r} has the step_id {step.step_id!r}")
+        if not isinstance(self._parts.get(name, step), WorkflowStep):
+            raise BadInput("steps", f"{name!r} is the name of a sub-workflow")
+        self._parts[checked_name("name", name)] = step
+
+    def __delitem__(self, name: str) -> None:
+        if not isinstance(self._parts[name], WorkflowStep):
+            raise KeyError(name)
+        del self._parts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, part in self._parts.items() if _step_of(part) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def _step_of(part: WorkflowStep | SubWorkflow) -> WorkflowStep | None:
+    return part.grafter if isinstance(part, SubWorkflow) else part
+
+
 class Level:
     """A workflow or sub-workflow, with its parts by name and its state, for readers."""
 
@@ -121,10 +169,9 @@ class Level:
         self.parts: dict[str, WorkflowStep | SubWorkflow] = {}
 
     @property
-    def steps(self) -> dict[str, WorkflowStep]:
+    def steps(self) -> Steps:
         """The level's jobs, grafters included, by name."""
-        steps = ((name, part.grafter if isinstance(part, SubWorkflow) else part) for name, part in self.parts.items())
-        return {name: step for name, step in steps if step is not None}
+        return Steps(self.parts)
 
     @property
     def subs(self) -> dict[str, "Level"]:

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self, TextIO, Unpack
 
 from crawler_lifecycle.contract.flows.answers import MemberRecord
@@ -61,7 +61,8 @@ class Workflow(Verbs):
 
     `check_deps`: refuse an unknown dependency at once. `ignore_cancelled`, `ignore_discarded`: count a
     cancelled or discarded dependency as completed. `max_parallel`: jobs that execute at once. `report`: notices of
-    the crawls' runs ("all", "end" or "none"), for crawls without their own report.
+    the crawls' runs ("all", "end" or "none"), for crawls without their own report. A push ignores
+    `state`, `created_at` and `updated_at`.
     """
 
     State = WorkflowState
@@ -69,8 +70,12 @@ class Workflow(Verbs):
     def __init__(
         self,
         name: str | None = None,
-        *,
+        steps: Mapping[str, WorkflowStep] | None = None,
+        state: WorkflowState | str = WorkflowState.PENDING,
         id: str | None = None,  # noqa: A002 - the name that authors know
+        created_at: datetime | None = None,
+        updated_at: datetime | None = None,
+        *,
         family: str | None = None,
         check_deps: bool = True,
         ignore_cancelled: bool = False,
@@ -89,6 +94,20 @@ class Workflow(Verbs):
         )
         self.check_deps = check_deps
         self.path = ROOT  # a handle's level in its flow
+        self.state = WorkflowState(state)
+        self.created_at, self.updated_at = created_at, updated_at
+        if steps is not None and not isinstance(steps, Mapping):
+            raise BadInput("steps", f"expected a dict with steps, not {steps!r}; an id is given as id=...")
+        self.steps.update(steps or {})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workflow) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Workflow({self.name!r}, {self.state!r})>"
 
     @classmethod
     def for_job(cls, job: RunningJob | MemberRecord) -> "Workflow":
@@ -98,11 +117,11 @@ class Workflow(Verbs):
         return handle
 
     @classmethod
-    def apply_graft(cls, job: RunningJob, sub: "Workflow") -> "Graft":
+    def apply_graft(cls, job: RunningJob, sub_workflow: "Workflow") -> "Graft":
         """Return the sub-workflow with its place, for the client. Only a running grafter has a place for it."""
         if not job.is_grafter:
             raise BadInput("graft", f"{job.path!r} is no grafter: only a job of add_graft may attach a sub-workflow")
-        return Graft(job, sub)
+        return Graft(job, sub_workflow)
 
     async def run(self) -> None:
         """Run the workflow from the author's program: host the program's functions, push, and follow to the end.
@@ -120,22 +139,25 @@ class Workflow(Verbs):
 
     def add(
         self,
-        name: str | Addable,
+        name: str | Addable | None = None,
         job: Addable | str | None = None,
         dependencies: Dependencies = None,
         *,
+        step_id: str | None = None,
         deps: Dependencies = None,
         ignore_cancelled: bool | None = None,
         ignore_discarded: bool | None = None,
         **options: Unpack[JobOptions],
     ) -> Self:
-        """Add a job under a name. The job may also come first, and its name second."""
+        """Add a job under a name, also called `step_id`. The job may also come first, and its name second."""
+        if step_id is not None:
+            name, job = step_id, name if job is None else job
         if not isinstance(name, str) and isinstance(job, str):
             name, job = job, name
         name = self._free_name(name)
         needs = self._needs(name, deps if deps is not None else dependencies)
         chosen = as_job(name, job).with_options(**options)
-        return self._put(WorkflowStep(chosen, name, needs, ignore_cancelled, ignore_discarded))
+        return self._put_step(chosen, name, needs, (ignore_cancelled, ignore_discarded))
 
     def add_group(self, jobs: Iterable[tuple[str, Addable]], dependencies: Dependencies = None) -> Self:
         """Add several jobs with the same dependencies."""
@@ -145,16 +167,16 @@ class Workflow(Verbs):
         return self
 
     def add_workflow(
-        self, name: str, sub: "Workflow", *, deps: Dependencies = None, max_parallel: int | None = None
+        self, name: str, sub_workflow: "Workflow", *, deps: Dependencies = None, max_parallel: int | None = None
     ) -> Self:
         """Add a sub-workflow. Its first jobs wait for the dependencies; a dependent waits for all its jobs."""
-        if not isinstance(sub, Workflow):
-            raise BadInput(f"sub-workflow {name!r}", f"expected a Workflow, not {type(sub).__name__}")
-        if sub is self or sub.contains(self):
+        if not isinstance(sub_workflow, Workflow):
+            raise BadInput(f"sub-workflow {name!r}", f"expected a Workflow, not {type(sub_workflow).__name__}")
+        if sub_workflow is self or sub_workflow.contains(self):
             raise BadInput(f"sub-workflow {name!r}", "contains the workflow that it is added to")
         name = self._free_name(name)
-        limit = building.checked_limit(max_parallel) if max_parallel is not None else sub.max_parallel
-        return self._put(SubWorkflow(name, sub, self._needs(name, deps), limit))
+        limit = building.checked_limit(max_parallel) if max_parallel is not None else sub_workflow.max_parallel
+        return self._put(SubWorkflow(name, sub_workflow, self._needs(name, deps), limit))
 
     def add_many(
         self,
@@ -175,7 +197,7 @@ class Workflow(Verbs):
     def add_cascade(
         self,
         name: str,
-        function: Callable[..., Any] | tuple[Any, Callable[..., Any]] | EachTask,
+        func_or_tuple: Callable[..., Any] | tuple[Any, Callable[..., Any]] | EachTask,
         *,
         deps: Dependencies = None,
         ignore_cancelled: bool | None = None,
@@ -189,14 +211,14 @@ class Workflow(Verbs):
         """
         name = self._free_name(name)
         flags = (ignore_cancelled, ignore_discarded)
-        if isinstance(function, EachTask):
-            return self._put_tasks(name, function, deps, flags, max_parallel, options)
-        if isinstance(function, tuple):
-            jobs = [(key, job) for key, job in item_jobs(name, function)]
+        if isinstance(func_or_tuple, EachTask):
+            return self._put_tasks(name, func_or_tuple, deps, flags, max_parallel, options)
+        if isinstance(func_or_tuple, tuple):
+            jobs = [(key, job) for key, job in item_jobs(name, func_or_tuple)]
             return self._put_many(name, jobs, deps, max_parallel, options, flags)
         needs = self._needs(name, deps)
-        chosen = cascade_job(name, function).with_options(**options)
-        return self._put(WorkflowStep(chosen, name, needs, *flags))
+        chosen = cascade_job(name, func_or_tuple).with_options(**options)
+        return self._put_step(chosen, name, needs, flags)
 
     def add_graft(
         self,
@@ -217,7 +239,13 @@ class Workflow(Verbs):
         chosen = cascade_job(name, job) if isinstance(job, tuple) else as_job(name, job)
         if not isinstance(chosen, StepJob):
             raise BadInput(f"graft {name!r}", f"expected a function or a worker's job, not {chosen.title!r}")
-        grafter = WorkflowStep(chosen.with_options(**options), name, needs, ignore_cancelled, ignore_discarded)
+        grafter = WorkflowStep(
+            chosen.with_options(**options),
+            name,
+            needs,
+            ignore_cancelled=ignore_cancelled,
+            ignore_discarded=ignore_discarded,
+        )
         empty = Workflow(ignore_cancelled=self.ignore_cancelled, ignore_discarded=self.ignore_discarded)
         return self._put(SubWorkflow(name, empty, needs, None, GroupGrowth.GRAFT, grafter=grafter))
 
@@ -286,9 +314,7 @@ class Workflow(Verbs):
 
     def __delitem__(self, name: str) -> None:
         """Remove a job; its dependents keep their dependency, so a push refuses them."""
-        if not isinstance(self.parts[name], WorkflowStep):
-            raise KeyError(name)
-        del self.parts[name]
+        del self.steps[name]
 
     def __iadd__(self, step: WorkflowStep) -> Self:
         self._free_name(step.step_id)
@@ -322,6 +348,11 @@ class Workflow(Verbs):
     def _put(self, part: WorkflowStep | SubWorkflow) -> Self:
         self.parts[part.name] = part
         return self
+
+    def _put_step(
+        self, job: Job, name: str, needs: tuple[Dependency, ...], flags: tuple[bool | None, bool | None]
+    ) -> Self:
+        return self._put(WorkflowStep(job, name, needs, ignore_cancelled=flags[0], ignore_discarded=flags[1]))
 
     def _put_many(
         self,

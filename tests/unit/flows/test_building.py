@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
@@ -47,8 +47,69 @@ def test_001_the_constructor() -> None:
     assert (workflow.name, workflow.check_deps) == (None, True)
     assert (workflow.ignore_cancelled, workflow.ignore_discarded) == (False, False)
     assert Workflow("nightly").name == Workflow(name="nightly").name == "nightly"
-    with pytest.raises(TypeError):
-        Workflow("nightly", "id")  # type: ignore[call-arg]
+    assert "an id is given as id=" in refused(lambda: Workflow("nightly", "id"))  # type: ignore[arg-type]
+
+
+def test_001_a_workflow_is_built_from_its_steps_as_in_chancy() -> None:
+    moment = datetime(2026, 11, 28, tzinfo=UTC)
+    steps = {"a": WorkflowStep(plain, "a"), "b": WorkflowStep(job=plain, step_id="b", dependencies=["a"])}
+    workflow = Workflow(
+        name="n", steps=steps, state=Workflow.State.RUNNING, id="i", created_at=moment, updated_at=moment
+    )
+    assert (workflow.id, workflow.is_running, workflow.created_at, workflow.updated_at) == ("i", True, moment, moment)
+    assert workflow == Workflow("n", steps, "running", "i", moment, moment)
+    assert workflow != Workflow("n", steps, "pending", "i", moment, moment)
+    assert [member.path for member in workflow.definition().members] == ["a", "b"]
+
+
+def test_022_a_step_that_is_set_is_kept() -> None:
+    workflow = Workflow("w").add("a", plain)
+    workflow.steps["b"] = WorkflowStep(plain, "b", ["a"])
+    workflow.steps["a"] = WorkflowStep(greet, "a")  # in place of the first
+    assert [(member.path, member.work.title) for member in workflow.definition().members] == [
+        ("a", "greet"),
+        ("b", "plain"),
+    ]
+    workflow["b"].dependencies.append("c")
+    assert "'b' depends on 'c'" in refused(workflow.check)
+    assert "has the step_id 'b'" in refused(lambda: workflow.steps.update(x=workflow["b"]))
+    assert workflow.steps == {"a": workflow["a"], "b": workflow["b"]}
+    workflow.add_many("many", [plain])
+    assert "is the name of a sub-workflow" in refused(lambda: workflow.steps.update(many=WorkflowStep(plain, "many")))
+    with pytest.raises(KeyError):
+        workflow.steps["many"]
+    assert (len(workflow.steps), workflow.steps.pop("b").step_id, list(workflow.parts)) == (2, "b", ["a", "many"])
+
+
+def test_022_positions_and_keywords_of_a_step_are_chancys() -> None:
+    step = WorkflowStep(plain, "s", ["a"], StepState.RUNNING, "id")
+    assert step == WorkflowStep(job=plain, step_id="s", dependencies=["a"], state="running", job_id="id")
+    assert (step.state, step.job_id, step.ignore_cancelled, step.ignore_discarded) == (
+        StepState.RUNNING,
+        "id",
+        None,
+        None,
+    )
+    assert step != WorkflowStep(plain, "s", ["a"], StepState.RUNNING, "another")
+    assert WorkflowStep(plain, "s", state=None).state is StepState.PENDING
+
+
+def test_004_keywords_of_both_pages() -> None:
+    sub = Workflow().add(name="x", job=plain)
+    workflow = (
+        Workflow()
+        .add(step_id="a", job=plain)
+        .add(step_id="b", job=plain, dependencies=["a"])
+        .add_group(jobs=[("c", plain)], dependencies=["b"])
+        .add_workflow(name="sub", sub_workflow=sub, deps="c")
+        .add_cascade(name="d", func_or_tuple=with_context, deps="sub")
+        .add_cascade(name="e", func_or_tuple=([1, 2], item_and_context), deps="d")
+        .add_graft(name="f", job=plain, deps="e")
+        .add_context(value={"k": 1})
+    )
+    assert list(workflow.paths()) == ["a", "b", "c", "sub", "sub/x", "d", "e", "e/0", "e/1", "f"]
+    job = RunningJob("flow", "f", is_grafter=True)
+    assert Workflow.apply_graft(job=job, sub_workflow=sub).workflow is sub
 
 
 def module_of_workflows() -> ModuleType:

@@ -118,7 +118,7 @@ def test_26_a_need_for_one_task_is_kept() -> None:
     workflow += WorkflowStep(plain, "after", OneTask("shop", 1))
     again = restored(on_record(Play(workflow)))
     assert again["after"].needs == (OneTask("shop", 1),)
-    assert again["after"].dependencies == ["shop"]
+    assert again["after"].sources == ["shop"]
 
 
 def test_22_states_and_ids_of_jobs_are_restored() -> None:
