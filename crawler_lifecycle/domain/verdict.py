@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.causes import cause_of, reason_while_alive
 from crawler_lifecycle.domain.endings import Ending, ending, ending_of_absent, ending_of_given_up
 from crawler_lifecycle.domain.facts import facts_after, facts_before_a_stop, facts_on_record
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
-from crawler_lifecycle.domain.reasons import POD_TERMINATING, RESULT_UNKNOWN
+from crawler_lifecycle.domain.reasons import POD_CREATE_REJECTED, POD_TERMINATING, RESULT_UNKNOWN
 from crawler_lifecycle.domain.retries import NO_RETRIES, is_absent_for_sure, retry_kind, with_retries
 
 LOOKS_TO_CONFIRM_ABSENCE = 2  # a single wrong list must not make a task LOST
@@ -159,8 +159,9 @@ def _is_given_up(row: TaskRow, job: JobLook, cause: str | None, now: datetime) -
 
 
 def _not_absent(row: TaskRow) -> TaskChange | None:
-    """Reset the count of absences, since the look shows a trace of the job."""
-    return _alive_as_before(row, 0, facts_on_record(row)) if row.absent_count else None
+    """Reset the count of absences, since the look shows a trace of the job. See `_alive_as_before` for its cause."""
+    is_changed = row.absent_count or row.cause == POD_CREATE_REJECTED
+    return _alive_as_before(row, 0, facts_on_record(row)) if is_changed else None
 
 
 def _absent(
@@ -191,14 +192,17 @@ def _absent(
 
 
 def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None) -> TaskChange:
-    """Return a change of only the count of absences and the outcome facts."""
+    """Return a change of only the count of absences and the outcome facts.
+
+    A look without the job shows no rejection of its pod: the patience for rejections begins anew with the next one.
+    """
     return TaskChange(
         task=row.task,
         attempt=row.attempt,
         version=row.version,
         status=row.status,
         job_uid=row.job_uid,
-        cause=row.cause,
+        cause=None if row.cause == POD_CREATE_REJECTED else row.cause,
         reason=row.reason,
         exit_code=facts.exit_code if facts else None,
         absent_count=absent_count,

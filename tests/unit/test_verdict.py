@@ -74,6 +74,19 @@ def test_absence_counts_only_when_it_is_confirmed() -> None:
     assert after(ROW, NOTHING_THERE, intent=Intent.STOP).status is TaskStatus.STOPPED
 
 
+@pytest.mark.parametrize(("between", "count"), [(NOTHING_THERE, 1), (seen(JobPhase.UNCLEAR), 0)])
+def test_a_look_without_a_rejection_begins_its_patience_anew(between: Look, count: int) -> None:
+    """A rejection half an hour ago and another one now gave up a task, although a look in between showed neither."""
+    cause, patience = "pod_create_rejected", timedelta(minutes=30)
+    rejected = seen(JobPhase.WAITING, cause=cause, give_up_after=patience)
+    waits = replace(ROW, status=TaskStatus.PENDING, cause=cause, cause_since=NOW - timedelta(hours=1))
+    assert after(waits, rejected).status is TaskStatus.FAILED
+    forgotten = after(waits, between)
+    assert (forgotten.cause, forgotten.absent_count) == (None, count)
+    assert after(replace(forgotten, cause_since=None), rejected).status is TaskStatus.PENDING
+    assert after(replace(waits, cause="image_pull"), between).cause == "image_pull"
+
+
 def test_a_stop_that_reached_a_job_stops_it_and_one_that_came_late_does_not() -> None:
     failed = seen(JobPhase.FAILED, exit_code=143, reason="sigterm")
     told = seen(JobPhase.FAILED, exit_code=143, reason="sigterm", end_request=EndRequest.TO_JOB)
