@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from crawler_lifecycle.errors import BadInput
 
-LONGEST_REQUESTER = 400  # characters: a claimed name (256) and a token's name (128)
+LONGEST_CLAIM = 256  # characters of a claimed name
+LONGEST_REQUESTER = 400  # characters: a claimed name and a token's name (128)
 BY_TOKEN = "(token "
 
 
@@ -19,6 +20,9 @@ class Requester:
     claimed: str | None = None
     token: str | None = None  # name of the API's token, checked by the door
     door: str = "python"
+
+    def __post_init__(self) -> None:
+        _refuse_long(self.claimed or "", "actor")
 
     @property
     def name(self) -> str | None:
@@ -33,15 +37,21 @@ class Requester:
         return {"actor": self.name, "door": self.door}
 
 
+def _refuse_long(name: str, field: str) -> None:
+    if len(name) > LONGEST_CLAIM:
+        raise BadInput(field, f"must have at most {LONGEST_CLAIM} characters, not {len(name)}")
+
+
 NOBODY = Requester()
 
 
 def of_token(token: str, claimed: str | None, door: str, field: str = "actor") -> Requester:
-    """Return the requester with a token. BadInput for a claimed name like another token's."""
+    """Return the requester with a token. BadInput for a claimed name that is too long or like another token's."""
     # a client may read a schedule and send the schedule again, with the recorded name
     name = (claimed or "").removesuffix(f" {BY_TOKEN}{token})")
     if name == Requester(token=token).name:
         name = ""
     if BY_TOKEN in name.lower() or name.lower().startswith("token "):
         raise BadInput(field, f"must not look like the name of a token: leave out `{BY_TOKEN}NAME)`")
+    _refuse_long(name, field)
     return Requester(name or None, token, door)

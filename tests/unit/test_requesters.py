@@ -35,6 +35,17 @@ def test_no_claimed_name_looks_like_a_token(claimed: str) -> None:
     assert refused.value.field == "requested_by"
 
 
+@pytest.mark.parametrize("token", ["t", "t" * 128])
+def test_a_long_claimed_name_is_refused_whatever_the_token_is_called(token: str) -> None:
+    """A name of 256 to 390 characters passed beside the short name of a token."""
+    with pytest.raises(BadInput, match="at most 256 characters, not 257") as refused:
+        of_token(token, "c" * 257, "api", "requested_by")
+    assert refused.value.field == "requested_by"
+    with pytest.raises(BadInput, match="at most 256 characters") as refused:
+        Requester("c" * 257, door="crawlctl")
+    assert refused.value.field == "actor"
+
+
 def test_the_longest_name_fits_into_all_requests() -> None:
     name = of_token("t" * 128, "c" * 256, "api").name
     assert name is not None
