@@ -467,6 +467,9 @@ def test_jobs_beyond_the_capacity_wait_and_start_in_order(local: LocalBench) -> 
     assert [job_of(local, request) for request in requests[1:]] == [(JobPhase.WAITING, "capacity")] * 5
     assert "1 of 1 places taken, 5 waiting" in local.cluster.check()
     assert local.cluster.places() == PlacesTaken(taken=1, total=1, waiting=5)
+    with local.cluster._placing.exclusive(), ThreadPoolExecutor() as pool:
+        reading = pool.submit(local.cluster.places)  # people who look at the page must not delay starts
+        assert reading.result(timeout=10).waiting == 5
     (local.files(requests[0]) / "go").touch()
     for request in requests:
         assert local.until_ended(request).exit_code == 0

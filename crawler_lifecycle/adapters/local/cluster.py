@@ -135,7 +135,10 @@ class LocalCluster:
         return f"local cluster in {self._layout.root}: {in_words}"
 
     def places(self) -> PlacesTaken:
-        with _errors_are_temporary("count its places"), self._placing.exclusive():
+        """Count the places without the lock: a reader must not delay starts. A job between two places may be missed."""
+        with _errors_are_temporary("count its places"):
+            if self._layout.is_away:
+                raise FileNotFoundError(self._layout.missing)
             running, waiting = len(names(self._layout.running)), len(names(self._layout.waiting))
         return PlacesTaken(taken=running, total=self._placing.capacity, waiting=waiting)
 
