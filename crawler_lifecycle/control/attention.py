@@ -8,13 +8,13 @@ from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus
 from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.domain.flows.words import HOST_PATIENCE
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.store import SqlStore
 
 DAY = timedelta(days=1)
-HOST_PATIENCE = timedelta(minutes=1)  # a host that works takes a step within seconds
 MOST_FLOWS = 10  # named in an answer
 
 

@@ -6,7 +6,7 @@ from threading import Barrier
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import flow_results, flow_waits
+from crawler_lifecycle.adapters.sql import flow_results
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
@@ -14,10 +14,12 @@ from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.records import FlowPlace
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.contracts.managers import managed, over
+from tests.contracts.statements import counted
 from tests.databases import MakeRun
 from tests.unit.flows.work import plain
 
@@ -53,7 +55,8 @@ def test_lists_are_filtered_and_paged(database: Database) -> None:
 
 
 def test_flows_that_wait_for_a_person_or_a_host_are_named(database: Database) -> None:
-    """A flow with a limit counts only while nothing of it is under way: the limit may hold the step back."""
+    """A flow with a limit counts only while nothing of it is under way: the limit may hold the step back. A flow whose
+    other steps are under way has a host, which is busy."""
     records = SqlStore(database).flow_records
     asks = pushed(database, Workflow("asks", id="asks").add_approval("check"))
     pushed(database, Workflow("lone", id="lone").add("step", plain))
@@ -66,10 +69,23 @@ def test_flows_that_wait_for_a_person_or_a_host_are_named(database: Database) ->
     assert records.without_host(later, limit=9) == (2, ["lone", "full"])
     assert records.without_host(later, limit=1) == (2, ["lone"])
     assert records.without_host(later - timedelta(hours=1), limit=9) == (0, [])
+    busy = pushed(database, Workflow("busy", id="busy").add("a", plain).add("b", plain))
+    busy.claim(busy.start("a"))
     limited.claim(limited.start("a"))
     assert records.without_host(later, limit=9) == (1, ["lone"])
     asks.approve("check")
     assert records.awaiting_approval(limit=9) == (0, [])
+
+
+def test_flows_in_need_are_counted_by_the_database(database: Database) -> None:
+    """All ids were loaded, and all but the first ten were thrown away."""
+    records, later = SqlStore(database).flow_records, datetime.now(UTC) + timedelta(seconds=5)
+    for name in "abc":
+        pushed(database, Workflow(id=name).add("step", plain))
+    with counted(database) as statements:
+        assert records.without_host(later, limit=2) == (3, ["a", "b"])
+    (statement,) = (text for text in statements if "SELECT flows.flow_id" in text)
+    assert "LIMIT" in statement
 
 
 def test_flows_that_ended_with_failed_items_are_named(database: Database) -> None:
@@ -112,7 +128,7 @@ def test_lists_name_the_person_and_the_host_that_a_flow_waits_for(
         return {record.id: record.waits_for for record in SqlStore(database).flow_records.page(limit=9)}
 
     assert waits() == {"taken": (), "steps": (), "asks": ("approval:go",)}, "a host has some seconds to take a step"
-    monkeypatch.setattr(flow_waits, "PATIENCE", timedelta(seconds=-1))
+    monkeypatch.setattr(words, "HOST_PATIENCE", timedelta(seconds=-1))
     assert waits() == {"taken": (), "steps": (f"host:{plain.__module__}",), "asks": ("approval:go",)}
     asks.approve("go")
     steps.hold("pause")

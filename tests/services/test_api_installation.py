@@ -1,5 +1,6 @@
 """The API tells the use of the installation, the runs without room, and the address of a run in Temporal's Web UI."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,9 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
 from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.flows.words import HOST_PATIENCE
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.services import api as api_package
 from crawler_lifecycle.services.api.installation import MOST_SATURATED
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import make_plan
@@ -148,3 +151,9 @@ def test_a_run_and_a_flow_lead_to_temporals_web_ui(
 def test_the_embedded_stack_knows_its_web_ui(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, Ports(temporal=1, web_ui=8233, scheduler=3, api=4), tmp_path / "catalogue.toml")
     assert plan.environment["CRAWLER_API__TEMPORAL_UI"] == plan.web_ui == "http://127.0.0.1:8233"
+
+
+def test_the_page_has_the_same_patience_with_hosts_as_lists() -> None:
+    script = (Path(api_package.__file__).parent / "page" / "flow.js").read_text()
+    (milliseconds,) = re.findall(r"^const HOST_PATIENCE = (\d+);", script, re.MULTILINE)
+    assert timedelta(milliseconds=int(milliseconds)) == HOST_PATIENCE

@@ -12,7 +12,6 @@ import click
 import pytest
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.sql import flow_waits
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli import flow_checking, flow_holding, flow_running
@@ -26,6 +25,7 @@ from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.contract.managers.records import ItemSums
+from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services.embedded.plan import StepModules
@@ -533,7 +533,7 @@ def test_a_run_names_other_flows_that_its_host_executes(
     for name in ("forgotten", "paused"):
         SqlStore(database).flow_doors.push(PushFlow(definition=Workflow(id=name).add("a", plain).definition()))
     assert said(pushed, "pause", "paused")["changed"]
-    monkeypatch.setattr(flow_waits, "PATIENCE", timedelta(seconds=-1))
+    monkeypatch.setattr(words, "HOST_PATIENCE", timedelta(seconds=-1))
     ending = Ending(Path("graph.py"), graph=False, as_json=False)
     for module in ("another", plain.__module__):
         asyncio.run(say_others(open_control(state), StepModules((module,)), ending))

@@ -126,10 +126,12 @@ class SqlFlowRecords(FlowParts):
     @reading
     def without_host(self, connection: Connection, before: datetime, *, limit: int) -> tuple[int, list[str]]:
         other = flow_members.alias()
-        under_way = exists().where(other.c.flow == flows.c.id, other.c.in_flight)
         limited_group = exists().where(flow_groups.c.flow == flows.c.id, flow_groups.c.max_parallel.is_not(None))
         has_limit = or_(flows.c.max_parallel.is_not(None), limited_group)
-        is_free = (flows.c.intent == FlowIntent.RUN, not_(and_(has_limit, under_way)))  # no limit holds the step back
+        is_step = other.c.kind == MemberKind.STEP
+        # a limit may hold the step back, or a host may be busy with the flow's other steps
+        is_held = exists().where(other.c.flow == flows.c.id, other.c.in_flight, or_(is_step, has_limit))
+        is_free = (flows.c.intent == FlowIntent.RUN, not_(is_held))
         waits = (members.kind == MemberKind.STEP, members.since < before)
         return _flows_with(connection, *IS_AVAILABLE, *is_free, *waits, limit=limit)
 
@@ -195,5 +197,6 @@ def _flows_with(connection: Connection, *where: ColumnElement[bool], limit: int)
 
 
 def _flows_in(connection: Connection, joined: Select[Any], limit: int) -> tuple[int, list[str]]:
-    ids = list(connection.scalars(joined.group_by(flows.c.id, flows.c.flow_id).order_by(flows.c.id)))
-    return len(ids), ids[:limit]
+    with_total = joined.add_columns(func.count().over()).group_by(flows.c.id, flows.c.flow_id)
+    rows = connection.execute(with_total.order_by(flows.c.id).limit(max(limit, 1))).all()
+    return (rows[0][1] if rows else 0), [row[0] for row in rows[:limit]]

@@ -1,17 +1,16 @@
 """Waits of whole flows for lists: for a person's decision, or for a host of steps."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select
 
 from crawler_lifecycle.adapters.sql.flow_rows import members
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.rows import MemberKind
-from crawler_lifecycle.domain.flows.words import APPROVAL, HOST
 
-PATIENCE = timedelta(seconds=5)  # time for a host to take a step
 IS_UNDECIDED = and_(members.kind == MemberKind.APPROVAL, members.decision.is_(None))
 
 
@@ -26,7 +25,7 @@ def flow_waits(connection: Connection, heads: Sequence[Row[Any]], now: datetime)
     under_way = set(
         connection.scalars(select(members.flow).where(members.flow.in_(is_open), members.in_flight).distinct())
     )
-    is_untaken = and_(members.kind == MemberKind.STEP, members.since < now - PATIENCE)
+    is_untaken = and_(members.kind == MemberKind.STEP, members.since < now - words.HOST_PATIENCE)
     query = (
         select(members.flow, members.kind, func.min(members.path), func.min(members.route))
         .where(members.flow.in_(is_open), members.in_flight.is_(False), members.state == MemberState.AVAILABLE)
@@ -37,7 +36,7 @@ def flow_waits(connection: Connection, heads: Sequence[Row[Any]], now: datetime)
     waits: dict[int, tuple[str, ...]] = {}
     for flow, kind, path, route in connection.execute(query):
         if kind is MemberKind.APPROVAL:
-            waits[flow] = (*waits.get(flow, ()), f"{APPROVAL}:{path}")
+            waits[flow] = (*waits.get(flow, ()), f"{words.APPROVAL}:{path}")
         elif flow not in under_way and is_open[flow] == FlowIntent.RUN:
-            waits[flow] = (*waits.get(flow, ()), f"{HOST}:{route.split('|')[1]}")
+            waits[flow] = (*waits.get(flow, ()), f"{words.HOST}:{route.split('|')[1]}")
     return waits

@@ -1,5 +1,7 @@
 """Members' causes and reasons. A cause says why a member waits now; a reason says why a member ended."""
 
+from datetime import timedelta
+
 # causes: why a member waits
 DEPENDENCIES = "dependencies"  # a dependency is not satisfied yet
 TIME = "time"  # the member's start time lies ahead
@@ -17,6 +19,8 @@ UNKNOWN_STEP = "unknown_step"  # the host's module has no function with the step
 NO_HOST = "no_host"  # no host has room for the crawl manager
 EXECUTING = "executing"  # an attempt is under way
 SILENT_HOST = "silent_host"  # the step's host is silent, and no host has taken the step over; `silent_host:MODULE`
+
+HOST_PATIENCE = timedelta(seconds=5)  # a host that works takes a step in this time; the flow's page has the same value
 
 # reasons: why a member ended
 DEPENDENCY = "dependency"  # a dependency failed; `dependency:NAME` names it

@@ -12,7 +12,7 @@ const BARS = 300;
 const OVER = ["completed", "cancelled", "discarded"];
 const STUCK = /^(host:|silent_host|no_supervisor|no_host|unknown_step)/; // what only a person ends
 const WHY_AGAIN = 5000;
-const HOST_PATIENCE = 5000;
+const HOST_PATIENCE = 5000; // domain/flows/words.py has the same value
 const MOST_ASKS = 5;
 
 export function showFlow({ main, name: id, place, signal }) {
