@@ -21,7 +21,7 @@ class Attention(Message):
     )
     saturated_runs: int = Field(description="runs that have waited for room in the cluster for five minutes or longer")
     awaiting_approval: FlowsInNeed = Field(description="flows with an approval that nobody has decided yet")
-    without_host: FlowsInNeed = Field(description="flows with a step that no host takes")
+    without_host: FlowsInNeed = Field(description="flows with a step without a host")
     open_findings: int = Field(description="open findings of audits")
     pauses: int = Field(description="paused scopes: the installation, crawlers and labels")
     audit_problem: str | None = Field(description="why no audit was complete lately; null: the last audit was in time")

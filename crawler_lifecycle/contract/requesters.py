@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from crawler_lifecycle.errors import BadInput
 
-LONGEST_CLAIM = 256  # characters of a claimed name
+LONGEST_CLAIM = 256  # characters, for a claimed name
 LONGEST_REQUESTER = 400  # characters: a claimed name and a token's name (128)
 BY_TOKEN = "(token "
 
@@ -46,7 +46,7 @@ NOBODY = Requester()
 
 
 def of_token(token: str, claimed: str | None, door: str, field: str = "actor") -> Requester:
-    """Return the requester with a token. BadInput for a claimed name that is too long or like another token's."""
+    """Return the requester with a token. BadInput for a long claimed name, or a name like another token's."""
     # a client may read a schedule and send the schedule again, with the recorded name
     name = (claimed or "").removesuffix(f" {BY_TOKEN}{token})")
     if name == Requester(token=token).name:

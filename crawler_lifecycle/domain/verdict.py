@@ -159,7 +159,7 @@ def _is_given_up(row: TaskRow, job: JobLook, cause: str | None, now: datetime) -
 
 
 def _not_absent(row: TaskRow) -> TaskChange | None:
-    """Reset the count of absences, since the look shows a trace of the job. See `_alive_as_before` for its cause."""
+    """Reset the count of absences and forget a rejection: the look shows a trace of the job, and no rejection."""
     is_changed = row.absent_count or row.cause == POD_CREATE_REJECTED
     return _alive_as_before(row, 0, facts_on_record(row)) if is_changed else None
 
@@ -192,9 +192,9 @@ def _absent(
 
 
 def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None) -> TaskChange:
-    """Return a change of only the count of absences and the outcome facts.
+    """Return a change to the count of absences and the outcome facts, and without a rejection as cause.
 
-    A look without the job shows no rejection of its pod: the patience for rejections begins anew with the next one.
+    A look without the job shows no rejection of the job's pod: the patience begins anew with the next rejection.
     """
     return TaskChange(
         task=row.task,

@@ -85,9 +85,10 @@ class Verbs(Level):
         return None if context is None else dict(context)
 
     async def cancel_jobs(self, *, names: Names = None, terminate: bool = True, reason: str | None = None) -> int:
-        """Cancel all open jobs, or the named jobs, and return their number. Raise Over for all jobs of an ended flow.
+        """Cancel all open jobs, or the named jobs, and return their number.
 
         Running jobs are asked to end, except with `terminate=False`. Their results are refused in any case.
+        Over if the whole flow has ended already.
         """
         with refusals_as_bad_input():
             request = CancelMembers(paths=self._chosen(names), terminate=terminate, reason=reason)

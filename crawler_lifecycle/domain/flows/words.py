@@ -20,7 +20,7 @@ NO_HOST = "no_host"  # no host has room for the crawl manager
 EXECUTING = "executing"  # an attempt is under way
 SILENT_HOST = "silent_host"  # the step's host is silent, and no host has taken the step over; `silent_host:MODULE`
 
-HOST_PATIENCE = timedelta(seconds=5)  # a host that works takes a step in this time; the flow's page has the same value
+HOST_PATIENCE = timedelta(seconds=5)  # in which a healthy host takes a step; also in the page's `flow.js`
 
 # reasons: why a member ended
 DEPENDENCY = "dependency"  # a dependency failed; `dependency:NAME` names it
