@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000  # items in a query
 DELAYED = "delayed"  # state in lists; on record, a delayed item waits
-GOES_ON = "; the manager goes on with all that it has not done"
+CONTINUES = "the manager continues with all that it has not done"
 
 
 def has_ledger(flows: "FlowReader", flow: str, manager: str | None = None) -> bool:
@@ -189,10 +189,19 @@ def retry_items(
             manager=manager,
             **on_record(actor),
         )
-    answer = asyncio.run(open_commands(state).retry_items(flow, request))
-    effect = f"{counted(answer.count, 'item')} retried" + (GOES_ON if answer.reopened else "")
+    commands = open_commands(state)
+    answer = asyncio.run(commands.retry_items(flow, request))
+    effect = f"{counted(answer.count, 'item')} retried" + _then(commands, flow, is_reopened=answer.reopened)
     print_effect(answer, effect, as_json=as_json)
     refuse_left_out(answer, "not retried", as_json=as_json)
+
+
+def _then(flows: "FlowReader", flow: str, *, is_reopened: bool) -> str:
+    """Return what an ended manager does after a retry."""
+    if not is_reopened:
+        return ""
+    is_paused = flows.status(flow).state == "paused"
+    return "; " + (f"{CONTINUES} after `crawlctl flow resume {flow}`: the flow is paused" if is_paused else CONTINUES)
 
 
 def cancel_items(

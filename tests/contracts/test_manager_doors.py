@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.manager_rows import NOT_STARTED
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.items import Item, ItemState, Origin
 from crawler_lifecycle.contract.managers.records import OutputLine
@@ -16,8 +18,8 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.managers.requesting import item_of
 from crawler_lifecycle.ports import ManagerRef
-from tests.contracts.flows import pushed
-from tests.contracts.managers import MANAGER, Managed, item, managed, numbers
+from tests.contracts.flows import Flow, pushed
+from tests.contracts.managers import MANAGER, Managed, begun_again, item, managed, numbers, over, pushed_manager
 from tests.contracts.statements import counted
 from tests.unit.flows.work import plain
 
@@ -27,7 +29,7 @@ def flow(database: Database) -> Managed:
     return managed(database)
 
 
-def add(flow: Managed, key: str, *names: str) -> int:
+def add(flow: Flow, key: str, *names: str) -> int:
     request = AddItems(key=key, items=tuple(item(name, None) for name in names))
     return flow.store.manager_doors.add_items(flow.id, request).count
 
@@ -418,3 +420,36 @@ def test_the_last_lines_are_on_record(flow: Managed) -> None:
     assert kept() == list(range(310, 330)), "at most 20,000 characters"
     with pytest.raises(Fenced):
         flow.managers.keep_output(ManagerRef(flow.uid, MANAGER, 1, "former"), [line(400)])
+
+
+@pytest.mark.parametrize("ends", ["drain", "cancel"])
+def test_a_flow_that_ends_before_its_manager_begins_again_leaves_no_item_open(flow: Managed, ends: str) -> None:
+    failed(flow, "a")
+    flow.hold("pause")
+    over(flow, "finished_with_failures")
+    assert retry(flow, 1) == 1
+    assert flow.go_on().starts == (), "the flow is still paused"
+    flow.hold("drain") if ends == "drain" else flow.cancel()
+    while not flow.go_on().is_empty:
+        pass
+    assert flow.states == {"manager": "cancelled"}
+    assert state_of(flow, 1) == (ItemState.CANCELLED, NOT_STARTED)
+    assert flow.store.manager_doors.item_counts(flow.id) == Counts(cancelled=1)
+    (status,) = flow.store.manager_doors.statuses(flow.id)
+    assert status.close_reason == ("drained" if ends == "drain" else "cancelled")
+    assert "the manager is closed" in flow.store.flow_records.lines(flow.id, after=0, limit=100)[-2].message
+    assert retry(flow) == 1, "a later retry lets the item wait again"
+    if ends == "cancel":  # the flow is still paused
+        flow.hold("run")
+    begun_again(flow)
+    assert numbers(flow.waiting()) == [1]
+    assert counts(flow) == Counts(waiting=1)
+
+
+def test_a_flow_that_ends_before_its_manager_begins_leaves_no_item_open(database: Database) -> None:
+    flow = pushed_manager(database, StepWork(function="m:Shops", form=CallForm.MANAGER))
+    add(flow, "early", "x")
+    flow.cancel()
+    while not flow.go_on().is_empty:
+        pass
+    assert flow.store.manager_doors.item_counts(flow.id) == Counts(cancelled=1)

@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import EndKind
-from tests.contracts.managers import Managed, item, managed
+from tests.contracts.managers import Managed, item, managed, over
 from tests.unit.manager_files import FILE
 
 Flow = Callable[..., Result]
@@ -220,6 +220,18 @@ def test_items_are_added_retried_and_cancelled(flow: Flow, ledger: Managed, tmp_
         6,
         "Error: not cancelled: '3' is running: a stop of its run ends the crawl\n",
     )
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_a_retry_of_an_ended_manager_says_what_the_manager_waits_for(
+    flow: Flow, ledger: Managed, is_paused: bool
+) -> None:
+    if is_paused:
+        ledger.hold("pause")
+    over(ledger, "left")
+    line, *_ = lines(flow("retry", ledger.id, "1"))
+    assert "1 item retried; the manager continues with all that it has not done" in line
+    assert ("after `crawlctl flow resume shops/nightly`: the flow is paused" in line) is is_paused
 
 
 def test_why_explains_an_item(flow: Flow, ledger: Managed) -> None:

@@ -16,6 +16,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
 from crawler_lifecycle.adapters.sql.flow_starts import have_completed
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
+from crawler_lifecycle.adapters.sql.manager_ends import close_with_flow
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import FINAL, FlowState
 from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRows, ReadFlow, WriteFlow, Written
@@ -114,6 +115,7 @@ class FlowSupervision(OnFlows):
         now = self._db.clock()
         tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
         if state.is_final:
+            close_with_flow(tx, head, now)
             add_line(tx, head.id, now, "ended", f"the flow is {state}")
             insert_end(tx, head, state, now)
         elif head.state.is_final:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, i
 
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, SHARED, add_line
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
-from crawler_lifecycle.adapters.sql.manager_ends import settle_ends
+from crawler_lifecycle.adapters.sql.manager_ends import cancel_waiting, settle_ends
 from crawler_lifecycle.adapters.sql.manager_late_ends import ends_of
 from crawler_lifecycle.adapters.sql.manager_locks import LOCK, OF_MANAGER, OnManagers
 from crawler_lifecycle.adapters.sql.manager_rows import DELAYED, NOT_STARTED
@@ -72,8 +72,6 @@ COUNTS = (
 RUNNING = select(func.count()).where(
     attempts.flow == bindparam("of_flow"), attempts.manager == bindparam("of_manager"), attempts.reacted_at.is_(None)
 )
-CANCEL_WAITING = update(manager_items).where(*OF_MANAGER, items.state == ItemState.WAITING)
-CANCELLED = {"state": ItemState.CANCELLED, "due": None, "problem": NOT_STARTED}
 WAIT_AGAIN = update(manager_items).where(*OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED)
 HOLDS = {FlowIntent.RUN: Intent.RUN, FlowIntent.PAUSE: Intent.PAUSE, FlowIntent.DRAIN: Intent.DRAIN}
 
@@ -180,10 +178,8 @@ class ManagerLife(OnManagers):
         if not _is_renewed(member):  # otherwise the next attempt has the items and the ends
             if intent is Intent.STOP:
                 settle_ends(mine)
-            cancelled = tx.execute(CANCEL_WAITING.values(CANCELLED), mine.bound).rowcount
-            mine.count("cancelled", cancelled)
-        mine.values |= {"close_reason": reason, "closed_at": mine.at, "problem": None, "setbacks": None}
-        mine.line("closed", f"the manager is closed: {reason}")
+            cancel_waiting(mine)
+        mine.close(reason)
         mine.save()
         return None
 

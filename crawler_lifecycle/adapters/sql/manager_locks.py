@@ -72,6 +72,10 @@ class Managed:
         assert self.head is not None, "a line needs the lock on the flow"
         add_line(self.tx, self.row.flow, self.at, event, message, door="manager")
 
+    def close(self, reason: str) -> None:
+        self.values |= {"close_reason": reason, "closed_at": self.at, "problem": None, "setbacks": None}
+        self.line("closed", f"the manager is closed: {reason}")
+
     def known(self, new: Sequence[Item]) -> dict[str, int]:
         """Return the numbers of items on record by key, for the keys of the new items."""
         keys = sorted({item.key for item in new if item.key is not None})
