@@ -131,8 +131,8 @@ def output_lines(lines: Sequence[OutputLine]) -> Iterator[str]:
 
 
 def parameters(item: ItemRecord) -> str:
-    """Return the arguments as `name=value` words."""
-    given = item.override.get("spider_args", item.override)
+    """Return the arguments as `name=value` words; of refused parameters, what their author wrote."""
+    given = item.override.get("spider_args", item.override) if item.arguments is None else item.arguments
     return " ".join(f"{name}={value}" for name, value in given.items()) if isinstance(given, dict) else str(given)
 
 
@@ -151,7 +151,7 @@ def _cell(item: ItemRecord, name: str) -> Any:
     from pydantic_core import to_json
 
     if name == "spider_args":
-        return to_json(item.override.get(name, {})).decode()
+        return to_json(item.override.get(name, {}) if item.arguments is None else item.arguments).decode()
     if name == "tags":
         return " ".join(item.tags)
     value = getattr(item, name)

@@ -17,6 +17,7 @@ from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.managers.items import Item
 from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import Problem, Verdict
+from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import EndKind
 from tests.contracts.managers import Managed, item, managed, over
@@ -166,6 +167,22 @@ def test_the_ledger_names_the_failed_items(flow: Flow, ledger: Managed) -> None:
     assert [line.split()[:3] for line in page[1:3]] == [["1", "books", "failed"], ["2", "books", "waiting"]]
     assert page[-1] == "The next page: --after 2"
     assert [line.split()[0] for line in lines(flow("jobs", ledger.id, "--after", "2"))] == ["ITEM", "3"]
+
+
+def test_the_ledger_shows_the_arguments_of_the_crawl(flow: Flow, database: Database) -> None:
+    manager = managed(database)
+    request = RunParameters(crawler="books", arguments={"shop": "a", "depth": "3"})
+    manager.commit(
+        Item(override={"spider": "books"}, request=request),
+        Item(override={"spider_args": {"shop": "b"}}, problem="the parameters name no spider"),
+    )
+    shown = "\n".join(lines(flow("jobs", manager.id)))
+    assert "shop=a depth=3" in shown
+    assert "spider=books" not in shown
+    assert "shop=b" in shown, "refused parameters as their author wrote them"
+    rows = csv.DictReader(io.StringIO(flow("jobs", manager.id, "--csv").stdout))
+    assert [json.loads(row["spider_args"]) for row in rows] == [{"shop": "a", "depth": "3"}, {"shop": "b"}]
+    assert [item["arguments"] for item in said(flow("jobs", manager.id, "--json"))] == [request.arguments, None]
 
 
 def test_the_ledger_as_csv(flow: Flow, ledger: Managed) -> None:

@@ -118,6 +118,8 @@ def _attempt(row: Row[Any], before: Row[Any] | None) -> ItemAttempt:
 
 
 def _record(row: Row[Any], state: ItemState) -> ItemRecord:
+    last = row.request and (row.last_request or row.request)
+    next_or_last = row.request if state is ItemState.WAITING else last
     return ItemRecord(
         number=row.number,
         state=state,
@@ -126,8 +128,9 @@ def _record(row: Row[Any], state: ItemState) -> ItemRecord:
         due=row.due,
         crawler=None if row.request is None else row.request.crawler,
         override=row.override,
-        tags=() if row.request is None else tuple((row.last_request or row.request).tags),
-        labels=() if row.request is None else tuple((row.last_request or row.request).labels),
+        arguments=next_or_last and next_or_last.arguments,
+        tags=last.tags if last else (),
+        labels=last.labels if last else (),
         generation=row.generation,
         attempt=row.attempt,
         tries=row.tries,

@@ -19,6 +19,10 @@ class ItemRecord(Message):
     due: datetime | None = Field(default=None, description="end of the pause before the next attempt")
     crawler: str | None = None
     override: Override
+    arguments: dict[str, str] | None = Field(
+        default=None,
+        description="the crawl's arguments, those of the manager's command line included; null: refused parameters",
+    )
     tags: tuple[str, ...] = Field(default=(), description="the last request's tags")
     labels: tuple[str, ...] = Field(default=(), description="the last request's labels, without the crawler's labels")
     generation: int

@@ -33,7 +33,7 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
     columns: {
       Item: ({ key }) => key,
       State: ({ state }) => pill(state),
-      Crawl: ({ crawler, override }) => [crawler, h("small", { title: JSON.stringify(override) }, " ", named(override.spider_args ?? override).join(" "))],
+      Crawl: ({ crawler, override, arguments: given }) => [crawler, h("small", { title: JSON.stringify(override) }, " ", named(given ?? override.spider_args ?? override).join(" "))],
       Labels: ({ labels, tags }) => [...labels, ...tags].filter((each) => !OURS.test(each)).join(" "),
       Why: (item) => [item.problem ?? inWords(item.outcome), item.state === "running" && item.ended_at && ": the manager has not processed the end yet", item.tries > 1 && ` (attempt ${item.tries})`, item.due && " again ", item.due && when(item.due)],
       Run: ({ run_id: run }) => run && runLink(run, run),
