@@ -1,4 +1,4 @@
-"""Ends without the manager's code: of attempts when a stop closes a failing manager, and of managers with their flow."""
+"""Ends without the manager's code: of attempts when a stop closes a failing manager, of managers with their flow."""
 
 from datetime import datetime
 from typing import Any
