@@ -1,4 +1,4 @@
-"""Functions: how a step's function is named, and how it is called.
+"""Functions: names and calls for steps' functions.
 
 Another process has to find the function by its name, so a function must be defined at the top level of a module.
 """

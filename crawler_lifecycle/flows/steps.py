@@ -52,7 +52,7 @@ class WorkflowStep:
 
     @property
     def needs(self) -> tuple[Dependency, ...]:
-        """The dependencies without repetitions; BadInput for a dependency of another type."""
+        """The dependencies without repetitions; BadInput for a dependency with a wrong type."""
         return as_dependencies(self.step_id, self.dependencies)
 
     @property
@@ -81,7 +81,7 @@ class SubWorkflow:
         self.needs = tuple(needs)
         self.max_parallel = max_parallel
         self.growth = growth
-        self.grafter = grafter  # job that attaches a graft's sub-workflow
+        self.grafter = grafter  # job for a graft
         self.crawl = crawl  # crawl whose tasks get a job each
         self.template = template  # job for a task
 
@@ -175,7 +175,7 @@ class Level:
 
     @property
     def subs(self) -> dict[str, "Level"]:
-        """Sub-workflows of this level by name."""
+        """The level's sub-workflows by name."""
         return {name: part.workflow for name, part in self.parts.items() if isinstance(part, SubWorkflow)}
 
     @property
