@@ -47,7 +47,8 @@ class CrawlManager(SpiderJobs):
         super().__init__()
         self._chosen: Waiting | None = None
         self._retry: Retry | None = None
-        self._ended_job: Job | None = None  # the hooks' job
+        self._ended_job: Job | None = None  # while the hooks for its end are called
+        self._ended_badly = False
         self._live_hooks_at: float | None = None
         self._progress: Progress | None = None
         self._target_stats: Sequence[re.Pattern[str]] = ()
@@ -170,11 +171,14 @@ class CrawlManager(SpiderJobs):
         """Call the hooks for the end. Return the reaction with their effects."""
         outcome = outcome_of(job) or ""
         is_bad = job.is_failed or outcome == UNKNOWN or outcome in self.failed_outcomes
-        await self.call(self.finished_metadata_hook, job.key, job_dict(job), job=job.key, tells=tells)
-        self._retry, self._ended_job = None, job
-        hook = self.bad_outcome_hook if is_bad else self.finished_ok_hook
-        override = self.hooks_params(job)
-        await self.call(hook, job.request.crawler, outcome, override, job.key, job=job.key, tells=tells)
+        self._retry, self._ended_job, self._ended_badly = None, job, is_bad
+        try:
+            await self.call(self.finished_metadata_hook, job.key, job_dict(job), job=job.key, tells=tells)
+            hook = self.bad_outcome_hook if is_bad else self.finished_ok_hook
+            override = self.hooks_params(job)
+            await self.call(hook, job.request.crawler, outcome, override, job.key, job=job.key, tells=tells)
+        finally:
+            self._ended_job = None
         self.aggregate_spider_stats(job_dict(job))
         self.note_end(job, is_bad=is_bad)
         verdict = Verdict.BAD if is_bad else Verdict.OK
@@ -236,9 +240,8 @@ class CrawlManager(SpiderJobs):
             problem = f"{str(error.pattern)[:100]!r} is no regular expression: {error.msg}"
             raise BadInput("target_spider_stats", problem) from error
 
-    def retry_with(self, job: Job, changed: JobParams, delay_seconds: float = 0) -> None:
+    def retry_with(self, job: Job, params: FullJobParams, delay_seconds: float = 0) -> None:
         """Let the item of the ended job have another attempt with these parameters."""
-        params: FullJobParams = {**changed, "spider": job.request.crawler}
         item = self.item(params)
         if item.request is None:
             self.give_up(job, item.problem or "the parameters are refused")

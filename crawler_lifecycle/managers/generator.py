@@ -15,13 +15,22 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.managers import items
-from crawler_lifecycle.contract.managers.turns import FILTERED, FILTERED_PROBLEM, UNREADABLE, Begun, Intent, Page
+from crawler_lifecycle.contract.managers.turns import (
+    FILTERED,
+    FILTERED_PROBLEM,
+    NO_EFFECTS,
+    UNREADABLE,
+    Begun,
+    Effects,
+    Intent,
+    Page,
+)
 from crawler_lifecycle.errors import BadInput, Fenced, TemporaryError
 from crawler_lifecycle.managers.collecting import Stats
 from crawler_lifecycle.managers.failures import AuthorsFailure, GeneratorChanged
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.parameters import FullJobParams, Item, parameter_set
-from crawler_lifecycle.managers.requesting import KeyFunction, canonical, dedup_key, refused_key
+from crawler_lifecycle.managers.requesting import KeyFunction, canonical, refused_key
 
 PHASE = "set_parameters_gen"
 LONGEST_REPR = 1000  # characters on record for a value that is no parameter set
@@ -50,7 +59,11 @@ class Generating(Protocol):
 
     def create_dupe_filter(self) -> Any: ...
 
-    def effective(self, params: FullJobParams) -> FullJobParams: ...
+    def take_effects(self) -> Effects: ...
+
+    def has_only_ours(self, *names: str) -> bool: ...
+
+    def repeat_key(self, params: FullJobParams, own: object = None) -> str | None: ...
 
     def item(self, params: FullJobParams, origin: items.Origin, key: str | None) -> items.Item: ...
 
@@ -83,7 +96,8 @@ class Generator:
         self._on_record = begun.read
         self._place = None if begun.cursor is None else Place.model_validate(begun.cursor)
         self._digest_on_record = begun.digest
-        self._filter = manager.create_dupe_filter()
+        has_filter = not manager.has_only_ours("create_dupe_filter")
+        self._filter = manager.create_dupe_filter() if has_filter else None
         self._go_back()
 
     def begin_cycle(self) -> None:
@@ -177,6 +191,7 @@ class Generator:
                 digest=self._digest or None,
                 is_exhausted=ended and not is_reread,
                 is_reread=is_reread,
+                effects=NO_EFFECTS if is_reread else self._manager.take_effects(),  # the cursor is behind them
             )
             numbers = link.offer(page).numbers
             if filtered := sum(item.is_filtered and bool(number) for item, number in zip(read, numbers, strict=True)):
@@ -210,7 +225,7 @@ class Generator:
         if parts.problem is not None:
             override = {UNREADABLE: repr(parts.item.params)[:LONGEST_REPR]}
             return items.Item(override=override, problem=parts.problem)
-        key = dedup_key(manager.effective(parts.params), manager.dedup, parts.key)
+        key = manager.repeat_key(parts.params, parts.key)
         item = manager.item(parts.params, items.Origin.GENERATOR, key)
         if item.problem is not None:
             return item.model_copy(update={"key": refused_key(parts.params, key)})

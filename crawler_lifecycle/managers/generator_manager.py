@@ -22,16 +22,25 @@ from crawler_lifecycle.managers.parameters import (
     JobParams,
     StopRetry,
     check_parts,
+    get_jobseq,
     merged,
 )
 from crawler_lifecycle.managers.policies import ANY_OUTCOME, Breaker, Caps, RetryPolicy, rule_for
-from crawler_lifecycle.managers.requesting import KeyFunction
+from crawler_lifecycle.managers.requesting import KeyFunction, dedup_key, refused_key
 from crawler_lifecycle.managers.workflow_manager import FINISHED
 
 WITH_FAILURES = "finished_with_failures"
 SINGLE_CYCLE = "loop_mode is 0: the manager starts jobs in a single cycle, then closes"
 ITEMS_IN_A_PAGE = 200
+RETRIED_FROM = "RETRIED_FROM="  # tag: key of the job before
 CANCELLED = "cancelled"  # outcome of a job that people stopped
+
+
+class DupeFilter(set[str]):
+    """A filter for authors to fill. A manager without an own filter makes none: the ledger knows its repeats."""
+
+    def close(self) -> None:
+        """Kept for authors' calls."""
 
 
 class GeneratorCrawlManager(CrawlManager):
@@ -73,12 +82,13 @@ class GeneratorCrawlManager(CrawlManager):
         """Yield a dict with parameters for each job."""
         raise NotImplementedError(f"{type(self).__name__} has to define set_parameters_gen")
 
-    def create_dupe_filter(self) -> Any:
-        """Return an object with `in` and `add` that holds off further sets; None: the ledger alone knows repeats.
+    @classmethod
+    def create_dupe_filter(cls) -> Any:
+        """Return an object with `in` and `add` that holds off further sets. An own filter narrows the ledger's alone.
 
         A set that the filter holds off is on record as refused. The filter gets keys of parameter sets.
         """
-        return None
+        return DupeFilter()
 
     def can_schedule_job_with_params(self, params: FullJobParams) -> Any:  # noqa: ARG002
         """Return whether the job may start now. A refused job is delayed, and asked for again in each cycle."""
@@ -102,10 +112,60 @@ class GeneratorCrawlManager(CrawlManager):
         """Return the pause in seconds before the further try with this number, from 1."""
         return rule_for(self.retry_policy, outcome).seconds_before(number)
 
-    def add_job(self, spider: str, job_args_override: JobParams) -> None:
-        """Add a job ahead of the generator, whether or not an equal job was there."""
-        params: FullJobParams = {**job_args_override, "spider": spider or self.spider or ""}
-        self._collected.add.append(self.item(params))
+    def add_job(self, spider: str, job_args_override: JobParams, *, again: bool = False) -> None:
+        """Add a job ahead of the generator, unless a job with the same spider and arguments was there.
+
+        In a hook for a bad end, the ended job itself is tried again instead: its override has its tag JOBSEQ, or the
+        same spider and arguments. `again`: add a job of its own in any case.
+        """
+        params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
+        if again:
+            self._collected.add.append(self.item(params))
+            return
+        item = self._item_once(params)
+        job = self._ended_job
+        if job is not None and item.problem is None and self._is_requeue(job, params):
+            self._requeue(job, params)
+        else:
+            self._collected.add.append(item)
+
+    def _item_once(self, params: FullJobParams) -> Item:
+        """Return the item with its key for repeats."""
+        item = self.item(params)
+        key = refused_key(item.override, "added") if item.problem is not None else self.repeat_key(params)
+        return item.model_copy(update={"key": key})
+
+    def repeat_key(self, params: FullJobParams, own: object = None) -> str | None:
+        """Return the key by which a repeat of the parameters is known. `own`: the author's own key for them."""
+        effective = self.effective(params)
+        if own is None and self.dedup is True and not self.has_only_ours("get_job_unique_id"):
+            job: JobDict = {"spider": effective["spider"], "spider_args": effective["spider_args"] or {}}
+            own = self.get_job_unique_id(job)
+        return dedup_key(effective, self.dedup, own)
+
+    @staticmethod
+    def get_job_unique_id(job: JobDict) -> str:
+        """Return the text by which a repeat of the job's spider and arguments is known."""
+        return dedup_key({"spider": job["spider"], "spider_args": job.get("spider_args") or {}}, dedup=True) or ""
+
+    def _is_requeue(self, job: Job, params: FullJobParams) -> bool:
+        """Return whether the parameters are for another try of the job, which has ended badly."""
+        if not self._ended_badly or self._retry is not None:
+            return False
+        number, _ = get_jobseq(params.get("tags") or [])
+        return number == job.number if number else self._repeats(job, params)
+
+    def _repeats(self, job: Job, params: FullJobParams) -> bool:
+        """Return whether the job had the same spider and arguments, whatever their number of the try."""
+        former = cast("FullJobParams", {**params_of(job), "spider": job.request.crawler})
+        return _untried(self.effective(params)) == _untried(self.effective(former))
+
+    def _requeue(self, job: Job, params: FullJobParams) -> None:
+        """Try the ended job again. Unchanged arguments get the number of the try."""
+        again: FullJobParams = {**params, "tags": _retried_from(job.key, params)}
+        if self.pass_retry_num and self._repeats(job, params):
+            again["spider_args"] = {**(params.get("spider_args") or {}), "retry_num": str(job.tries)}
+        self.retry_with(job, again)
 
     # jobs of the present moment
 
@@ -134,9 +194,9 @@ class GeneratorCrawlManager(CrawlManager):
         return [params["spider"] for params in self.get_delayed_jobs()].count(spider)
 
     def add_delayed_jobs(self, params: FullJobParams | Sequence[FullJobParams]) -> None:
-        """Add a job or several jobs, which wait as delayed jobs do."""
+        """Add a job or several jobs that were not there, which wait as delayed jobs do."""
         jobs = [params] if isinstance(params, Mapping) else params
-        new = [self.item(job) for job in jobs]
+        new = [self._item_once({**job, "spider": job.get("spider") or self.spider or ""}) for job in jobs]
         self._collected.add.extend(new)
         self.link.delay(self.commit()[-len(new) :])
 
@@ -151,9 +211,8 @@ class GeneratorCrawlManager(CrawlManager):
         most = self.MAX_RETRIES if rule.tries is None else rule.tries
         if job is None or job.tries > most or (outcome == CANCELLED and CANCELLED not in self.retry_policy):
             return
-        tags = [tag for tag in override.get("tags") or [] if not tag.startswith("RETRIED_FROM=")]
         again = {"retry_num": str(job.tries)} if self.pass_retry_num else {}
-        override["tags"] = [*tags, f"RETRIED_FROM={jobkey}"]
+        override["tags"] = _retried_from(jobkey, override)
         override["spider_args"] = {**(override.get("spider_args") or {}), **again}
         try:
             extra: JobParams = await self._awaited(self.get_retry_override(spider, outcome, override, jobkey))
@@ -165,8 +224,8 @@ class GeneratorCrawlManager(CrawlManager):
         except BadInput as error:
             self.give_up(job, f"get_retry_override: {error.message}")
             return
-        changed = merged(override, rule.changes(job.request.memory_factor))
-        self.retry_with(job, merged(changed, extra or {}), self.retry_delay(outcome, job.tries))
+        changed = merged(merged(override, rule.changes(job.request.memory_factor)), extra or {})
+        self.retry_with(job, {**changed, "spider": spider}, self.retry_delay(outcome, job.tries))
 
     def tags_of(self, waiting: Waiting) -> list[str]:
         suffix = f".r{waiting.tries}" if waiting.tries else ""
@@ -310,6 +369,17 @@ class GeneratorCrawlManager(CrawlManager):
 
     def _delayed(self) -> Iterator[Waiting]:
         return takewhile(lambda item: item.is_delayed, self._waiting())
+
+
+def _retried_from(jobkey: JobKey, params: JobParams) -> list[str]:
+    """Return the tags of the parameters with the job as the source of the retry."""
+    return [*(tag for tag in params.get("tags") or [] if not tag.startswith(RETRIED_FROM)), f"{RETRIED_FROM}{jobkey}"]
+
+
+def _untried(params: FullJobParams) -> str | None:
+    """Return the key of the spider and its arguments without the number of the try."""
+    arguments = {name: value for name, value in (params.get("spider_args") or {}).items() if name != "retry_num"}
+    return dedup_key({"spider": params["spider"], "spider_args": arguments}, dedup=True)
 
 
 def _without_jobseq(params: FullJobParams) -> FullJobParams:

@@ -16,7 +16,7 @@ from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator import END, parameter_sets
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.parameters import ScheduleArgs, check_parts, full_params, parameter_set
-from crawler_lifecycle.managers.requesting import dedup_key, item_of, refused_key, request_of
+from crawler_lifecycle.managers.requesting import item_of, refused_key, request_of
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 
 
@@ -125,7 +125,7 @@ def _previewed(manager: WorkFlowManager, number: int, yielded: Any) -> tuple[Pre
     if parts.problem is not None:
         return PreviewedJob(number=number, problem=parts.problem), None
     effective = manager.effective(parts.params)
-    key = dedup_key(effective, getattr(manager, "dedup", False), parts.key)
+    key = manager.repeat_key(parts.params, parts.key) if isinstance(manager, GeneratorCrawlManager) else None
     try:
         return PreviewedJob(number=number, request=request_of(effective, manager.get_tags())), key
     except BadInput as error:

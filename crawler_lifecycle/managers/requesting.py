@@ -110,7 +110,7 @@ def dedup_key(params: FullJobParams, dedup: bool | KeyFunction, own: object = No
     return _digest([params.get("spider"), arguments])
 
 
-def refused_key(params: FullJobParams, key: str | None) -> str | None:
+def refused_key(params: Mapping[str, Any], key: str | None) -> str | None:
     """Return the key of a refused parameter set: a later set without the wrong field is no repeat. `key`: as usual."""
     return None if key is None else _digest(["refused", key, params]) or _digest(["refused", key])
 

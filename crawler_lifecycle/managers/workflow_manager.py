@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from crawler_lifecycle.contract.managers.items import JobState
-from crawler_lifecycle.contract.managers.turns import Begun
+from crawler_lifecycle.contract.managers.turns import Begun, Effects
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.program import run_manager
 from crawler_lifecycle.managers.arguments import ManagerParser, given, number_of_jobs, program_name, with_program
@@ -188,12 +188,16 @@ class WorkFlowManager(OwnedJobs):
 
     def close_on_record(self, reason: str) -> bool:
         """Put the end on record with the wishes so far. False: people have added items, and the manager goes on."""
-        effects = self._collected.take()
+        effects = self.take_effects()
         self._is_closed = self.link.close(reason, effects)
         if not self._is_closed:
             self._own_reason = None  # the further items may end in another way
             self.link.commit(effects)
         return self._is_closed
+
+    def take_effects(self) -> Effects:
+        """Return the wishes so far as effects, for a call that puts them on record."""
+        return self._collected.take()
 
     def commit(self) -> list[int]:
         """Put the wishes so far on record. Return the numbers of the added items."""

@@ -364,6 +364,28 @@ def test_reactions_go_on_record_together(flow: Managed) -> None:
     assert flow.ended() == []
 
 
+def test_repeats_among_the_additions_of_reactions_are_counted(flow: Managed) -> None:
+    flow.offer("a", "b", "c", read=3)
+    flow.start_items(*flow.waiting(2))
+    for start in flow.managers.unstarted(flow.mine):
+        flow.ended_run(start)
+    adds = [("b", "d", "d"), ("d", "e", None)]
+    reactions = [
+        Reaction(
+            number=job.number,
+            attempt=job.attempt,
+            ended_at=job.ended_at,
+            verdict=Verdict.OK,
+            effects=Effects(add=tuple(added(key or "f", key) for key in keys)),
+        )
+        for job, keys in zip(flow.ended(), adds, strict=True)
+    ]
+    for _ in range(2):
+        flow.managers.react(flow.mine, reactions)
+    assert sorted(str(entry.override["shop"]) for entry in flow.waiting()) == ["c", "d", "e", "f"]
+    assert counts(flow) == {"completed": 2, "waiting": 4, "repeated": 3}
+
+
 def test_a_retry_is_the_next_attempt_of_its_item(flow: Managed) -> None:
     flow.offer("a", "b", read=2)
     flow.ended_run(flow.started(), RunStatus.FAILED)

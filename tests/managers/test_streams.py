@@ -136,8 +136,9 @@ def test_57_a_filter_holds_sets_off_and_lets_no_repeat_through() -> None:
     class Filtered(Shops):
         names = ("a", "b", "a", "c")
 
-        def create_dupe_filter(self) -> Filter:
-            assert super().create_dupe_filter() is None
+        @classmethod
+        def create_dupe_filter(cls) -> Filter:
+            assert not super().create_dupe_filter()
             holds.append(Filter())
             return holds[-1]
 
@@ -153,7 +154,7 @@ def test_57_a_filter_holds_sets_off_and_lets_no_repeat_through() -> None:
     assert (play.counts.repeated, len(holds[0])) == (1, 3)
 
     class Knows(Filtered):
-        def create_dupe_filter(self) -> Filter:
+        def create_dupe_filter(self) -> Filter:  # type: ignore[override]
             return Filter([key])
 
     held = ManagerPlay(Knows)
@@ -186,7 +187,7 @@ def test_58_n3_an_added_job_is_no_repeat_of_itself_over_a_death() -> None:
     play.crash("after react")
     play.cycle()
     assert shops(play) == ["a", "a"]
-    assert play.until_closed() == "finished_with_failures"
+    assert play.until_closed() == "finished"
 
 
 def test_59_the_author_is_asked_for_one_job_after_the_other() -> None:

@@ -29,7 +29,8 @@ class FullFilter:
 
 
 class StopsInItsFilter(Shops):
-    def create_dupe_filter(self) -> FullFilter:
+    @classmethod
+    def create_dupe_filter(cls) -> FullFilter:
         return FullFilter()
 
 

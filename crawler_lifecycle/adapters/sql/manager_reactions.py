@@ -74,7 +74,9 @@ def put_on_record(mine: Managed, reactions: Sequence[Reaction]) -> int:
         _settle(mine, [reaction for reaction in counted if reaction.retry is None])
         _try_again(mine, counted)
         for reaction in new:
-            mine.apply(reaction.effects)
+            before = mine.added
+            numbers = mine.apply(reaction.effects)
+            mine.count("repeated", len(numbers) - (mine.added - before))
         on_record += len(current)
         if len(current) < len(page):
             break
