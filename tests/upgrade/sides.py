@@ -217,7 +217,7 @@ def _activities(work: dict[int, Counter[str]]) -> int:
 
 
 def _pid(identity: str) -> int:
-    """As the SDK names a worker: its process and the machine."""
-    pid, _, machine = identity.partition("@")
+    """Return the worker's process from the identity `PID@machine`, to which this version adds `#` and a number."""
+    pid, _, machine = identity.partition("#")[0].partition("@")
     assert machine == socket.gethostname(), identity
     return int(pid)
