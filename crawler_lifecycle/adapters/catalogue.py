@@ -25,6 +25,7 @@ from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.contract.retries import RequestedRetries
 from crawler_lifecycle.domain import pod_shape
+from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 
 logger = logging.getLogger(__name__)
@@ -77,18 +78,20 @@ class Catalogue:
         return sorted(self._current().crawlers)
 
     def entry(self, name: str) -> Crawler:
-        entry = self._current().crawlers.get(name)
+        crawlers = self._current().crawlers
+        entry = crawlers.get(name)
         if entry is None:
-            raise NotFound(f"there is no crawler {name!r} in the catalogue")
+            raise NotFound(f"there is no crawler {name!r} in the catalogue{did_you_mean(name, sorted(crawlers))}")
         return entry
 
     def manager_names(self) -> list[str]:
         return sorted(self._current().managers)
 
     def manager(self, name: str) -> ManagerEntry:
-        entry = self._current().managers.get(name)
+        managers = self._current().managers
+        entry = managers.get(name)
         if entry is None:
-            raise NotFound(f"there is no crawl manager {name!r} in the catalogue")
+            raise NotFound(f"there is no crawl manager {name!r} in the catalogue{did_you_mean(name, sorted(managers))}")
         return entry
 
     def problem(self) -> str | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
-from crawler_lifecycle.cli.limit_lines import held_children
+from crawler_lifecycle.cli.limit_lines import held_children, permit_words
 from crawler_lifecycle.cli.list_lines import listed_status, time_taken, why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
 from crawler_lifecycle.cli.words import coloured, counts, crawled, duration, facts, named, rfc3339
@@ -129,7 +129,8 @@ def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[s
             ("took", duration(time_taken(run, now))),
             ("last look", rfc3339(run.last_look_at)),
             ("next look", None if run.status.is_over else rfc3339(next_look_at(run))),
-            ("waits for", None if run.status.is_over else cause_of(run, place)),
+            ("queued", permit_words(run, place)),
+            ("waits for", None if run.status.is_over else cause_of(run)),
             ("child tasks", held_children(run)),
             ("look problem", run.look_problem),
         ]

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -81,13 +81,30 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if (message := error.format_message()).endswith("'."):  # click knows no near command in this group
+                raise click.UsageError(message + _elsewhere(ctx, args[0]), ctx) from error
+            raise
         ctx.meta[TYPED_COMMAND] = command
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         with _reporting_failures(ctx.meta["as_json"], ctx):
             return super().invoke(ctx)
+
+
+def _elsewhere(ctx: click.Context, name: str) -> str:
+    """Return a hint such as ` Did you mean `crawlctl installation pause`?`; empty if no other group has the command."""
+    root = ctx.find_root().command
+    groups = {"crawlctl": root, **{f"crawlctl {group}": command for group, command in _commands(root).items()}}
+    found = [f"`{words} {name}`" for words, group in groups.items() if name in _commands(group)]
+    return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def _commands(command: click.Command) -> Mapping[str, click.Command]:
+    return command.commands if isinstance(command, click.Group) else {}
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -166,7 +183,9 @@ def _as_option(whole_field: str, expected: str, command: click.Command | None) -
             name = _option_name(param)
             # `--grace 5m` gives the field grace_seconds: the limit in "at least 1" is in seconds
             expected = LIMIT.sub(r"\g<0> s", expected) if field != param.name else expected
-            return f"{name} {inner_field}" if inner_field else name, expected, name
+            # the place among repeated options says less than the value, which the message has
+            is_named = inner_field and not inner_field.isdigit()
+            return f"{name} {inner_field}" if is_named else name, expected, name
     return whole_field, expected, None
 
 

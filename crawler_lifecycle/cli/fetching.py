@@ -1,12 +1,14 @@
 """The command `fetch`, which downloads and checks a run's archive."""
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import click
 
@@ -77,25 +79,34 @@ def _write(archive: "Download", target: Path) -> str:
 
 @contextmanager
 def _draft_for(target: Path) -> Iterator[Path]:
-    """Yield a file beside the target. The file becomes the target after a success, and is removed after a failure.
+    """Yield an empty hidden file beside the target, which gets the target's name after a success.
 
-    Conflict: the target exists. An empty file keeps its place meanwhile, against another download.
+    A kill leaves no target, only the hidden file. Conflict: the target exists.
     """
+    draft = target.with_name(f".fetch-{uuid4().hex}.part")
     try:
-        target.open("xb").close()
+        if os.path.lexists(target):
+            raise FileExistsError
+        try:
+            draft.touch(exist_ok=False)
+        except OSError as error:
+            raise BadInput("output", f"{target} cannot be written: {error.strerror}") from error
+        yield draft
+        _give_name(draft, target)
     except FileExistsError as error:
         raise Conflict(f"{target} exists already: remove it, or choose another file with --output") from error
-    except OSError as error:
-        raise BadInput("output", f"{target} cannot be written: {error.strerror}") from error
-    draft = target.with_name(f".{target.name}.part")
-    is_whole = False
-    try:
-        yield draft
-        draft.replace(target)
-        is_whole = True
     except OSError as error:
         raise TemporaryError(f"{target} cannot be written: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)
-        if not is_whole:
-            target.unlink(missing_ok=True)
+
+
+def _give_name(draft: Path, target: Path) -> None:
+    """Give the target's name in one step, which never replaces a file. FileExistsError: the target exists."""
+    try:
+        target.hardlink_to(draft)
+    except FileExistsError:
+        raise
+    except OSError:  # the file system has no hard links: only a kill between these two lines leaves an empty file
+        target.open("xb").close()
+        draft.replace(target)

@@ -67,16 +67,16 @@ def was_held(run: RunSummary) -> bool:
 
 
 def permit_words(run: RunSummary, place: Place | None = None) -> str | None:
-    """Return what a run in line waits for; None unless the run waits for its permit.
+    """Return what holds a run in line, and its place; None unless the run waits for its permit.
 
     A reopened run whose main job succeeded before is PROCESSING, and waits all the same.
     """
     is_wanted = run.status in (RunStatus.INITIALIZING, RunStatus.PROCESSING) and run.intent is Intent.RUN
-    if run.held_by is None or not was_held(run) or not is_wanted:
+    if run.waiting_cause is None or not was_held(run) or not is_wanted:
         return None
     number = f", place {place.number} of {place.length}" if place else ""
     since = rfc3339(run.waiting_since)
-    return f"its permit: {run.waiting_message} ({in_words(run.held_by)}){number}, since {since}"
+    return f"{run.waiting_message}{number}, since {since}"
 
 
 def held_children(run: RunSummary) -> str | None:

@@ -132,7 +132,9 @@ def situation(details: RunDetails) -> str | None:
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
         return f"waits for its export ({', '.join(pending)})" if pending else None
-    if run.waiting_cause not in PASSING and (cause := cause_of(run, details.place)):
+    if words := permit_words(run, details.place):
+        return f"queued: {words}"
+    if run.waiting_cause not in PASSING and (cause := cause_of(run)):
         return f"waits for {cause}"
     if run.status is RunStatus.INITIALIZING:
         return "waits for the main job"
@@ -145,15 +147,12 @@ def situation(details: RunDetails) -> str | None:
     return f"{sum(is_running)} of {counted(len(is_running), 'task')} running"
 
 
-def cause_of(run: RunSummary, place: Place | None = None) -> str | None:
-    """Return why the run waits: the cause, its message and its beginning. None: no cause is on record.
-
-    `place`: the run's place in the line for a permit, if known.
+def cause_of(run: RunSummary) -> str | None:
+    """Return why the run waits: the cause, its message and its beginning. None: no cause is recorded, or the run is
+    in line for a permit.
     """
-    if run.waiting_cause is None:
+    if run.waiting_cause is None or was_held(run):
         return None
-    if was_held(run):
-        return permit_words(run, place)
     message = f": {run.waiting_message}" if run.waiting_message else ""
     return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
 

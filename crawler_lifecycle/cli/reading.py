@@ -92,7 +92,21 @@ def list_runs(
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), width), as_json=as_json)
     if not runs and not as_json:
         has_filter = bool(status or crawler or before or flow or tag or outcome or label)
-        click.echo("No such runs." if has_filter else "No runs.")
+        hint = _near_crawler(crawler, state) if crawler else ""
+        click.echo(f"No such runs{hint}" if hint else "No such runs." if has_filter else "No runs.")
+
+
+def _near_crawler(crawler: str, state: Path | None) -> str:
+    """Return a hint such as `; did you mean 'bookshop'?`: empty if the crawler is known or no name is near."""
+    from crawler_lifecycle.contract.limits import CRAWLER
+    from crawler_lifecycle.domain.near_names import did_you_mean
+
+    api = open_api(state)
+    try:
+        names = api.crawlers() if api else open_context(state).store.limits.known_names(CRAWLER)
+    except LifecycleError:  # only the hint is lost
+        return ""
+    return "" if crawler in names else did_you_mean(crawler, sorted(names))
 
 
 @click.command()

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 LONGEST_EXPECTATION = 300  # characters
+LONGEST_INPUT = 60  # characters of a refused name
 LONGEST_FIELD = 200  # characters in a field's name: a client may send long names
 WHOLE_NUMBER, NUMBER, TRUTH = "expected a whole number", "expected a number", "expected true or false"
 OBJECT, TIME = "expected an object", "expected a time such as 2026-11-20T03:00:00Z"
@@ -64,7 +65,7 @@ def expectation(error: ErrorDetails | Mapping[str, Any]) -> str:
         return str(error["msg"]).removeprefix("Value error, ")[:LONGEST_EXPECTATION]
     values = dict(error.get("ctx", {}))
     if values.get("pattern") in PATTERNS:
-        return PATTERNS[values["pattern"]]
+        return f"{PATTERNS[values['pattern']]}, not {str(error['input'])[:LONGEST_INPUT]!r}"
     if "{input}" in words:  # otherwise the input may be a long text or a secret
         values["input"] = error["input"]
     return words.format(**values)[:LONGEST_EXPECTATION]

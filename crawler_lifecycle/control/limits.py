@@ -5,7 +5,6 @@ The module does not import Temporal's client: limits are rows in the database.
 
 import asyncio
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from crawler_lifecycle.contract.limits import (
     CRAWLER,
@@ -18,6 +17,7 @@ from crawler_lifecycle.contract.limits import (
     in_words,
 )
 from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.domain.words import counted, utc_text
 from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
 
@@ -26,7 +26,6 @@ from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
 RUNS_WITHOUT_GRANT = 2
 TASKS_WITHOUT_GRANT = 4
 ACCEPT = "`allow_unknown` (crawlctl: --allow-unknown)"
-MOST_NEAR_NAMES = 3
 DISPATCHER_PATIENCE = 6.0  # seconds; a dispatcher that works makes a pass meanwhile, also after failures
 
 
@@ -78,10 +77,9 @@ class LimitCommands:
                 f"{doubt}, and the catalogue cannot be asked: {error.message} ({ACCEPT} skips the check)"
             ) from error
         if name not in catalogue:
-            near = get_close_matches(name, limits.known_names(kind) | catalogue, n=MOST_NEAR_NAMES)
-            hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+            hint = did_you_mean(name, sorted(limits.known_names(kind) | catalogue)) or ";"
             raise BadInput(
-                field, f"{doubt}, nor does the catalogue: {hint}{ACCEPT} accepts the name before its first run"
+                field, f"{doubt}, nor does the catalogue{hint} {ACCEPT} accepts the name before its first run"
             )
 
     def _names_in_catalogue(self, kind: str) -> set[str]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 
 from pydantic import JsonValue
@@ -16,6 +15,7 @@ from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlW
 from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import Report
+from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 
 Kind = TypeVar("Kind")
@@ -268,8 +268,8 @@ def _possible(job: Job, name: str) -> str:
 
 def _known(name: str, keywords: tuple[str, ...]) -> str:
     """End a refusal with the nearest parameter, or with all parameters."""
-    if close := get_close_matches(name, keywords, 1):
-        return f"; did you mean {close[0]!r}?"
+    if hint := did_you_mean(name, keywords):
+        return hint
     return f"; it has {', '.join(map(repr, keywords))}" if keywords else "; it has none"
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from starlette.datastructures import Headers
@@ -32,13 +33,13 @@ def refuse_body(headers: Headers, body: bytes) -> Response | None:
 
 def _check(text: str) -> None:
     """Raise ValueError for no JSON, and BadInput for repeated keys, too deep nesting and half surrogate pairs."""
-    repeated = list[str]()
+    repeated = list[tuple[object, str]]()  # objects with their repeated keys
 
     def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) < len(pairs) and len(repeated) < MOST_MISTAKES:
             times = Counter(name for name, _ in pairs)
-            repeated.extend(name for name in content if times[name] > 1)
+            repeated.extend((content, name) for name in content if times[name] > 1)
         return content
 
     try:
@@ -51,8 +52,24 @@ def _check(text: str) -> None:
     except UnicodeEncodeError as error:
         raise BadInput(BODY, "contains half of a surrogate pair, which is no character") from error
     if repeated:
-        first, *more = [(name[:LONGEST_FIELD] or BODY, "expected once") for name in repeated]
+        places = {id(value): field for field, value in _fields(content)}
+        fields = [_inner(places.get(id(value), ""), name) for value, name in repeated]
+        first, *more = [(field or BODY, "expected once") for field in fields]
         raise BadInput(*first, *more)
+
+
+def _fields(content: object) -> Iterator[tuple[str, object]]:
+    """Yield the body's lists and objects with their fields, such as `arguments`; the whole body has an empty field."""
+    found = [("", content)]
+    while found:
+        field, value = found.pop()
+        yield field, value
+        children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        found += [(_inner(field, str(name)), child) for name, child in children if isinstance(child, dict | list)]
+
+
+def _inner(field: str, name: str) -> str:
+    return (f"{field}.{name[:LONGEST_FIELD]}" if field else name)[:LONGEST_FIELD]
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from crawler_lifecycle.contract.flows.work import CrawlWork, Work
 from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.testing.outcomes import Answer, CrawlOutcome, Refusal, Time, as_time, completed
 
@@ -82,9 +82,7 @@ class Scenario:
         for key in chosen:
             if key in known or key.startswith(later) or any(fnmatchcase(path, key) for path in known):
                 continue
-            close = get_close_matches(key, known, 1)
-            hint = f"; there is {close[0]!r}" if close else ""
-            raise BadInput(name, f"the flow has no {_KINDS[name]} {key!r}{hint}")
+            raise BadInput(name, f"the flow has no {_KINDS[name]} {key!r}{did_you_mean(key, known)}")
 
 
 NO_SCENARIO = Scenario()

@@ -10,7 +10,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.flows.near_paths import near_path
+from crawler_lifecycle.domain.near_names import near_name
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Sequence, Workflow, crawl, each_task, worker
 from tests.client.conftest import Hand
@@ -42,10 +42,10 @@ def test_a_push_names_a_job_inside_of_the_level_alone() -> None:
 
 def test_a_job_without_its_level_is_found_on_another_level() -> None:
     paths = ["fetch/de", "fetch/fr", "parse", "load"]
-    assert near_path("de", paths) == "fetch/de"
-    assert near_path("prase", paths) == "parse"
-    assert near_path("fetch/ed", paths) == "fetch/de"
-    assert near_path("nothing", paths) is None
+    assert near_name("de", paths) == "fetch/de"
+    assert near_name("prase", paths) == "parse"
+    assert near_name("fetch/ed", paths) == "fetch/de"
+    assert near_name("nothing", paths) is None
 
 
 @pytest.mark.parametrize("how", ["add", "add_cascade", "add_graft"])

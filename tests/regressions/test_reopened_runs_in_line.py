@@ -44,13 +44,13 @@ def test_a_reopened_run_says_what_holds_it_and_its_place(house: House) -> None:
     house.begin("sleepy")
     house.store.limits.pause("installation", "an upgrade", None)
     assert house.claims.claim_tasks("dispatcher", MINUTE, 4) == []
-    paused = "waits for its permit: the installation is paused: an upgrade (the installation), place 1 of 2, since "
+    paused = "queued the installation is paused: an upgrade, place 1 of 2, since "
     assert any(line.startswith(paused) for line in shown(house, first))
     house.store.limits.resume("installation", None)
     assert [claim.run_id for claim in house.claims.claim_tasks("dispatcher", MINUTE, 4)] == [first.run_id]
-    full = "waits for its permit: the installation is at its limit of 1 run (the installation), place 1 of 1"
+    full = "queued the installation is at its limit of 1 run, place 1 of 1"
     assert any(line.startswith(full) for line in shown(house, second))
-    assert not any("permit" in line for line in shown(house, first))
+    assert not any(line.startswith("queued") for line in shown(house, first))
 
 
 def test_a_look_leaves_the_cause_of_a_run_in_line(house: House) -> None:

@@ -115,9 +115,10 @@ def test_classes_of_errors_have_the_codes_of_the_table(api: Api) -> None:
 
 
 def test_repeated_keys_of_a_body_are_refused(http: httpx.Client) -> None:
+    """A key inside of an object was named without the object."""
     body = b'{"crawler": "shop", "crawler": "sleeper", "arguments": {"a": "1", "a": "2", "b": "3"}}'
     refusal = mistakes(http.post("/v1/runs", content=body, headers=JSON))
-    assert refusal == [("a", "expected once"), ("crawler", "expected once")]
+    assert refusal == [("arguments.a", "expected once"), ("crawler", "expected once")]
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "1" * 5000], ids=["nan", "infinity", "digits"])

@@ -165,7 +165,7 @@ def test_a_run_that_asks_itself_gets_the_answer_of_the_plan() -> None:
     first, both, asking = begun(1, SITE), waiting(2, SITE, TENANT, held_by=SITE), waiting(3, TENANT)
     asking = replace(asking, is_deployable=False)  # no dispatcher deploys its main task yet
     hold = obstacle_in_turn(asking, [first, both, asking], caps)
-    assert hold == Hold(ADMISSION, TENANT, "other runs are before this run in the line")
+    assert hold == Hold(ADMISSION, TENANT, "other runs are ahead of this run in the line for label tenant:acme")
     assert obstacle_in_turn(asking, [first, asking], caps) is None
     assert obstacle_in_turn(asking, [first, replace(both, is_wanted=False), asking], caps) is None
 

@@ -1,17 +1,20 @@
 """`crawlctl fetch` gives the archive whole and checked, or nothing and the reason."""
 
+import errno
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from unittest.mock import Mock
 
 import pytest
 
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.control.reading import RunArchive, RunReader
+from crawler_lifecycle.control.reading import Download, RunArchive, RunReader
 from crawler_lifecycle.ports import StoredArchive
 from tests.commands import Crawlctl
 
@@ -97,6 +100,37 @@ def test_no_file_is_overwritten(crawlctl: Crawlctl, tmp_path: Path, bucket: str,
     assert (result.exit_code, result.stdout) == (6, "")
     assert "books-more-run-1-2.zip exists already" in result.stderr
     assert (tmp_path / "books-more-run-1-2.zip").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_the_file_has_its_name_only_when_it_is_whole(
+    crawlctl: Crawlctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    """After kill -9, an empty file had the final name; and a file that appeared meanwhile was overwritten."""
+    target = tmp_path / "new.zip"
+
+    def meanwhile(act: Callable[[], object]) -> None:
+        """Let the next download call this between its first and its last bytes."""
+
+        def chunks() -> Iterator[bytes]:
+            yield CONTENT[:1000]
+            act()
+            yield CONTENT[1000:]
+
+        download = nullcontext(Download(1, "books", 1, len(CONTENT), SHA256, chunks()))
+        monkeypatch.setattr(RunReader, "download", lambda *_: download)
+
+    if not has_links:
+        monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError(errno.EPERM, "no links here")))
+    seen: list[bool] = []
+    meanwhile(lambda: seen.append(target.exists()))
+    assert crawlctl("fetch", "1", "--output", str(target)).exit_code == 0
+    assert (seen, target.read_bytes()) == ([False], CONTENT)
+    target.unlink()
+    meanwhile(lambda: target.write_bytes(b"mine"))
+    assert crawlctl("fetch", "1", "--output", str(target)).exit_code == 6
+    assert target.read_bytes() == b"mine"
+    assert not list(tmp_path.glob(".fetch-*"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
-from crawler_lifecycle.contract.limits import ScopeLimits
+from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits, in_words
 from crawler_lifecycle.domain.admission.open_runs import OpenRun
 from crawler_lifecycle.domain.admission.rooms import OTHERS_FIRST, Hold, Rooms
 
@@ -43,7 +43,7 @@ def obstacle_in_turn(run: OpenRun, runs: Sequence[OpenRun], limits: Mapping[str,
     others = [other for other in runs if other.run_id != run.run_id]
     new = _Planning([*others, replace(run, is_deployable=True)], limits, sys.maxsize, run.run_id).finish()
     hold = new.holds.get(run.run_id)
-    return hold and Hold(hold.cause, hold.scope, OTHERS_FIRST)
+    return hold and Hold(hold.cause, hold.scope, OTHERS_FIRST.format(in_words(hold.scope or INSTALLATION)))
 
 
 class _Planning:

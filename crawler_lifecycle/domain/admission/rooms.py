@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.admission.open_runs import OpenRun, Use
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 from crawler_lifecycle.domain.words import counted
 
-OTHERS_FIRST = "other runs are before this run in the line"
+OTHERS_FIRST = "other runs are ahead of this run in the line for {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Rooms:
             return Hold(ADMISSION, scope, message)
         kept = self._kept_for_first.get(scope)
         if kept and _obstacle(limits, used.plus(kept), more):
-            return Hold(ADMISSION, scope, OTHERS_FIRST)
+            return Hold(ADMISSION, scope, OTHERS_FIRST.format(in_words(scope)))
         return None
 
 

@@ -66,7 +66,7 @@ def test_quorums_hold_in_all_plays() -> None:
 def test_a_success_for_an_unknown_job_is_refused() -> None:
     workflow = Workflow().add("shop", crawl("bookshop")).add_approval("release", deps="shop")
     assert explore(workflow, crawls={"shop": completed(items=1), "bookshop": completed()}).is_complete
-    with pytest.raises(BadInput, match="crawls: the flow has no crawl 'shp'; there is 'shop'"):
+    with pytest.raises(BadInput, match="crawls: the flow has no crawl 'shp'; did you mean 'shop'"):
         explore(workflow, crawls={"shp": completed(items=1)})
     with pytest.raises(BadInput, match="results: the flow has no step 'shop'"):
         explore(workflow, results={"shop": 1})

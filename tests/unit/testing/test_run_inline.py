@@ -249,7 +249,7 @@ def test_a_process_may_die_after_the_function() -> None:
 
 def test_a_choice_for_no_job_is_refused() -> None:
     workflow = Workflow().add("shop", crawl("bookshop")).add("load", note)
-    with pytest.raises(BadInput, match="crawls: the flow has no crawl 'shp'; there is 'shop'"):
+    with pytest.raises(BadInput, match="crawls: the flow has no crawl 'shp'; did you mean 'shop'"):
         run_inline(workflow, crawls={"shp": completed()})
     with pytest.raises(BadInput, match="fails: the flow has no step 'shop'"):
         run_inline(workflow, fails={"shop": 1})

@@ -5,7 +5,7 @@ const SCOPES = "scopes"; // with the token, so that a page that is loaded anew s
 
 export class Problem extends Error {
   constructor(status, detail, field, pause) {
-    super(field ? `${field}: ${detail}` : detail);
+    super(field && !detail.startsWith(`${field}: `) ? `${field}: ${detail}` : detail);
     Object.assign(this, { status, field, pause });
   }
 }

@@ -2,7 +2,7 @@
 
 import { addressOf, chipGroup, choice, drawChips, get, h, link, listen, patch, searchField, sum } from "/kit.js";
 
-const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
+export const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
 const WITHIN = { "": "any time", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" };
 const TIMES = { since: "Created from, UTC", until: "Created before, UTC" };
 const FIELDS = { crawler: "Crawler", outcome: "Outcome", label: "Label", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow", ...TIMES };

@@ -1,5 +1,5 @@
-import { afterPaint, bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, look, mayOperate, pauseAfter, progress, runLink, setText, skeleton, standing, taskCount, when } from "/kit.js";
-import { makeFilters, queryOf } from "/filters.js";
+import { afterPaint, bar, crawled, emptyLine, endedBecause, errorRate, fill, get, h, isOpen, isOver, lasting, listen, look, mayOperate, pauseAfter, progress, runLink, setText, skeleton, standing, taskCount, unknownStatus, when } from "/kit.js";
+import { LISTED, makeFilters, queryOf } from "/filters.js";
 import { askToStop } from "/stop.js";
 import { makeGrid } from "/table.js";
 
@@ -62,6 +62,8 @@ export function showRuns({ main, place: filter, keep, signal }) {
   }
 
   async function load() {
+    failure = unknownStatus("status", [...filter.getAll("status"), ...filter.getAll("listed")], LISTED);
+    if (failure) return draw();
     if (!pages.at(-1)) query = queryOf(filter); // "last hour" is that before now
     const wanted = new URLSearchParams(query);
     wanted.set("limit", PAGE);
@@ -106,9 +108,10 @@ export function showRuns({ main, place: filter, keep, signal }) {
     waiting.hidden = Boolean(answered || failure);
     bulk.hidden = !chosen.size;
     setText(count, `${chosen.size} selected`);
-    if (failure || !answered) say(failure);
+    const all = h("a.button", { href: "#/" }, "Show all runs");
+    if (failure || !answered) say(failure, failure && filter.size && all);
     else if (shown.length || next) say("");
-    else if (filter.size) say("No such runs.", h("a.button", { href: "#/" }, "Show all runs"));
+    else if (filter.size) say("No such runs.", all);
     else say("No runs yet. The first one that starts appears here.", mayOperate()
       && h("button.primary", () => document.getElementById("start").click(), "Start a run"));
   }

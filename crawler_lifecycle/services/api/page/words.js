@@ -129,6 +129,12 @@ export function taskCount(tasks) {
 
 export const cause = (name) => CAUSES[name] ?? name.replaceAll("_", " ");
 
+// What a list says of an address with a status that does not exist; nothing of a right one.
+export function unknownStatus(noun, given, known) {
+  const wrong = given.find((each) => !known.includes(each));
+  return wrong === undefined ? "" : `There is no ${noun} "${wrong}".`;
+}
+
 export const scopeInWords = (scope) => (scope === "installation" ? "the installation" : scope.replace(":", " "));
 
 // Whether it waits for its permit: never while it is being stopped.

@@ -1,0 +1,43 @@
+"""A misspelt crawler was refused, or listed as having no runs, without the crawler that was meant."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import problem, served
+from tests.commands import Crawlctl
+from tests.databases import copy_of
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.schedulers import served as served_scheduler
+
+
+def test_a_start_of_a_misspelt_crawler_names_the_near_one(
+    sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database_url = copy_of(sqlite_template, tmp_path)
+    monkeypatch.setenv("CRAWLER_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("CRAWLER_DATABASE__URL", database_url)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    sentence = "there is no crawler 'bookshp' in the catalogue; did you mean 'bookshop'?"
+    with served_scheduler(SmallCluster(), a_catalogue(tmp_path)) as scheduler:
+        variables = {"CRAWLER_SCHEDULER__URL": scheduler, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
+        with served(tmp_path, database_url, **variables) as api, api.client() as http:
+            refusal = problem(http.post("/v1/runs", json={"crawler": "bookshp"}), 422)
+            assert [(each.field, each.detail) for each in refusal.errors] == [("crawler", sentence)]
+            assert problem(http.get("/v1/crawlers/bookshp"), 404).detail == sentence
+            monkeypatch.setenv("CRAWLER_REMOTE__TOKEN", api.token(*Scope))
+            listed = CliRunner().invoke(main, ["--api", api.url, "list", "--crawler", "bookshp"])
+        assert listed.stdout.endswith("No such runs; did you mean 'bookshop'?\n")
+        monkeypatch.delenv("CRAWLER_REMOTE__TOKEN")
+        started = CliRunner(env=variables).invoke(main, ["run", "bookshp", "--detach"])
+        assert (started.exit_code, started.stderr) == (2, f"Error: CRAWLER: {sentence}\n")
+
+
+def test_a_list_for_a_misspelt_crawler_names_the_near_one(run: RunRecord, crawlctl: Crawlctl) -> None:
+    assert crawlctl("list", "--crawler", "bookshp").stdout.endswith("No such runs; did you mean 'bookshop'?\n")
+    assert crawlctl("list", "--crawler", "bookshop", "--status", "failed").stdout.endswith("No such runs.\n")
+    assert crawlctl("list", "--crawler", "zebra").stdout.endswith("No such runs.\n")
