@@ -8,7 +8,7 @@ import click
 from crawler_lifecycle.cli.limit_lines import permit_words, was_held
 from crawler_lifecycle.cli.list_lines import listed_status, time_taken, why
 from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
-from crawler_lifecycle.contract.records import LogRecord, Place, RunDetails, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.pacing import look_time

@@ -13,8 +13,8 @@ from crawler_lifecycle.contract.flows.names import ROOT, checked_name, checked_t
 from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.flows.values import to_text
-from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.domain.flows.states import WorkflowState
+from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import building
 from crawler_lifecycle.flows.cascades import cascade_job, item_jobs, task_job

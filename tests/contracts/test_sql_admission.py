@@ -113,7 +113,9 @@ def test_nobody_overtakes_the_line(store: SqlStore, make_run: MakeRun) -> None:
     assert isinstance(begin(store, second), Hold)
     finish(store, ref_to(first), 0)
     close(store, ref_to(first))
-    assert begin(store, third) == Hold("admission", SITE, "other runs are ahead of this run in the line for label site:a")
+    assert begin(store, third) == Hold(
+        "admission", SITE, "other runs are ahead of this run in the line for label site:a"
+    )
     assert isinstance(begin(store, second), Claim)
 
 

@@ -69,7 +69,9 @@ def test_a_new_run_learns_that_others_are_before_it(store: SqlStore, make_run: M
     assert begin(store, make_run(labels=[A])) is None
     assert begin(store, make_run(labels=[A, B]))
     other = make_run(labels=[B])
-    assert begin(store, other) == Hold("admission", f"label:{B}", f"other runs are ahead of this run in the line for label {B}")
+    assert begin(store, other) == Hold(
+        "admission", f"label:{B}", f"other runs are ahead of this run in the line for label {B}"
+    )
     assert begin(store, make_run()) is None, "it has no limited label"
     assert store.claims.claim_tasks("dispatcher", MINUTE, 8) == []
     assert store.records.overview(other.run_id).run.held_by == f"label:{B}"

@@ -13,9 +13,9 @@ from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR, joined, pare
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.states import Ready
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
-from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
 from crawler_lifecycle.domain.naming import managers_queue
+from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 
 

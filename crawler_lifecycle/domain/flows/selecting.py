@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from crawler_lifecycle.contract.flows.states import GroupGrowth
-from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow, NeedRow
+from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import NotFound
 
 
