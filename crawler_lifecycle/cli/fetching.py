@@ -83,18 +83,19 @@ def _draft_for(target: Path) -> Iterator[Path]:
 
     A kill leaves no target, only the hidden file. Conflict: the target exists.
     """
+    is_taken = Conflict(f"{target} exists already: remove it, or choose another file with --output")
+    if os.path.lexists(target):
+        raise is_taken
     draft = target.with_name(f".fetch-{uuid4().hex}.part")
     try:
-        if os.path.lexists(target):
-            raise FileExistsError
-        try:
-            draft.touch(exist_ok=False)
-        except OSError as error:
-            raise BadInput("output", f"{target} cannot be written: {error.strerror}") from error
+        draft.touch(exist_ok=False)
+    except OSError as error:
+        raise BadInput("output", f"{target} cannot be written: {error.strerror}") from error
+    try:
         yield draft
         _give_name(draft, target)
     except FileExistsError as error:
-        raise Conflict(f"{target} exists already: remove it, or choose another file with --output") from error
+        raise is_taken from error
     except OSError as error:
         raise TemporaryError(f"{target} cannot be written: {error.strerror or error}") from error
     finally:

@@ -132,10 +132,10 @@ def situation(details: RunDetails) -> str | None:
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
         return f"waits for its export ({', '.join(pending)})" if pending else None
-    if words := permit_words(run, details.place):
-        return f"queued: {words}"
-    if run.waiting_cause not in PASSING and (cause := cause_of(run)):
-        return f"waits for {cause}"
+    hold = permit_words(run, details.place)
+    cause = None if run.waiting_cause in PASSING else cause_of(run)
+    if hold or cause:
+        return f"queued: {hold}" if hold else f"waits for {cause}"
     if run.status is RunStatus.INITIALIZING:
         return "waits for the main job"
     if all(task.status.is_over for task in details.tasks):
