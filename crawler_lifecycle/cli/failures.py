@@ -99,8 +99,8 @@ def _elsewhere(ctx: click.Context, name: str) -> str:
     """Return a hint such as ` Did you mean `crawlctl installation pause`?`; empty if no other group has the command."""
     root = ctx.find_root().command
     groups = {"crawlctl": root, **{f"crawlctl {group}": command for group, command in _commands(root).items()}}
-    found = [f"`{words} {name}`" for words, group in groups.items() if name in _commands(group)]
-    return f" Did you mean {' or '.join(found)}?" if found else ""
+    hints = [f"`{words} {name}`" for words, group in groups.items() if name in _commands(group)]
+    return f" Did you mean {' or '.join(hints)}?" if hints else ""
 
 
 def _commands(command: click.Command) -> Mapping[str, click.Command]:

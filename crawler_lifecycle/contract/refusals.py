@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 LONGEST_EXPECTATION = 300  # characters
-LONGEST_INPUT = 60  # characters of a refused name
+LONGEST_INPUT = 60  # characters
 LONGEST_FIELD = 200  # characters in a field's name: a client may send long names
 WHOLE_NUMBER, NUMBER, TRUTH = "expected a whole number", "expected a number", "expected true or false"
 OBJECT, TIME = "expected an object", "expected a time such as 2026-11-20T03:00:00Z"

@@ -60,12 +60,12 @@ def _check(text: str) -> None:
 
 def _fields(content: object) -> Iterator[tuple[str, object]]:
     """Yield the body's lists and objects with their fields, such as `arguments`; the whole body has an empty field."""
-    found = [("", content)]
-    while found:
-        field, value = found.pop()
+    unread = [("", content)]
+    while unread:
+        field, value = unread.pop()
         yield field, value
         children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        found += [(_inner(field, str(name)), child) for name, child in children if isinstance(child, dict | list)]
+        unread += [(_inner(field, str(name)), child) for name, child in children if isinstance(child, dict | list)]
 
 
 def _inner(field: str, name: str) -> str:

@@ -27,7 +27,7 @@ def test_a_start_of_a_misspelt_crawler_names_the_near_one(
         variables = {"CRAWLER_SCHEDULER__URL": scheduler, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
         with served(tmp_path, database_url, **variables) as api, api.client() as http:
             refusal = problem(http.post("/v1/runs", json={"crawler": "bookshp"}), 422)
-            assert [(each.field, each.detail) for each in refusal.errors] == [("crawler", sentence)]
+            assert [(mistake.field, mistake.detail) for mistake in refusal.errors] == [("crawler", sentence)]
             assert problem(http.get("/v1/crawlers/bookshp"), 404).detail == sentence
             monkeypatch.setenv("CRAWLER_REMOTE__TOKEN", api.token(*Scope))
             listed = CliRunner().invoke(main, ["--api", api.url, "list", "--crawler", "bookshp"])

@@ -110,7 +110,7 @@ def test_the_file_has_its_name_only_when_it_is_whole(
     target = tmp_path / "new.zip"
 
     def meanwhile(act: Callable[[], object]) -> None:
-        """Let the next download call this between its first and its last bytes."""
+        """Let the next download call the function between its first and last bytes."""
 
         def chunks() -> Iterator[bytes]:
             yield CONTENT[:1000]
