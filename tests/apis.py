@@ -21,6 +21,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.services.api.app import make_app
 from crawler_lifecycle.services.api.connection import server_config
 from crawler_lifecycle.services.api.tokens import Scope, Tokens
+from workers.api import ROUTERS
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "api-openapi.json"
 PATIENCE = 60.0
@@ -56,7 +57,7 @@ def served(state: Path, database_url: str, **settings: str) -> Iterator[Api]:
     control = Control(Installation.with_variables(state, variables))
     chosen = control.installation.settings
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        app = make_app(control, chosen)
+        app = make_app(control, chosen, ROUTERS)
         server = uvicorn.Server(server_config(app, timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()

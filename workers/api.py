@@ -5,6 +5,7 @@
 
 import logging
 import sys
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -17,7 +18,9 @@ from crawler_lifecycle.services import http_process
 from crawler_lifecycle.services.api.app import make_app, openapi_document
 from crawler_lifecycle.services.api.connection import server_config
 from crawler_lifecycle.services.hiding import forget_secrets
+from crawler_lifecycle.triggers import http as triggers
 
+ROUTERS = (triggers.router,)  # of capabilities with their own folders
 logger = logging.getLogger("crawler_lifecycle.api")
 
 
@@ -33,7 +36,7 @@ class Server(uvicorn.Server):
 
 
 def main() -> int:
-    return http_process.run("api", serve, openapi_document)
+    return http_process.run("api", serve, partial(openapi_document, ROUTERS))
 
 
 def serve() -> None:
@@ -43,7 +46,7 @@ def serve() -> None:
     logs.configure(settings.log.format, settings.log.level)
     control.context.store.records.installation()  # raises NotReady for a database with an unknown schema
     with http_process.listen(settings.api.url, "CRAWLER_API__URL") as listening:
-        app = make_app(control, settings)
+        app = make_app(control, settings, ROUTERS)
         drain_seconds = http_process.DRAIN_SECONDS
         server = Server(server_config(app, server_header=False, timeout_graceful_shutdown=drain_seconds))
         logger.info("listening on http://%s:%d", *listening.getsockname()[:2])

@@ -21,6 +21,7 @@ from crawler_lifecycle.cli import (
     up,
 )
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
+from crawler_lifecycle.triggers.cli import triggers
 
 
 @click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,6 +54,7 @@ for command in (
     stopping.resume,
     flows.flow,
     scheduling.schedule,
+    triggers,
     limiting.limits,
     limiting.installation,
     auditing.audit,

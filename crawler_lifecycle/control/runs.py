@@ -42,13 +42,10 @@ class RunCommands(RunReader):
         the started workflow still goes on once a worker is there.
         """
         refuse_flow(request)
-        installation = await self._context.database(lambda store: store.records.installation())
-        workflow_id = workflow_id_of(request.crawler, installation, key)
-        if key is not None:
-            earlier = await self._context.database(lambda store: store.records.latest_of(workflow_id))
-            if earlier is not None:
-                refuse_another_request(earlier, request)
-                return _started(earlier, workflow_id, earlier.first_execution_run_id, created=False)
+        workflow_id = await self._workflow_id(request.crawler, key)
+        if key is not None and (earlier := await self._earlier(workflow_id)) is not None:
+            refuse_another_request(earlier, request)
+            return _started(earlier, workflow_id, earlier.first_execution_run_id, created=False)
         entry = await self._context.scheduler(lambda scheduler: scheduler.crawler(request.crawler))
         summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
         has_key = key is not None  # with a key, join the open workflow, and start none after a completed workflow
@@ -58,6 +55,19 @@ class RunCommands(RunReader):
             overview = await self._context.calls.run(self.overview, started.run_id)
             refuse_another_request(overview.run, request)
         return started.model_copy(update={"created": not self._engine.has_joined(handle)})
+
+    async def started_by(self, key: str) -> Started | None:
+        """Return the run that a request with this key has started, whatever the request was."""
+        workflow_id = await self._workflow_id("", key)  # with a key, the id does not depend on the crawler
+        run = await self._earlier(workflow_id)
+        return None if run is None else _started(run, workflow_id, run.first_execution_run_id, created=False)
+
+    async def _workflow_id(self, crawler: str, key: str | None) -> str:
+        installation = await self._context.database(lambda store: store.records.installation())
+        return workflow_id_of(crawler, installation, key)
+
+    async def _earlier(self, workflow_id: str) -> RunRecord | None:
+        return await self._context.database(lambda store: store.records.latest_of(workflow_id))
 
     async def wait_started(self, workflow_id: str, first_execution_run_id: str) -> Started:
         """Wait until the run has its row. If its workflow fails before, raise the workflow's error."""

@@ -21,7 +21,7 @@ from crawler_lifecycle.settings.cluster import (
     LimitSettings,
     longest_request,
 )
-from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
+from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings, TriggerSettings
 
 PREFIX = "CRAWLER_"  # for every variable
 
@@ -59,6 +59,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     export: ExportSettings = ExportSettings()
     notices: NoticeSettings = NoticeSettings()
+    triggers: TriggerSettings = TriggerSettings()
     audit: processes.AuditSettings = processes.AuditSettings()
     log: processes.LogSettings = processes.LogSettings()
     metrics: processes.MetricsSettings = processes.MetricsSettings()

@@ -1,5 +1,6 @@
-"""Settings for the output to further systems: archives, events and notices."""
+"""Settings for further systems: archives, events and notices go there, and events come from there."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, Field, SecretStr
@@ -69,4 +70,24 @@ class NoticeSettings(BaseModel):
     )
     timeout_seconds: float = Field(
         default=8, gt=0, le=9, description="time limit for a notice to a receiver; a run waits at most 10 s"
+    )
+
+
+class TriggerSettings(BaseModel):
+    """Events that start and stop work: the mapping for the API, and the queue for `python -m workers.triggers`."""
+
+    mapping: Path | None = Field(
+        default=None, description="mapping file, which says what an event does; only the API reads the file"
+    )
+    queue_url: str | None = Field(default=None, description="SQS queue with the events")
+    dead_letter_url: str | None = Field(
+        default=None, description="SQS queue for events that cannot be mapped, and for those whose request is refused"
+    )
+    endpoint_url: str | None = Field(default=None, description="address of another SQS server")
+    region: str | None = Field(default=None, description="AWS region; default: by AWS's own variables and files")
+    visibility_seconds: int = Field(
+        default=120, ge=1, le=43_200, description="time until other workers receive the events of a dead worker"
+    )
+    longest_pause_seconds: int = Field(
+        default=300, ge=1, le=43_200, description="longest pause until an event whose request failed is tried again"
     )

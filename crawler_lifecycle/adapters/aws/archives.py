@@ -36,7 +36,13 @@ class S3Archiver:
         self._limits = ArchiveLimits.from_settings(settings)
         self._first_part_bytes = settings.part_mib * MIB  # the later parts of a long upload are larger
         self._client = make_client(
-            "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
+            "s3",
+            settings.s3_endpoint_url,
+            "CRAWLER_EXPORT__S3_ENDPOINT_URL",
+            region=settings.region,
+            seconds=settings.timeout_seconds,
+            tries=TRIES,
+            path_style=settings.path_style,
         )
         wait_after_lost_answer(self._client, TRIES)  # without the wait, an upload could stay in the bucket unnoticed
 

@@ -17,7 +17,6 @@ from botocore.exceptions import (
 )
 
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.settings.outside import ExportSettings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy
 # Only an operator can mend an error with one of these statuses or codes: credentials, rights or a name are wrong.
@@ -32,28 +31,36 @@ OPERATOR_CODES = (
 WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError)
 
 
-def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str, tries: int) -> Any:
+def make_client(
+    service: str,
+    endpoint: str | None,
+    variable: str,
+    *,
+    region: str | None,
+    seconds: float,
+    tries: int,
+    path_style: bool = False,
+) -> Any:
     """Return a client for many threads. Raise NotReady for unusable settings.
 
     `endpoint` is None for AWS's own servers; `variable` names the endpoint's setting in messages. A failing request is
-    sent at most `tries` times.
+    sent at most `tries` times, and each try takes at most `seconds`.
     """
     config = Config(
-        connect_timeout=min(3.0, settings.timeout_seconds),
-        read_timeout=settings.timeout_seconds,
+        connect_timeout=min(3.0, seconds),
+        read_timeout=seconds,
         retries={"mode": "standard", "total_max_attempts": tries},
-        s3={"addressing_style": "path" if settings.path_style else "auto"},
+        s3={"addressing_style": "path" if path_style else "auto"},
         proxies={} if endpoint and urlsplit(endpoint).hostname in LOOPBACK else None,
         # servers other than AWS do not know its newer checksums
         request_checksum_calculation="when_required" if endpoint else None,
         response_checksum_validation="when_required" if endpoint else None,
     )
     try:
-        return boto3.session.Session().client(
-            service, region_name=settings.region, endpoint_url=endpoint, config=config
-        )
+        return boto3.session.Session().client(service, region_name=region, endpoint_url=endpoint, config=config)
     except NoRegionError as error:
-        raise NotReady("CRAWLER_EXPORT__REGION: no region is set, here or in AWS_REGION") from error
+        group = variable.rpartition("__")[0]
+        raise NotReady(f"{group}__REGION: no region is set, here or in AWS_REGION") from error
     except ValueError as error:
         raise NotReady(f"{variable}: expected an address such as https://s3.example.com, not {endpoint!r}") from error
     except BotoCoreError as error:

@@ -29,7 +29,12 @@ class EventBridge:
             FlowNoticeKind.FLOW_ENDED: settings.flow_ended_type,
         }
         self._client = make_client(
-            "events", settings, settings.events_endpoint_url, "CRAWLER_EXPORT__EVENTS_ENDPOINT_URL", tries=1
+            "events",
+            settings.events_endpoint_url,
+            "CRAWLER_EXPORT__EVENTS_ENDPOINT_URL",
+            region=settings.region,
+            seconds=settings.timeout_seconds,
+            tries=1,
         )
 
     def announce(self, event: AnyEvent) -> None:

@@ -1,7 +1,7 @@
 """Assembles the HTTP API from middleware, endpoints and the live page."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -89,8 +89,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
 
 
-def make_app(control: Control, settings: Settings) -> FastAPI:
-    app = _app_with_endpoints()
+def make_app(control: Control, settings: Settings, more: Sequence[APIRouter] = ()) -> FastAPI:
+    """Return the application. `more`: endpoints of capabilities with their own folders."""
+    app = _app_with_endpoints(more)
     disks = DiskWatch(settings.local_folders)
     api = ApiState(control, settings.api, Tokens(settings.tokens_file), disks=disks)
     app.state.api = api
@@ -115,14 +116,14 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
     return app
 
 
-def openapi_document() -> dict[str, object]:
-    return _app_with_endpoints().openapi()
+def openapi_document(more: Sequence[APIRouter] = ()) -> dict[str, object]:
+    return _app_with_endpoints(more).openapi()
 
 
-def _app_with_endpoints() -> FastAPI:
+def _app_with_endpoints(more: Sequence[APIRouter]) -> FastAPI:
     app = new_app("Crawler lifecycle", DESCRIPTION, _lifespan)
     app.add_exception_handler(405, answer_wrong_method)
-    for module in (
+    modules = (
         runs,
         details,
         archives,
@@ -135,7 +136,8 @@ def _app_with_endpoints() -> FastAPI:
         installation,
         audits,
         streams,
-    ):
-        app.include_router(module.router, dependencies=[Depends(refuse_unknown_parameters)], responses=COMMON)
+    )
+    for router in (*(module.router for module in modules), *more):
+        app.include_router(router, dependencies=[Depends(refuse_unknown_parameters)], responses=COMMON)
     app.include_router(health_router)
     return app

@@ -48,7 +48,7 @@ async def start_run(
     Two requests without a key make two runs. If a run is accepted but not made yet, the 503 names its workflow.
     """
     try:
-        started = await api.control.runs.start(_run_request(body, caller.name), key)
+        started = await api.control.runs.start(run_request(body, caller.name), key)
     except Conflict as error:
         return problem(409, error.message, "Idempotency-Key")
     except TemporaryError as error:
@@ -60,7 +60,7 @@ async def start_run(
     return started
 
 
-def _run_request(body: messages.StartRequest, caller: str) -> RunRequest:
+def run_request(body: messages.StartRequest, caller: str) -> RunRequest:
     """Return the request for the run. The token's name stands beside the claimed name."""
     fields = body.model_dump(exclude_unset=True)
     requester = of_token(caller, body.requested_by, DOOR, "requested_by").name

@@ -1,0 +1,75 @@
+"""Carries out what the mapping says for an event, once for the event's key."""
+
+from collections.abc import Sequence
+
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.requesters import Requester, of_token
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
+from crawler_lifecycle.services.api.commands import run_request
+from crawler_lifecycle.services.api.flow_messages import StartManagerBody
+from crawler_lifecycle.services.api.messages import StartRequest
+from crawler_lifecycle.services.api.state import DOOR
+from crawler_lifecycle.triggers.model import Act, Event, EventAnswer, Rule
+from crawler_lifecycle.triggers.requests import StopRunRequest, request_of
+from crawler_lifecycle.triggers.rules import rule_for
+
+
+async def apply(control: Control, token: str, rules: Sequence[Rule], event: Event) -> EventAnswer:
+    """Start or stop what the first fitting rule says. `token`: name of the caller's token, for the record.
+
+    BadInput if a repetition of the event cannot succeed: no rule fits, or the request is refused.
+    """
+    key = f"event:{event.key}"
+    # before the rules: they may have changed since the event started its run
+    if earlier := await control.runs.started_by(key):
+        return EventAnswer(act=Act.START_RUN, rule=None, created=False, run_id=earlier.run_id, run_uid=earlier.run_uid)
+    rule = rule_for(event, rules)
+    requester = of_token(token, f"rule {rule.name}", DOOR)
+    try:
+        match request_of(rule, event):
+            case StartRequest() as body:
+                request = run_request(body.model_copy(update={"requested_by": requester.claimed}), token)
+                started = await control.runs.start(request, key)
+                return EventAnswer(
+                    act=rule.act,
+                    rule=rule.name,
+                    created=started.created,
+                    run_id=started.run_id,
+                    run_uid=started.run_uid,
+                )
+            case StopRunRequest() as stop:
+                return await _stop(control, rule, stop, requester)
+            case StartManagerBody() as body:
+                definition = await control.flows.definition_of_manager(body.manager, body.family, body.arguments)
+                return await _push(control, rule, definition, requester)
+            case FlowDefinition() as definition:
+                return await _push(control, rule, definition, requester)
+    except BadInput:
+        raise
+    except PermanentError as error:
+        raise BadInput(f"rules.{rule.name}", error.message) from error
+
+
+async def _stop(control: Control, rule: Rule, stop: StopRunRequest, requester: Requester) -> EventAnswer:
+    """Stop the run. A run that is over needs no stop: an earlier delivery of the event may have ended the run."""
+    request = StopRequest(force=stop.force, reason=stop.reason, actor=requester.name, door=DOOR)
+    try:
+        stopping = await control.runs.stop(stop.run, request)
+    except Over:
+        run = (await control.context.calls.run(control.runs.overview, stop.run)).run
+        return EventAnswer(act=rule.act, rule=rule.name, created=False, run_id=run.run_id, run_uid=run.run_uid)
+    return EventAnswer(act=rule.act, rule=rule.name, created=True, run_id=stopping.run_id, run_uid=stopping.run_uid)
+
+
+async def _push(control: Control, rule: Rule, definition: FlowDefinition, requester: Requester) -> EventAnswer:
+    """Start the flow, unless its id is taken: a push would change a flow that people may have changed meanwhile."""
+    try:
+        await control.context.database(lambda _: control.flows.row(definition.id))
+    except NotFound:
+        request = PushFlow(definition=definition, actor=requester.name, door=DOOR)
+        answer = await control.flows.push(request)
+        return EventAnswer(act=rule.act, rule=rule.name, created=answer.created, flow_id=answer.flow_id)
+    return EventAnswer(act=rule.act, rule=rule.name, created=False, flow_id=definition.id)

@@ -1,0 +1,68 @@
+"""Models of triggers: an event, a rule, and the answer to an event."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
+
+# fields of an event; patterns and templates use no others
+FIELDS = (
+    "version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail", "replay-name",
+)  # fmt: skip
+
+
+class Event(BaseModel):
+    """An event as EventBridge delivers it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    id: Annotated[str, Field(max_length=LONGEST_NAME, pattern=r"^[!-~]+$")] = Field(
+        description="id of the event: with its source, the key under which the event acts once"
+    )
+    source: Annotated[str, Field(min_length=1, max_length=256)]
+    detail_type: Annotated[str, Field(min_length=1, max_length=256)] = Field(alias="detail-type")
+    detail: dict[str, JsonValue]
+
+    @property
+    def key(self) -> str:
+        """The key for the event's request. Two programs may choose the same id, so the source belongs to the key."""
+        return f"{self.source}:{self.id}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return self.model_dump(by_alias=True)
+
+
+class Act(StrEnum):
+    """What a rule does. The value is the name of the rule's table with the request."""
+
+    START_RUN = "start_run"
+    STOP_RUN = "stop_run"
+    START_FLOW = "start_flow"
+    START_MANAGER = "start_manager"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An event that fits the pattern makes the request, whose texts may be templates."""
+
+    name: str
+    pattern: Mapping[str, Any]
+    act: Act
+    request: Mapping[str, Any]
+
+
+class EventAnswer(Message):
+    """Answer to an event: the run or the flow that the event started, or the run that it stopped."""
+
+    act: Act
+    rule: str | None = Field(description="name of the rule; none: the event started this run before")
+    created: bool = Field(description="whether this request started or stopped anything; a repetition does not")
+    run_id: int | None = None
+    run_uid: str | None = None
+    flow_id: str | None = None
