@@ -74,7 +74,7 @@ class NoticeSettings(BaseModel):
 
 
 class TriggerSettings(BaseModel):
-    """Events that start and stop work: the mapping for the API, and the queue for `python -m workers.triggers`."""
+    """Events to start and stop work: the mapping for the API, and the queue for `python -m workers.triggers`."""
 
     mapping: Path | None = Field(
         default=None, description="mapping file, which says what an event does; only the API reads the file"

@@ -1,4 +1,4 @@
-"""The loop of `python -m workers.triggers`: takes events from the queue to the API, which knows the mapping.
+"""The loop of `python -m workers.triggers`: takes events from the queue to the API. The API has the mapping.
 
 A message is deleted after the API's answer. A crash before repeats the message, and the API starts nothing twice. A
 refusal for good sends the message to the dead letter queue. After any other failure, the message stays in the queue and
@@ -35,7 +35,7 @@ class TriggerMetrics(Collector):
         self.age = Gauge(
             "crawler_trigger_message_age_seconds", "Age of the oldest message in the last answer", registry=None
         )
-        for outcome in OUTCOMES:  # so that an alarm sees 0, and not nothing
+        for outcome in OUTCOMES:  # an alarm needs a 0
             self.messages.labels(outcome)
 
     def collect(self) -> Iterable[Metric]:
@@ -67,7 +67,7 @@ class Bridge:
                 stopped.wait(backoff.seconds(failures))
 
     def handle_messages(self) -> None:
-        """Make one pass. If every message failed, raise the first error, so that the pass counts as failed."""
+        """Make one pass. If all messages failed, raise the first error: the pass counts as failed."""
         messages = self.queue.receive()
         self.metrics.received.inc(len(messages))
         self.metrics.age.set(max((message.age for message in messages), default=0.0))
@@ -76,7 +76,7 @@ class Bridge:
             raise errors[0]
 
     def _handle(self, message: Message) -> LifecycleError | None:
-        """Handle one message, and return the error for which the message stays in the queue."""
+        """Handle a message. Return the error if the message stays in the queue."""
         try:
             outcome = self._outcome(message)
         except LifecycleError as error:
@@ -114,14 +114,14 @@ class Bridge:
 def is_for_good(error: PermanentError) -> bool:
     """Return whether no repetition of the event can succeed.
 
-    The endpoint refuses events by BadInput, and the API refuses a body that is too large by a plain PermanentError.
-    Any other permanent error, such as NotFound, comes from an API without the endpoint, or from a wrong address.
+    The endpoint refuses events by BadInput, and the API refuses too large bodies by a plain PermanentError. NotFound
+    and the like come from an API without the endpoint, or from a wrong address.
     """
     return isinstance(error, BadInput) or type(error) is PermanentError
 
 
 def posting(api: Api) -> Callable[[str], EventAnswer]:
-    """Return the function to send an event to the API. The body is sent as it is: the API checks it."""
+    """Return the function to send an event to the API. The API checks the body."""
 
     def post(body: str) -> EventAnswer:
         answer = api.connection.request(

@@ -1,4 +1,4 @@
-"""`crawlctl triggers check`: checks a mapping file, and shows what an event would do."""
+"""`crawlctl triggers check`: checks a mapping file, and shows the effect of an event."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group()
 def triggers() -> None:
-    """Let events of EventBridge start and stop work."""
+    """Let EventBridge's events start and stop work."""
 
 
 @triggers.command()
 @click.argument("file", type=FILE)
-@click.option("--event", "event_file", type=FILE, help="JSON file with an event: show what the event would do.")
+@click.option("--event", "event_file", type=FILE, help="JSON file with an event: show its effect.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
 def check(context: click.Context, file: Path, event_file: Path | None, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Carries out what the mapping says for an event, once for the event's key."""
+"""Carries out the mapping's request for an event, once for the event's key."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from crawler_lifecycle.triggers.rules import rule_for
 
 
 async def apply(control: Control, token: str, rules: Sequence[Rule], event: Event) -> EventAnswer:
-    """Start or stop what the first fitting rule says. `token`: name of the caller's token, for the record.
+    """Carry out the request of the first fitting rule. `token`: name of the caller's token, for the record.
 
     BadInput if a repetition of the event cannot succeed: no rule fits, or the request is refused.
     """
@@ -54,7 +54,7 @@ async def apply(control: Control, token: str, rules: Sequence[Rule], event: Even
 
 
 async def _stop(control: Control, rule: Rule, stop: StopRunRequest, requester: Requester) -> EventAnswer:
-    """Stop the run. A run that is over needs no stop: an earlier delivery of the event may have ended the run."""
+    """Stop the run. An earlier delivery of the event may have ended the run already."""
     request = StopRequest(force=stop.force, reason=stop.reason, actor=requester.name, door=DOOR)
     try:
         stopping = await control.runs.stop(stop.run, request)
@@ -65,7 +65,7 @@ async def _stop(control: Control, rule: Rule, stop: StopRunRequest, requester: R
 
 
 async def _push(control: Control, rule: Rule, definition: FlowDefinition, requester: Requester) -> EventAnswer:
-    """Start the flow, unless its id is taken: a push would change a flow that people may have changed meanwhile."""
+    """Start the flow, unless its id is taken: people may have changed the flow, and a push would undo their changes."""
     try:
         await control.context.database(lambda _: control.flows.row(definition.id))
     except NotFound:

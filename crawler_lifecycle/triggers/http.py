@@ -1,4 +1,4 @@
-"""Endpoint for events: what `python -m workers.triggers` and EventBridge's API destinations call."""
+"""Endpoint for events, called by `python -m workers.triggers` and by EventBridge's API destinations."""
 
 import asyncio
 from typing import Annotated
@@ -44,7 +44,7 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     | problems(_422="No rule of the mapping fits the event, or the request is refused. A repetition cannot succeed."),
 )
 async def post_event(api: CurrentApi, caller: Caller, body: Annotated[Event, EVENT], response: Response) -> EventAnswer:
-    """Start or stop what the mapping file says for an event. The event's source and id are the key: a repeated event
+    """Carry out the request in the mapping file for an event. The event's source and id are the key: a repeated event
     starts nothing. An answer with 5xx or 429 may be repeated.
     """
     path = api.control.installation.settings.triggers.mapping

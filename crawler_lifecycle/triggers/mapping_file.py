@@ -1,6 +1,6 @@
-"""The mapping file: TOML with a table `[rules.NAME]` for every rule, in the order in which rules are tried.
+"""The mapping file: TOML with a table `[rules.NAME]` for every rule. The first fitting rule counts.
 
-A rule has a `pattern`, and one of the tables `start_run`, `stop_run`, `start_flow` and `start_manager`.
+A rule has a `pattern`, and a table `start_run`, `stop_run`, `start_flow` or `start_manager`.
 """
 
 import re

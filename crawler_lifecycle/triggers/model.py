@@ -1,4 +1,4 @@
-"""Models of triggers: an event, a rule, and the answer to an event."""
+"""Models for triggers: events, rules and answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
 
-# fields of an event; patterns and templates use no others
+# an event's fields, for patterns and templates
 FIELDS = (
     "version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail", "replay-name",
 )  # fmt: skip
@@ -39,7 +39,7 @@ class Event(BaseModel):
 
 
 class Act(StrEnum):
-    """What a rule does. The value is the name of the rule's table with the request."""
+    """Effect of a rule. The value names the rule's table with the request."""
 
     START_RUN = "start_run"
     STOP_RUN = "stop_run"
@@ -49,7 +49,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An event that fits the pattern makes the request, whose texts may be templates."""
+    """A pattern for events, and a request with templates."""
 
     name: str
     pattern: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Rule:
 
 
 class EventAnswer(Message):
-    """Answer to an event: the run or the flow that the event started, or the run that it stopped."""
+    """Answer to an event, with the started flow, or with the started or stopped run."""
 
     act: Act
     rule: str | None = Field(description="name of the rule; none: the event started this run before")

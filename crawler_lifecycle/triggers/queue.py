@@ -1,4 +1,4 @@
-"""The SQS queue of events, and the dead letter queue beside it."""
+"""The SQS queue with events, and its dead letter queue."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.outside import TriggerSettings
 
 MOST_MESSAGES = 10  # in an answer of SQS
-POLL_SECONDS = 10  # longest wait for messages in a request; a process that has to end waits as long
+POLL_SECONDS = 10  # longest wait for messages in a request, also at the end of the process
 TRIES = 3
 ANSWER_SECONDS = 10.0  # time limit for an answer, after the long poll
 LONGEST_REASON = 1000  # characters: the reason counts towards the size of the message
@@ -67,13 +67,13 @@ class EventQueue:
             )
         return [
             Message(
-                each["MessageId"],
-                each["Body"],
-                each["ReceiptHandle"],
-                int(each["Attributes"]["ApproximateReceiveCount"]),
-                int(each["Attributes"]["SentTimestamp"]) / 1000,
+                received["MessageId"],
+                received["Body"],
+                received["ReceiptHandle"],
+                int(received["Attributes"]["ApproximateReceiveCount"]),
+                int(received["Attributes"]["SentTimestamp"]) / 1000,
             )
-            for each in answer.get("Messages", [])
+            for received in answer.get("Messages", [])
         ]
 
     def delete(self, message: Message) -> None:
@@ -83,7 +83,7 @@ class EventQueue:
     def give_up(self, message: Message, reason: str) -> None:
         """Copy the message to the dead letter queue, with the reason, before it is deleted here.
 
-        A crash in between repeats the copy. The body stays as it is, for a redrive.
+        A crash in between repeats the copy. The body stays unchanged, for a redrive.
         """
         attribute = {"DataType": "String", "StringValue": re.sub(r"[^ -~]+", " ", reason)[:LONGEST_REASON] or "unknown"}
         with translated_errors(f"dead letter queue {self._dead_letter_url}", REMEDY):

@@ -1,8 +1,8 @@
-"""Rules for events: which rule fits an event, and how the event's values come into the rule's request.
+"""Rules for events: the choice of a rule, and the event's values in the rule's request.
 
-Patterns are a part of EventBridge's event patterns, and mean the same: fields are combined by "and", the entries of a
-list by "or". A template is a text such as `$.detail.spider`, which stands for the value with its type, or a text with
-`{$.detail.spider}` in it, which is replaced by the value as text.
+Patterns are EventBridge's event patterns, with some of the operators: fields are combined by "and", the entries of a
+list by "or". A template is a text. `$.detail.spider` stands for the value with its type, and `{$.detail.spider}` inside
+a text for the value as text.
 """
 
 import json
@@ -17,7 +17,7 @@ from crawler_lifecycle.triggers.model import FIELDS, Event, Rule
 PATH = r"\$(?:\.[\w-]+)+"
 WHOLE = re.compile(PATH)
 INSIDE = re.compile(rf"\{{({PATH})\}}")
-ABSENT = object()  # value of a field that an event does not have
+ABSENT = object()  # value of a missing field
 Mistakes = Iterator[tuple[str, str]]  # field and expected value
 NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
     "=": lambda value, limit: value == limit,
@@ -49,7 +49,7 @@ def matches(pattern: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
 
 
 def _fits(wanted: Any, value: Any) -> bool:
-    if isinstance(value, list):  # as in EventBridge, one of its entries has to fit
+    if isinstance(value, list):  # as in EventBridge, a single fitting entry is enough
         return any(_fits(wanted, entry) for entry in value) if value else _fits(wanted, ABSENT)
     if isinstance(wanted, Mapping):
         return matches(wanted, value if isinstance(value, Mapping) else {})
@@ -57,7 +57,7 @@ def _fits(wanted: Any, value: Any) -> bool:
 
 
 def _passes(test: Any, value: Any) -> bool:
-    """Return whether a single value passes a test, which is a value or an object with an operator."""
+    """Return whether a single value passes a test, a value or an object with an operator."""
     if isinstance(test, Mapping) and "exists" in test:
         return bool(test["exists"]) is (value is not ABSENT)
     if value is ABSENT:
@@ -144,18 +144,18 @@ def rendered(value: Any, fields: Mapping[str, Any], place: str, *, as_text: bool
     if not isinstance(value, str):
         return value
     if WHOLE.fullmatch(value):
-        found = _found(value, fields, place)
-        return _text(found) if as_text else found
-    return INSIDE.sub(lambda template: _text(_found(template[1], fields, place)), value)
+        event_value = _value_at(value, fields, place)
+        return _text(event_value) if as_text else event_value
+    return INSIDE.sub(lambda template: _text(_value_at(template[1], fields, place)), value)
 
 
-def _found(path: str, fields: Mapping[str, Any], place: str) -> Any:
-    found: Any = fields
+def _value_at(path: str, fields: Mapping[str, Any], place: str) -> Any:
+    value: Any = fields
     for name in path.split(".")[1:]:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    if found is None:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if value is None:
         raise BadInput(place, f"the event has no {path}")
-    return found
+    return value
 
 
 def _text(value: Any) -> str:
@@ -167,7 +167,7 @@ def is_template(value: Any) -> bool:
 
 
 def template_mistakes(value: Any, place: str) -> Mistakes:
-    """Yield the texts that look like templates, and that no event has a value for."""
+    """Yield the templates without a value in any event."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from template_mistakes(inner, f"{place}.{name}")

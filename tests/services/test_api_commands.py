@@ -19,6 +19,7 @@ from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+EVENTS = Path(__file__).parents[2] / "examples" / "events.toml"
 TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
 
 
@@ -26,7 +27,7 @@ TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
 async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     folder = tmp_path_factory.mktemp("api")
     try:
-        async with site(folder, {"talker": TALK}) as running:
+        async with site(folder, {"talker": TALK}, {"CRAWLER_TRIGGERS__MAPPING": str(EVENTS)}) as running:
             await running.command.wait_for(LINK)
             yield running
             await running.end_all()

@@ -77,9 +77,9 @@ def test_the_example_does_what_it_says() -> None:
     assert mapping_file.mistakes_of(EXAMPLE) == []
     rules = mapping_file.read(EXAMPLE)
 
-    def effect(of: Event) -> tuple[str, Any]:
-        rule = rule_for(of, rules)
-        return rule.name, shown(request_of(rule, of))
+    def effect(sent: Event) -> tuple[str, Any]:
+        rule = rule_for(sent, rules)
+        return rule.name, shown(request_of(rule, sent))
 
     assert effect(event("shop.orders", "Order Placed", order=4711, site="books.example")) == (
         "new-order",

@@ -20,10 +20,12 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy
 # Only an operator can mend an error with one of these statuses or codes: credentials, rights or a name are wrong.
-# EventBridge answers with these codes and status 400.
+# EventBridge and SQS answer with these codes and status 400.
 OPERATOR_STATUSES = (401, 403, 404)
 OPERATOR_CODES = (
     "ResourceNotFoundException",
+    "AWS.SimpleQueueService.NonExistentQueue",
+    "QueueDoesNotExist",
     "AccessDeniedException",
     "UnrecognizedClientException",
     "ExpiredTokenException",

@@ -1,0 +1,210 @@
+"""The loop from the queue to the API, against SQS's protocol: what is deleted, given up, and left in the queue."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.client.http import Api as HttpApi
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
+from crawler_lifecycle.settings.outside import TriggerSettings
+from crawler_lifecycle.triggers.bridge import Bridge, posting
+from crawler_lifecycle.triggers.model import Act, EventAnswer
+from crawler_lifecycle.triggers.queue import EventQueue
+from tests.receivers import Answer, Receiver, serving
+from tests.stores import REGION, client_of
+from tests.waiting import until
+
+STARTED = EventAnswer(act=Act.START_RUN, rule="r", created=True, run_id=1, run_uid="u")
+ANSWERS: dict[str, EventAnswer | LifecycleError] = {
+    "started": STARTED,
+    "repeated": STARTED.model_copy(update={"created": False}),
+    "stopped": STARTED.model_copy(update={"act": Act.STOP_RUN}),
+    "unmapped": BadInput("event", "no rule fits\nthe `évent`"),
+    "too large": PermanentError("the API answers 413"),
+    "older API": NotFound("there is no such path"),
+    "away": TemporaryError("the API gives no answer"),
+    "no token": NotReady("the API does not know the token"),
+}
+
+
+class Queues:
+    """A queue with its dead letter queue."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.sqs = url, client_of("sqs", url)
+        self.events, self.dead = (
+            self.sqs.create_queue(QueueName=f"{kind}-{uuid4()}")["QueueUrl"] for kind in ("events", "dead")
+        )
+
+    def settings(self, **more: Any) -> TriggerSettings:
+        given = {"queue_url": self.events, "dead_letter_url": self.dead, "endpoint_url": self.url, "region": REGION}
+        return TriggerSettings(**given | more)
+
+    def send(self, *bodies: str) -> None:
+        for body in bodies:
+            self.sqs.send_message(QueueUrl=self.events, MessageBody=body)
+
+    def counts(self) -> tuple[int, int]:
+        """The messages in the queue that are visible, and those that are hidden."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        attributes = self.sqs.get_queue_attributes(QueueUrl=self.events, AttributeNames=names)["Attributes"]
+        return int(attributes[names[0]]), int(attributes[names[1]])
+
+    def given_up(self) -> list[tuple[str, str]]:
+        """Bodies and reasons, as they are in the dead letter queue."""
+        answer = self.sqs.receive_message(
+            QueueUrl=self.dead, MaxNumberOfMessages=10, VisibilityTimeout=0, MessageAttributeNames=["All"]
+        )
+        return [
+            (message["Body"], message["MessageAttributes"]["Reason"]["StringValue"])
+            for message in answer.get("Messages", [])
+        ]
+
+
+@pytest.fixture
+def queues(moto: str, credentials: None) -> Queues:
+    return Queues(moto)
+
+
+@pytest.fixture
+def bridge(queues: Queues) -> Iterator[Bridge]:
+    def post(body: str) -> EventAnswer:
+        answer = ANSWERS[body]
+        if isinstance(answer, LifecycleError):
+            raise answer
+        return answer
+
+    with ThreadPoolExecutor(10) as pool:
+        yield Bridge(EventQueue(queues.settings()), post, timedelta(seconds=60), pool)
+
+
+def counted(bridge: Bridge) -> dict[str, float]:
+    samples = [sample for metric in bridge.metrics.collect() for sample in metric.samples]
+    return {
+        sample.labels.get("outcome", sample.name): sample.value
+        for sample in samples
+        if not sample.name.endswith("_created")
+    }
+
+
+def test_an_answer_deletes_the_message(bridge: Bridge, queues: Queues) -> None:
+    queues.send("started", "repeated", "stopped")
+    while sum(queues.counts()):
+        bridge.handle_messages()
+    assert queues.given_up() == []
+    counts = counted(bridge)
+    assert {name: counts[name] for name in ("started", "repeated", "stopped", "dead_letter", "failed")} == {
+        "started": 1,
+        "repeated": 1,
+        "stopped": 1,
+        "dead_letter": 0,
+        "failed": 0,
+    }
+    assert counts["crawler_trigger_messages_received_total"] == 3
+    assert 0 <= counts["crawler_trigger_message_age_seconds"] < 60
+
+
+def test_what_cannot_succeed_goes_to_the_dead_letter_queue_as_it_came(bridge: Bridge, queues: Queues) -> None:
+    queues.send("unmapped", "too large")
+    while sum(queues.counts()):
+        bridge.handle_messages()
+    assert sorted(queues.given_up()) == [
+        ("too large", "the API answers 413"),
+        ("unmapped", "event: no rule fits the ` vent`"),
+    ]
+    assert counted(bridge)["dead_letter"] == 2
+
+
+@pytest.mark.parametrize("body", ["older API", "away", "no token"])
+def test_what_may_succeed_later_stays_hidden_for_a_while(bridge: Bridge, queues: Queues, body: str) -> None:
+    queues.send(body)
+    with pytest.raises(LifecycleError, match=str(ANSWERS[body])):
+        bridge.handle_messages()
+    assert queues.counts() == (0, 1)
+    assert (queues.given_up(), counted(bridge)["failed"]) == ([], 1)
+
+
+def test_a_message_that_failed_comes_again_after_its_pause(queues: Queues) -> None:
+    queue = EventQueue(queues.settings())
+    queues.send("x")
+    [message] = queue.receive()
+    queue.postpone(message, 0)
+    [again] = queue.receive()
+    assert (again.id, again.deliveries, message.deliveries) == (message.id, 2, 1)
+    queue.give_up(again, "")
+    assert (queues.counts(), queues.given_up()) == ((0, 0), [("x", "unknown")])
+
+
+def test_a_pass_with_a_success_has_not_failed(bridge: Bridge, queues: Queues) -> None:
+    queues.send("away", "started")
+    while queues.counts()[0]:
+        bridge.handle_messages()
+    assert queues.counts() == (0, 1)
+
+
+def test_the_loop_lives_through_an_outage_of_the_queue(queues: Queues) -> None:
+    """Its pulses say so, and a signal ends the loop's pause."""
+    stopped, settings = threading.Event(), queues.settings(queue_url=f"{queues.events}-gone")
+    with ThreadPoolExecutor(1) as pool:
+        bridge = Bridge(EventQueue(settings), lambda _: STARTED, timedelta(seconds=60), pool)
+        loop = threading.Thread(target=bridge.run, args=(stopped,))
+        loop.start()
+        until(lambda: bridge.pulses.succeeded.problem)
+        stopped.set()
+        loop.join(4)  # shorter than the pause
+        assert not loop.is_alive()
+    assert "CRAWLER_TRIGGERS__QUEUE_URL" in (bridge.pulses.succeeded.problem or "")
+    assert bridge.pulses.turned.has_beaten_within(60)
+    assert not bridge.pulses.succeeded.has_beaten_within(60)
+
+
+@pytest.mark.parametrize("name", ["queue_url", "dead_letter_url"])
+def test_both_queues_are_needed(queues: Queues, name: str) -> None:
+    with pytest.raises(NotReady, match=f"CRAWLER_TRIGGERS__{name.upper()}"):
+        EventQueue(queues.settings(**{name: None}))
+
+
+def test_a_missing_region_names_our_variable(queues: Queues) -> None:
+    with pytest.raises(NotReady, match="CRAWLER_TRIGGERS__REGION"):
+        EventQueue(queues.settings(region=None))
+
+
+def _problem(status: int, code: str) -> Answer:
+    body = {"title": "x", "status": status, "code": code, "detail": "because", "errors": []}
+    return Answer(status, {"Content-Type": "application/problem+json"}, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer(201, body=STARTED.model_dump_json().encode()), None),
+        (_problem(422, "bad_input"), BadInput),
+        (_problem(400, "bad_input"), BadInput),
+        (_problem(413, "too_large"), PermanentError),
+        (_problem(404, "not_found"), NotFound),
+        (_problem(401, "unauthenticated"), NotReady),
+        (_problem(403, "forbidden"), NotReady),
+        (_problem(503, "not_ready"), TemporaryError),
+        (Answer(502, body=b"a proxy"), TemporaryError),
+    ],
+)
+def test_the_body_reaches_the_api_as_it_is(answer: Answer, error: type[LifecycleError] | None) -> None:
+    receiver = Receiver()
+    receiver.usual = answer
+    body = '{"id":  "é", "x": not even JSON'
+    with serving(receiver), HttpApi(receiver.url, "token") as api:
+        post: Callable[[str], EventAnswer] = posting(api)
+        if error is None:
+            assert post(body) == STARTED
+        else:
+            with pytest.raises(error) as refused:
+                post(body)
+            assert type(refused.value) is error
+    [sent] = receiver.received
+    assert (sent.method, sent.path, sent.body.decode()) == ("POST", "/v1/events", body)
