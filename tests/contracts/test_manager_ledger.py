@@ -215,6 +215,16 @@ def test_a_generator_is_read_again_and_may_have_changed(flow: Managed) -> None:
     assert flow.begun().cursor == "second"
 
 
+def test_sets_that_come_in_another_order_are_no_repeats(flow: Managed) -> None:
+    flow.offer("a", "b", "c", read=3)
+    flow.begun("child-2")
+    assert flow.offer("e", "a", "d", read=3, is_reread=True) == [4, 1, 5]
+    assert counts(flow) == {"waiting": 5}
+    assert flow.store.manager_doors.sums([flow.uid])[flow.uid].repeated == 0
+    assert flow.offer("c", "b", "a", read=6, is_exhausted=True) == [None, None, None]
+    assert counts(flow) == {"waiting": 5, "repeated": 1}, "six sets, a twice"
+
+
 def test_a_refused_set_is_on_record(flow: Managed) -> None:
     page = Page(items=(Item(override={"shop": None}, key="x", problem="shop: None"),), read=1)
     assert flow.managers.offer(flow.mine, page).numbers == (1,)

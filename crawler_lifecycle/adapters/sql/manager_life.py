@@ -217,7 +217,7 @@ def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
         failed=row.failed + ends.get(ItemState.FAILED, 0),
         cancelled=row.cancelled + ends.get(ItemState.CANCELLED, 0),
         refused=row.refused,
-        repeated=row.repeated,
+        repeated=max(0, row.repeated),  # below 0 while sets of an earlier reading are still to come
     )
 
 

@@ -95,9 +95,13 @@ def _read(mine: Managed, new: Sequence[Item], known: dict[str, int]) -> list[int
 
 
 def _reread(mine: Managed, page: Sequence[Item]) -> list[int | None]:
-    """Add the parameter sets with an unknown key. Return the numbers of all sets with keys."""
+    """Add the parameter sets with an unknown key. Return the numbers of all sets with keys.
+
+    A new set in the place of another leaves the other for later, where the other is no repeat.
+    """
     known = mine.known(page)
     unknown = {item.key: item for item in page if item.key is not None and item.key not in known}
     if unknown:
         known |= dict(zip(unknown, mine.add(list(unknown.values())), strict=True))
+        mine.count("repeated", -len(unknown))
     return [_number(item, known) for item in page]

@@ -66,6 +66,7 @@ class ManagerStatuses(OnDoors):
         for uid, *numbers, problems, is_exhausted in connection.execute(SUMS.where(flows.c.uid.in_(list(flow_uids)))):
             total, *rest = map(int, numbers)
             named = dict(zip(SUMMED[1:], rest, strict=True))
+            named["repeated"] = max(0, named["repeated"])
             for state, number in ends.get(uid, {}).items():
                 named[state] += number
             sums[uid] = ItemSums(total=total, has_problem=bool(problems), is_exhausted=bool(is_exhausted), **named)
