@@ -33,7 +33,7 @@ WITH_FAILURES = "finished_with_failures"
 SINGLE_CYCLE = "loop_mode is 0: the manager starts jobs in a single cycle, then closes"
 ITEMS_IN_A_PAGE = 200
 RETRIED_FROM = "RETRIED_FROM="  # tag: key of the job before
-CANCELLED = "cancelled"  # outcome of a job that people stopped
+STOPPED_BY_PEOPLE = ("cancelled", "cancel_timeout")  # outcomes of stops without and with force
 
 
 class DupeFilter(set[str]):
@@ -209,7 +209,7 @@ class GeneratorCrawlManager(CrawlManager):
     async def _try_again(self, spider: str, outcome: str, override: JobParams, jobkey: JobKey) -> None:
         job, rule = self._ended_job, rule_for(self.retry_policy, outcome)
         most = self.MAX_RETRIES if rule.tries is None else rule.tries
-        if job is None or job.tries > most or (outcome == CANCELLED and CANCELLED not in self.retry_policy):
+        if job is None or job.tries > most or (outcome in STOPPED_BY_PEOPLE and outcome not in self.retry_policy):
             return
         again = {"retry_num": str(job.tries)} if self.pass_retry_num else {}
         override["tags"] = _retried_from(jobkey, override)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_rows import NOT_STARTED
+from crawler_lifecycle.adapters.sql.manager_rows import NOT_TRIED_AGAIN
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
@@ -433,7 +433,7 @@ def test_a_flow_that_ends_before_its_manager_begins_again_leaves_no_item_open(fl
     while not flow.go_on().is_empty:
         pass
     assert flow.states == {"manager": "cancelled"}
-    assert state_of(flow, 1) == (ItemState.CANCELLED, NOT_STARTED)
+    assert state_of(flow, 1) == (ItemState.CANCELLED, NOT_TRIED_AGAIN)
     assert flow.store.manager_doors.item_counts(flow.id) == Counts(cancelled=1)
     (status,) = flow.store.manager_doors.statuses(flow.id)
     assert status.close_reason == ("drained" if ends == "drain" else "cancelled")

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.adapters.sql.manager_rows import NOT_TRIED_AGAIN
 from crawler_lifecycle.contract.managers.turns import Problem
 from crawler_lifecycle.managers import Breaker, Item, PeriodicCrawlManager, RetryRule
 from crawler_lifecycle.managers.failures import GeneratorChanged
 from crawler_lifecycle.managers.policies import key_of
-from crawler_lifecycle.testing import ManagerPlay, completed
+from crawler_lifecycle.testing import ManagerPlay, completed, failed, stopped
 from tests.managers.authors import Shops, shops_with
 
 # retries
@@ -56,11 +57,26 @@ def test_an_outcome_with_a_rule_is_a_failure() -> None:
     assert ManagerPlay(shops_with(names="a")).until_closed(completed("banned")) == "finished"
 
 
-def test_a_cancelled_job_is_tried_again_only_by_its_own_rule() -> None:
-    for policy, starts in (({"*": RetryRule(tries=1)}, 1), ({"cancelled": RetryRule(tries=1)}, 2)):
+@pytest.mark.parametrize("outcome", ["cancelled", "cancel_timeout"])
+def test_a_job_that_people_stopped_is_tried_again_only_by_its_own_rule(outcome: str) -> None:
+    for policy, starts in (({"*": RetryRule(tries=1)}, 1), ({outcome: RetryRule(tries=1)}, 2)):
         play = ManagerPlay(shops_with(names="a", retry_policy=policy))
-        play.until_closed("cancelled")
+        play.until_closed(outcome)
         assert len(play.started) == starts
+
+
+def test_the_word_of_an_item_that_was_stopped_with_its_manager_is_true() -> None:
+    for act, end, state, problem in (
+        (ManagerPlay.stop, stopped(forced=True), "failed", None),
+        (ManagerPlay.drain, failed("killed by oom"), "cancelled", NOT_TRIED_AGAIN),
+    ):
+        play = ManagerPlay(shops_with(names="a", MAX_RETRIES=2))
+        play.cycle()
+        act(play)
+        play.end(1, end)
+        assert play.cycle() is not None
+        (item,) = play.items
+        assert (item.state, item.problem, item.outcome) == (state, problem, end.outcome)
 
 
 def test_a_rule_changes_arguments_and_the_authors_override_wins() -> None:

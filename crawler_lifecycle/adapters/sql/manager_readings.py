@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.sql.manager_late_ends import has_state, shown_st
 from crawler_lifecycle.adapters.sql.manager_life import counts_of
 from crawler_lifecycle.adapters.sql.manager_lists import IS_LAST_ATTEMPT
 from crawler_lifecycle.adapters.sql.manager_locks import READ
-from crawler_lifecycle.adapters.sql.manager_rows import DELAYED
+from crawler_lifecycle.adapters.sql.manager_rows import DELAYED, NOT_STARTED, NOT_TRIED_AGAIN
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.manager_statuses import ManagerStatuses, member_of
 from crawler_lifecycle.adapters.sql.transactions import reading
@@ -134,7 +134,7 @@ def _record(row: Row[Any], state: ItemState) -> ItemRecord:
         generation=row.generation,
         attempt=row.attempt,
         tries=row.tries,
-        problem=row.problem,
+        problem=NOT_TRIED_AGAIN if row.attempt and row.problem == NOT_STARTED else row.problem,
         is_filtered=row.problem == FILTERED_PROBLEM,
         outcome=row.outcome,
         run_id=row.run_id,

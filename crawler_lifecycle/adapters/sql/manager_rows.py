@@ -12,6 +12,7 @@ from crawler_lifecycle.domain.naming import crawl_workflow_id
 
 DELAYED, ADDED, GENERATED = range(3)  # places in the order of the choice
 NOT_STARTED = "the manager was closed before the item could start"  # problem of an item that a close has cancelled
+NOT_TRIED_AGAIN = "the manager was closed before the item's next attempt"  # the same, for people, after an attempt
 JOB_COLUMNS = [column for column in manager_attempts.c if column.name not in ("flow", "manager", "verdict")]
 
 
