@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from temporalio.client import Client
 from temporalio.worker import (
@@ -49,6 +49,7 @@ from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 log = logging.getLogger("workers.flows")
 DEFAULT_QUEUE = "default"
 WAITING_MANAGERS = 10  # managers that wait for a slot in a host
+IMPORT_PAUSE = 5.0  # seconds between imports of a broken module
 END_SECONDS = 20.0  # more than a host takes after its drain
 
 
@@ -70,6 +71,8 @@ def main() -> None:
     except NotReady as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log is not set up yet)
         sys.exit(1)
+    for problem in modules.broken.values():
+        print(f"{problem}; the host runs the other modules", file=sys.stderr)  # noqa: T201 (as above)
     process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]), needs_variables=True)
 
 
@@ -105,8 +108,8 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
         if health_server is not None:
             health_server.metrics.register(host.slots)
             health_server.metrics.register(host.manager_slots)
-        log.info("runs the steps in %s for queues %s", ", ".join(modules.names), ", ".join(queues))
-        await _until(stopped, host)
+        log.info("runs the steps in %s for queues %s", ", ".join(modules.modules), ", ".join(queues))
+        await _until(stopped, host, modules)
         log.info("finishes what is under way")
     if host.slots.lost:
         _end_at_once(host)
@@ -161,11 +164,21 @@ def _worker(client: Client, host: StepHost, task_queue: str, config: ActivityCon
     )
 
 
-async def _until(stopped: asyncio.Event, host: StepHost) -> None:
+async def _until(stopped: asyncio.Event, host: StepHost, modules: Modules) -> None:
     waits = [asyncio.create_task(event.wait()) for event in (stopped, host.slots.all_lost)]
+    if modules.broken:
+        waits.append(asyncio.create_task(_until_mended(modules)))
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
+
+
+async def _until_mended(modules: Modules) -> Literal[True]:
+    """Wait until a broken module can be imported: a host that is started anew runs its steps as well."""
+    while (target := await asyncio.to_thread(modules.mended)) is None:
+        await asyncio.sleep(IMPORT_PAUSE)  # no event tells that a file has changed
+    log.info("%s can be imported now: the host ends, to be started anew", target)
+    return True
 
 
 def _end_at_once(host: StepHost) -> None:

@@ -14,9 +14,13 @@ from sqlalchemy import select
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, managers
+from crawler_lifecycle.contract.flows.records import Why
+from crawler_lifecycle.contract.flows.states import FlowIntent
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.domain.managers.explanation import manager_explained
 from crawler_lifecycle.ports import ManagerRef, NewRun
 from tests.contracts.flows import BOOKS, Flow
 from tests.contracts.managers import pushed_manager
@@ -55,7 +59,8 @@ def objects(hosts: StepHosts) -> list[int]:
 def end_crawls(hosts: StepHosts, flow: Flow) -> None:
     """Make runs for the attempts on record, as their workflows would, and end the runs."""
     with hosts.database.read() as connection:
-        row: Any = connection.execute(select(managers.c.token, managers.c.attempt)).one()
+        of_flow = select(managers.c.token, managers.c.attempt).join(flows, flows.c.id == managers.c.flow)
+        row: Any = connection.execute(of_flow.where(flows.c.uid == flow.uid)).one()
     ref = ManagerRef(flow.uid, 0, row.attempt, row.token)
     for start in flow.store.managers.unstarted(ref):
         flow.store.runs.create(NewRun(start.request, BOOKS, 1, start.job.key, str(uuid4())))
@@ -126,3 +131,27 @@ async def test_an_object_ends_with_its_host(hosts: StepHosts, flow: Flow) -> Non
     await to_the_end(hosts, flow)
     await asyncio.wait_for(going, 60)
     assert attempts(hosts) == 4
+
+
+async def test_a_broken_file_pauses_only_its_own_managers(hosts: StepHosts, flow: Flow, tmp_path: Path) -> None:
+    broken = tmp_path / "broken_managers.py"
+    broken.write_text("x = 1\ny = (\n")
+    work = StepWork(function="broken_managers:Shops", form=CallForm.MANAGER)
+    paused = pushed_manager(hosts.database, work, "broken/nightly")
+    hosts.settings["CRAWLER_FLOWS__MANAGER_TRIES"] = "1"
+    host = await hosts.start(str(MODULE), str(broken))
+    going = [asyncio.create_task(hosts.go_on(each)) for each in (flow, paused)]
+    await eventually(lambda: counts(flow).running == 2)
+    await to_the_end(hosts, flow)
+    await eventually(lambda: paused.store.manager_doors.statuses(paused.id)[0].problem is not None)
+    (status,) = paused.store.manager_doors.statuses(paused.id)
+    why = manager_explained(status, Why(path="manager", state="executing"), FlowIntent.RUN).cause
+    assert str(why).startswith(f"manager_paused: start failed ({broken} cannot be imported: SyntaxError")
+    assert "line 2" in str(why)
+    broken.write_text(MODULE.read_text())
+    assert await asyncio.wait_for(host.wait(), 60) == 0, "the host ends, to be started anew"
+    await hosts.start(str(MODULE), str(broken))
+    paused.hold("run")
+    await eventually(lambda: counts(paused).running == 2)
+    await to_the_end(hosts, paused)
+    await asyncio.wait_for(asyncio.gather(*going), 60)

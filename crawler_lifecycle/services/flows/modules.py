@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -30,12 +31,13 @@ class Modules:
 
     modules: Mapping[str, ModuleType]
     targets: Sequence[str] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)  # problems of the modules that cannot be imported, by name
     folder: Path | None = None
     working_directory: Path = field(default_factory=Path.cwd)
 
     @property
     def names(self) -> list[str]:
-        return list(self.modules)
+        return [*self.modules, *self.broken]
 
     def function(self, reference: str) -> Callable[..., Any] | None:
         """Return the function or class for `module:qualname`; None if no module of the host defines the name."""
@@ -45,17 +47,35 @@ class Modules:
             return None
         return function
 
+    def mended(self) -> str | None:
+        """Import the broken modules again. Return a target that can be imported by now; None without such a target."""
+        for target in self.targets:
+            if name_of(target) in self.broken:
+                with suppress(NotReady):
+                    _load(target)
+                    return target
+        return None
+
 
 def load(targets: Sequence[str], folder: Path | None = None) -> Modules:
-    """Import the targets: names of modules, or files. NotReady, with the cause, if a target cannot be imported.
+    """Import the targets: names of modules, or files. NotReady, with the cause, if no target can be imported.
 
     `folder`: further place for modules, for a host without the current folder among its places.
     """
     working_directory = Path.cwd()
     if folder is not None:
         _search_first(folder)
-    modules = {module.__name__: module for module in map(_load, targets)}
-    return Modules(modules, targets, folder, working_directory)
+    modules: dict[str, ModuleType] = {}
+    broken: dict[str, str] = {}
+    for target in targets:
+        name = name_of(target)
+        try:
+            modules[name] = _load(target)
+        except NotReady as error:
+            broken[name] = error.message
+    if broken and not modules:
+        raise NotReady(next(iter(broken.values())))
+    return Modules(modules, targets, broken, folder, working_directory)
 
 
 def name_of(target: str) -> str:

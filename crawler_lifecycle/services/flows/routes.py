@@ -8,6 +8,8 @@ from datetime import timedelta
 from crawler_lifecycle.activities.steps import TryAgain
 from crawler_lifecycle.domain.flows.messages import RunSteps
 from crawler_lifecycle.domain.flows.words import UNKNOWN_STEP
+from crawler_lifecycle.domain.naming import managers_queue
+from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 from crawler_lifecycle.services.flows.calling import Function, is_manager
 from crawler_lifecycle.services.flows.claiming import Claiming
 from crawler_lifecycle.services.flows.modules import Modules
@@ -15,6 +17,13 @@ from crawler_lifecycle.services.flows.modules import Modules
 logger = logging.getLogger(__name__)
 UNKNOWN_PAUSE = timedelta(seconds=10)
 MOST_LOGGED = 1_000  # problems that a host remembers
+
+
+class UnimportedManager(WorkFlowManager):
+    """Stands for a manager whose module is broken. The object's own process imports the module, and tells its failure.
+
+    So the manager is paused with the failure, and a resume reads the mended file.
+    """
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Routes:
         if function is None:
             _, module, name = step.route.split("|")
             await self.claiming.note_cause(step, UNKNOWN_STEP)
-            problem = f"{module} has no function {name} at its top level"
+            problem = self.modules.broken.get(module, f"{module} has no function {name} at its top level")
             self._log(step.flow_id, problem)
             raise TryAgain(problem, UNKNOWN_PAUSE, cause="UnknownStep")
         return function
@@ -54,5 +63,7 @@ class Routes:
         logger.error("a step of flow %s waits: %s", flow, problem)
 
     def _known(self, route: str) -> Function | None:
-        _, module, name = route.split("|")
+        queue, module, name = route.split("|")
+        if module in self.modules.broken and queue.endswith(managers_queue("")):
+            return UnimportedManager
         return self.modules.function(f"{module}:{name}")

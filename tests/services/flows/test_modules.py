@@ -121,6 +121,18 @@ def test_the_cause_of_a_failed_import_is_one_line(tmp_path: Path, text: str | No
     assert "broken_module" not in sys.modules
 
 
+def test_a_broken_module_beside_another_is_kept_with_its_problem_until_it_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "broken_beside_another.py"
+    path.write_text("x = (\n")
+    modules = load([MODULE, str(path)])
+    assert modules.names == [MODULE, "broken_beside_another"]
+    assert "SyntaxError: '(' was never closed (broken_beside_another.py, line 1)" in modules.broken[path.stem]
+    assert modules.mended() is None
+    path.write_text("x = 1\n")
+    assert modules.mended() == str(path)
+    del sys.modules[path.stem]
+
+
 def test_a_refused_graph_names_the_line_in_the_authors_file(tmp_path: Path) -> None:
     path = tmp_path / "broken_graph.py"
     path.write_text("from crawler_lifecycle.flows import Workflow\n\nWorkflow().add('a', lambda context: 1)\n")

@@ -27,7 +27,7 @@ from crawler_lifecycle.contract.managers.turns import (
     Start,
     Wake,
 )
-from crawler_lifecycle.errors import NotFound, PermanentError
+from crawler_lifecycle.errors import NotFound, NotReady, PermanentError
 from crawler_lifecycle.flows.authors import authors_traceback
 from crawler_lifecycle.managers.arguments import BadArguments
 from crawler_lifecycle.managers.driving import drive
@@ -167,12 +167,16 @@ def _brought_on(link: HostLink, first: dict[str, Any]) -> dict[str, Any]:
         return _failure(failure.phase, failure.job, failure.error)
     except BadArguments as error:
         return _failure("", None, error.sentence)
+    except NotReady as error:
+        return _failure("", None, error.message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - author's code may raise any error while the object is made
         return _failure("", None, authors_traceback(error))
 
 
 def _class(modules: Modules, name: str) -> Any:
     manager = modules.function(name)
+    if problem := modules.broken.get(name.partition(":")[0]):
+        raise NotReady(problem)
     if manager is None:
         raise NotFound(f"{name} is not in the modules")
     return manager
