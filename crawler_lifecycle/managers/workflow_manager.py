@@ -61,7 +61,10 @@ class WorkFlowManager(OwnedJobs):
         self.argparser = ManagerParser(prog=program, description=self.description, epilog=self._programs_help())
         self.add_argparser_options()
         self.args = self.parse_args()
-        self._take_arguments()
+        try:
+            self._take_arguments()
+        except BadInput as error:  # the parser ends the process's own command line with the usage and the cause
+            self.argparser.error(f"argument --{error.field.replace('_', '-')}: {error.expected}")
 
     @property
     def description(self) -> str:

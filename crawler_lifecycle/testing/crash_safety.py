@@ -1,7 +1,7 @@
 """Crash safety: plays a manager with a death at every point, and compares the plays with an undisturbed play."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 
 from sqlalchemy import select
@@ -11,6 +11,7 @@ from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 from crawler_lifecycle.testing.manager_play import ManagerPlay
 
 Script = Callable[[ManagerPlay], object]
+METHODS = "methods"  # all methods that the author's class defines
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,25 @@ def assert_crash_safe(
     *,
     arguments: Sequence[str] = (),
     every: int = 1,
+    only: str | Collection[str] = (),
 ) -> int:
     """Play the script undisturbed, and then again and again with a death at another point. Return the number of deaths.
 
     The process may die at the beginning of an author's method, and before and after a write. After a death, another
-    object goes on within the same cycle. AssertionError names the first death with other jobs, reactions, results or
-    sums than in the undisturbed play. `every`: with 3, the process dies at every third point.
+    object continues within the same cycle. AssertionError names the first death with other jobs, reactions, results or
+    sums than in the undisturbed play. `every`: with 3, the process dies at every third point. `only`: names of points,
+    as for `ManagerPlay.crash`; or `methods` for the methods that the manager's class defines.
     """
-    undisturbed, points = _played(manager, script, arguments)
-    fatal = range(0, len(points), every)
+    undisturbed, points, methods = _played(manager, script, arguments)
+    again, _, _ = _played(manager, script, arguments)
+    if again != undisturbed:
+        raise AssertionError(
+            "the manager is not deterministic: two plays without a death differ, such as by the time, by random "
+            f"numbers or by the order of a set:\n{_changes(undisturbed, again)}"
+        )
+    fatal = _chosen(points, methods if only == METHODS else only)[::every]
     for number in fatal:
-        observed, _ = _played(manager, script, arguments, dies_at=number)
+        observed, _, _ = _played(manager, script, arguments, dies_at=number)
         if observed != undisturbed:
             place = f"{points[number]!r}, point {number} of {len(points)}"
             raise AssertionError(
@@ -54,16 +63,25 @@ def assert_crash_safe(
     return len(fatal)
 
 
+def _chosen(points: Sequence[str], only: str | Collection[str]) -> Sequence[int]:
+    """Return the numbers of the points with these names; without names, all numbers."""
+    names = {only} if isinstance(only, str) else set(only)
+    if absent := names.difference(points):
+        raise AssertionError(f"the manager did not reach {sorted(absent)}, but {sorted(set(points))}")
+    return [number for number, name in enumerate(points) if not names or name in names]
+
+
 def _played(
     manager: Callable[[], WorkFlowManager], script: Script, arguments: Sequence[str], dies_at: int | None = None
-) -> tuple[Observed, list[str]]:
+) -> tuple[Observed, list[str], set[str]]:
+    """Return the play's effects, its points, and the points that are methods of the author."""
     play = ManagerPlay(manager, *arguments)
     calls = play.stage.calls
     if dies_at is not None:
         play.stage.is_fatal = lambda _: len(calls) == dies_at + 1
     try:
         script(play)
-        return _observed(play), list(calls)
+        return _observed(play), list(calls), {name for name in calls if not play.manager.has_only_ours(name)}
     finally:
         play.close()
 

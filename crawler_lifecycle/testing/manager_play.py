@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 
 from pydantic import JsonValue
 
@@ -11,8 +12,10 @@ from crawler_lifecycle.contract.managers.items import Job
 from crawler_lifecycle.contract.managers.records import ItemRecord
 from crawler_lifecycle.contract.managers.turns import Counts, Wake
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.outcome_words import FINISHED, OF_FAILED_RUNS
+from crawler_lifecycle.domain.outcome_words import FINISHED, OF_FAILED_RUNS, RESERVED
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.owned_jobs import UNKNOWN
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 from crawler_lifecycle.testing.managed import MANAGER, ManagedFlow, RunEnd
 from crawler_lifecycle.testing.manager_link import Death, Stage, StartedJob
@@ -134,9 +137,11 @@ class ManagerPlay:
     ) -> int:
         """End a running job, or all. Return the jobs' number. The manager reacts in its next cycle.
 
-        `outcome`: an outcome word, or an end such as `failed("banned")`. A failed run's
-        word, such as `killed by oom`, ends the run as failed.
+        `outcome`: an outcome word that the service or the manager knows, or an end such as `failed("banned")`. A failed
+        run's word, such as `killed by oom`, ends the run as failed.
         """
+        if isinstance(outcome, str):
+            self._refuse_unknown(outcome)
         end = _end_of(outcome, stats or {}, result)
         jobs = [job for job in self.running if number in (None, job.number)]
         assert jobs or number is None, f"job {number} is not running, but {[job.number for job in self.running]} are"
@@ -217,6 +222,15 @@ class ManagerPlay:
         return list(self.managed.store.managers.running(self.managed.ref))
 
     # inside
+
+    def _refuse_unknown(self, word: str) -> None:
+        """Raise BadInput for a word that is neither an end by the service, nor a failed outcome of the manager."""
+        known = {*RESERVED, UNKNOWN, *self.manager.failed_outcomes}
+        if word not in known and not word.startswith("closespider_"):
+            near = get_close_matches(word, known, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            advice = f"completed({word!r}) and failed({word!r}) end crawls with words of their own"
+            raise BadInput("outcome", f"{word!r} is no known outcome{meant}: {advice}")
 
     def _go_on(self, *, survives: bool = True) -> None:
         """Give the object the turn. After a death, begin another object if the manager survives."""
