@@ -47,8 +47,8 @@ def check(
     """Preview the crawl manager or workflow TARGET without a start.
 
     TARGET is `FILE.py`, `FILE.py:Class` or `module:Class`, or `FILE.json`. Of a manager: first jobs, repeats, refused
-    jobs, hours with --duration; the generator is read, and no job is written. Of a workflow: jobs by kind, and
-    crawlers. Crawlers are looked up in --catalogue, or in the installation's catalogue, also over the API. The exit
+    jobs, hours with --duration, and what its class takes from shub-workflow in vain; the generator is read, and no job
+    is written. Of a workflow: jobs by kind, and crawlers. Crawlers are looked up in --catalogue, or in the installation's catalogue, also over the API. The exit
     status is 2 for a job that would be refused.
 
     \b
@@ -186,6 +186,9 @@ def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: floa
         yield f"  ... and {counted(result.new - len(result.jobs), 'further job')}"
     yield from _cut(f"  {job.number}  repeated: equals {job.repeats}" for job in result.repeated)
     yield from _cut(f"  {job.number}  refused: {job.problem}" for job in result.refused)
+    if result.differences:
+        yield "not as in shub-workflow:"
+        yield from (f"  {difference}" for difference in result.differences)
     yield from _crawler_lines(missing)
     if hours is not None:
         at_once = counted(min(result.most_at_once, max(result.new, 1)), "job")

@@ -13,6 +13,7 @@ from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.errors import BadInput, LifecycleError
 from crawler_lifecycle.flows.authors import cause_with_frames
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
+from crawler_lifecycle.managers.differences import differences
 from crawler_lifecycle.managers.generator import END, parameter_sets
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.parameters import ScheduleArgs, check_parts, full_params, parameter_set
@@ -41,6 +42,7 @@ class Preview(Message):
     refused: list[PreviewedJob] = []
     new: int = Field(default=0, description="jobs that would start")
     crawlers: list[str] = []
+    differences: list[str] = Field(default=[], description="members of shub-workflow that are used in vain")
     problem: str | None = Field(default=None, description="error of the author's code, behind the sets that were read")
 
     def hours(self, seconds_a_job: float) -> float:
@@ -107,6 +109,7 @@ class _Reading:
             refused=self._refused,
             new=self._new,
             crawlers=sorted(self._crawlers),
+            differences=differences(self._manager),
             problem=problem,
         )
 

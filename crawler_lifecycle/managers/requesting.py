@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,14 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.parameters import FullJobParams, check_parts
 
 KeyFunction = Callable[[FullJobParams], str]
+AUTHORS_WORDS = {
+    "crawler": "spider",
+    "arguments": "spider_args",
+    "settings": "job_settings",
+    "memory_factor": "units",
+}  # by field of a run's request
+LISTS = ("tags", "labels")  # sorted in the request, so that the place of an entry says nothing to its author
+LONGEST_SHOWN = 100  # characters of a refused tag
 
 
 def request_of(params: FullJobParams, tags: Iterable[str]) -> RunParameters:
@@ -33,9 +41,36 @@ def request_of(params: FullJobParams, tags: Iterable[str]) -> RunParameters:
         fields["labels"] = sorted(set(params["labels"] or []))
     if params.get("priority") is not None:
         fields["priority"] = params["priority"]
-    with refusals_as_bad_input():
-        request = RunRequest.model_validate(fields)
+    try:
+        with refusals_as_bad_input():
+            request = RunRequest.model_validate(fields)
+    except BadInput as error:
+        raise BadInput(*_in_authors_words(error.mistakes, fields)) from error
     return RunParameters.model_validate(request.model_dump(include=set(RunParameters.model_fields), exclude_none=True))
+
+
+def _in_authors_words(mistakes: Sequence[tuple[str, str]], fields: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the arguments of BadInput with the names that authors write, and with a tag or label in place of its place.
+
+    `fields`: of the run's request.
+    """
+    first, *rest = ((_field_of(name), _problem_of(name, expected, fields)) for name, expected in mistakes)
+    yield from first
+    yield from rest
+
+
+def _field_of(name: str) -> str:
+    field, _, rest = name.partition(".")
+    if field in LISTS:
+        return field
+    return ".".join(filter(None, [AUTHORS_WORDS.get(field, field), rest]))
+
+
+def _problem_of(name: str, expected: str, fields: Mapping[str, Any]) -> str:
+    field, _, place = name.partition(".")
+    if field in LISTS and place.isdigit():
+        return f"{fields[field][int(place)][:LONGEST_SHOWN]!r}: {expected}"
+    return f"{expected}; units multiply the memory in the catalogue" if field == "memory_factor" else expected
 
 
 def texts(field: str, values: Mapping[str, Any]) -> dict[str, str]:
@@ -57,7 +92,8 @@ def _text(field: str, value: Any) -> str:
         return str(value)
     if isinstance(value, dict | list | tuple):
         return canonical(field, value)
-    raise BadInput(field, f"expected a text, a number, a list or a dict, not {type(value).__name__}")
+    named = "None: leave the name out" if value is None else type(value).__name__
+    raise BadInput(field, f"expected a text, a number, a list or a dict, not {named}")
 
 
 def canonical(field: str, value: Any) -> str:

@@ -301,6 +301,19 @@ def test_a_preview_writes_nothing(flow: Flow, file: Path, tmp_path: Path) -> Non
     assert said(flow("list", "--json")) == []
 
 
+def test_a_preview_names_what_a_class_takes_from_shub_workflow_in_vain(flow: Flow, file: Path) -> None:
+    file.write_text(f"{FILE}\n    def upload_stats(self):\n        pass\n")
+    line = FILE.count("\n") + 2
+    shown = flow("check", str(file), "--", "--own", "2").stdout.splitlines()
+    place = shown.index("not as in shub-workflow:") + 1
+    assert (
+        shown[place]
+        == f"  {file}, line {line}: an own upload_stats is never called: stats are stored with each reaction"
+    )
+    (difference,) = json.loads(flow("check", str(file), "--json", "--", "--own", "2").stdout)["preview"]["differences"]
+    assert "upload_stats" in difference
+
+
 def test_a_preview_of_a_long_generator_is_cut(flow: Flow, file: Path) -> None:
     result = flow("check", str(file), "--most", "3", "--json", "--", "--own", "1000000")
     preview = said(result)["preview"]

@@ -1,0 +1,187 @@
+"""Differences: what a manager's class takes from shub-workflow that has no counterpart, or no effect, here.
+
+The class is read as text and never called: a preview names the differences before a crawl starts.
+"""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+
+STATS = "stats are stored with each reaction"
+SCRAPY_CLOUD = "there is no Scrapy Cloud: settings come from the catalogue and the command line"
+# members of shub-workflow's scripts and managers, with advice for those without a counterpart
+MEMBERS: Mapping[str, str] = {
+    "async_add_job_tags": "tags belong to a job's start: use `tags` in its parameters",
+    "async_schedule_spider": "use schedule_spider_with_jobargs",
+    "add_job_tags": "tags belong to a job's start: use `tags` in its parameters, or append_flow_tag",
+    "client": SCRAPY_CLOUD,
+    "finish": "use `crawlctl stop RUN`, or set_close_reason for the manager itself",
+    "fshelper": "use list_folder and the further functions of crawler_lifecycle.managers.files",
+    "get_canonical_spidername": "a crawler has one name",
+    "get_job": "use get_owned_jobs, or the hooks' dict",
+    "get_job_metadata": "use finished_metadata_hook, or get_owned_jobs",
+    "get_job_tags": "use `tags` in the hooks' override, or get_tags",
+    "get_job_unique_id": "use `dedup` for a key of your own",
+    "get_jobs": "use get_owned_jobs",
+    "get_jobs_with_tags": "use get_owned_jobs(has_tag=...)",
+    "get_keyvalue_job_tag": "read `tags` in the hooks' override",
+    "get_metadata_key": "use the dict of finished_metadata_hook",
+    "get_own_jobkey_from_env": "a manager is no job: use flow_id and name",
+    "get_project": "an installation has a single cluster",
+    "get_project_running_spiders": "use get_running_spiders",
+    "get_running_jobs": 'use get_owned_jobs(state=["running"])',
+    "get_sc_project_settings": SCRAPY_CLOUD,
+    "is_max_time_ran_out": "max_running_time ends the manager by itself",
+    "maybe_upload_stats": STATS,
+    "parse_project_id": "an installation has a single cluster",
+    "print_stats": "`crawlctl flow show` has the stats",
+    "project_id": "an installation has a single cluster",
+    "project_settings": SCRAPY_CLOUD,
+    "schedule_spider": "use schedule_spider_with_jobargs",
+    "set_flow_id_name": "use --flow-id, and generate_flow_id",
+    "spider_loader": SCRAPY_CLOUD,
+    "update_finished_cache": "ends are always read with one statement",
+    "upload_stats": STATS,
+    "_async_schedule_job": "use schedule_spider_with_jobargs",
+    "_close": "use on_close",
+    "_get_flowid_name_from_tags": "use flow_id and name",
+    "_get_metadata_key": "use the dict of finished_metadata_hook",
+    "_make_children_tags": "use children_tags, or get_tags",
+    "_on_start": "use on_start",
+    "_run_loops": "use workflow_loop",
+    "_async_run_loops": "use workflow_loop",
+    "_running_job_keys": 'use get_owned_jobs(state=["running"])',
+    "_schedule_job": "use schedule_spider_with_jobargs",
+}
+# members that are here, and that the engine never calls: there, an override changes what the manager does
+NEVER_CALLED: Mapping[str, str] = {
+    "get_owned_jobs": "the ledger knows the manager's jobs",
+    "get_finished_owned_jobs": "the ledger knows the manager's jobs",
+    "is_finished": "the ledger knows the ends of jobs",
+    "is_running": "the ledger knows the ends of jobs",
+    "run": "its host runs the manager: use workflow_loop",
+    "wait_for": "the engine itself never waits for jobs",
+}
+ATTRIBUTES: Mapping[str, str] = {
+    "project_required": "an installation has a single cluster",
+    "stats_interval": STATS,
+    "workflow_loop_enabled": "return False from workflow_loop to end the manager",
+}
+ARGUMENTS: Mapping[tuple[str, str], str] = {
+    ("get_owned_jobs", "meta"): "each job has all fields",
+    ("get_finished_owned_jobs", "meta"): "each job has all fields",
+}
+
+
+@dataclass
+class _Reading:
+    """Uses of `self` in the author's classes, with their places."""
+
+    uses: dict[str, str] = field(default_factory=dict)  # first place by name
+    stores: set[str] = field(default_factory=set)
+    calls: dict[tuple[str, str], str] = field(default_factory=dict)  # first place by method and keyword
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+def differences(manager: WorkFlowManager) -> list[str]:
+    """Return a sentence for each member of shub-workflow that the manager's classes use or override in vain."""
+    reading = _read(type(manager))
+    return sorted({*_absent(manager, reading), *_never_called(reading), *_ignored(manager, reading)})
+
+
+def _absent(manager: WorkFlowManager, reading: _Reading) -> Iterator[str]:
+    for name, place in reading.uses.items():
+        if name in MEMBERS and name not in reading.stores and not hasattr(manager, name):
+            yield f"{place}: self.{name} is not there: {MEMBERS[name]}"
+
+
+def _never_called(reading: _Reading) -> Iterator[str]:
+    ours = {name for base in WorkFlowManager.__mro__ for name in vars(base)}
+    for name, place in reading.overrides.items():
+        if name in ATTRIBUTES:
+            yield f"{place}: {name} has no effect: {ATTRIBUTES[name]}"
+        elif name in NEVER_CALLED:
+            yield f"{place}: an own {name} is never called: {NEVER_CALLED[name]}"
+        elif name in MEMBERS and name not in ours:
+            yield f"{place}: an own {name} is never called: {MEMBERS[name]}"
+
+
+def _ignored(manager: WorkFlowManager, reading: _Reading) -> Iterator[str]:
+    for (method, keyword), place in reading.calls.items():
+        if (method, keyword) in ARGUMENTS:
+            yield f"{place}: {method} ignores {keyword}: {ARGUMENTS[method, keyword]}"
+        elif not _takes(getattr(manager, method, None), keyword):
+            yield f"{place}: {method} takes no argument {keyword}"
+
+
+def _takes(method: object, keyword: str) -> bool:
+    """Return whether the method may take the keyword. A parameter `unknown` stands for refused keywords."""
+    if not inspect.ismethod(method) or not _is_ours(method.__module__):
+        return True
+    parameters = inspect.signature(method).parameters
+    named = keyword in parameters and parameters[keyword].kind is not inspect.Parameter.VAR_KEYWORD
+    rest = [each.name for each in parameters.values() if each.kind is inspect.Parameter.VAR_KEYWORD]
+    return named or bool(rest and rest != ["unknown"])
+
+
+def _is_ours(module: str) -> bool:
+    return module.startswith(f"{__package__}.")
+
+
+def _read(manager: type) -> _Reading:
+    """Read the source of the author's classes, the base classes of other authors included."""
+    reading = _Reading()
+    for author in filter(_is_authors, manager.__mro__):
+        try:
+            lines, first = inspect.getsourcelines(author)
+        except (OSError, TypeError):  # such as a class made by type()
+            continue
+        file = inspect.getsourcefile(author) or author.__module__
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+        for node in ast.walk(tree):
+            place = f"{file}, line {first + getattr(node, 'lineno', 1) - 1}"
+            _take(reading, node, place)
+        for name in vars(author):
+            reading.overrides.setdefault(name, f"{file}, line {first + _line_of(tree, name) - 1}")
+    return reading
+
+
+def _is_authors(base: type) -> bool:
+    return not _is_ours(base.__module__) and base.__module__.partition(".")[0] not in sys.stdlib_module_names
+
+
+def _take(reading: _Reading, node: ast.AST, place: str) -> None:
+    if isinstance(node, ast.Attribute) and _is_self(node.value):
+        if isinstance(node.ctx, ast.Store):
+            reading.stores.add(node.attr)
+        else:
+            reading.uses.setdefault(node.attr, place)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_self(node.func.value):
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                reading.calls.setdefault((node.func.attr, keyword.arg), place)
+
+
+def _is_self(node: ast.expr) -> bool:
+    """Return whether the expression is `self` or `super()`."""
+    if isinstance(node, ast.Call):
+        node = node.func
+        return isinstance(node, ast.Name) and node.id == "super"
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _line_of(tree: ast.Module, name: str) -> int:
+    """Return the line of the class's member with the name."""
+    (author,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in author.body:
+        if getattr(node, "name", None) == name:
+            return node.lineno
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return node.lineno
+    return author.lineno
