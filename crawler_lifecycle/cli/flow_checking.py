@@ -48,8 +48,8 @@ def check(
 
     TARGET is `FILE.py`, `FILE.py:Class` or `module:Class`, or `FILE.json`. Of a manager: first jobs, repeats, refused
     jobs, hours with --duration, and what its class takes from shub-workflow in vain; the generator is read, and no job
-    is written. Of a workflow: jobs by kind, and crawlers. Crawlers are looked up in --catalogue, or in the installation's catalogue, also over the API. The exit
-    status is 2 for a job that would be refused.
+    is written. Of a workflow: jobs by kind, and crawlers. Crawlers are looked up in --catalogue, or in the
+    installation's catalogue, also over the API. The exit status is 2 for a job that would be refused.
 
     \b
     Examples:

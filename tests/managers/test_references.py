@@ -58,7 +58,7 @@ class Random(crawlmanager.CrawlManager):
 
     plays = 0
 
-    def on_start(self, resumed: bool = False) -> None:  # noqa: ARG002
+    def on_start(self, resumed: bool = False) -> None:
         Random.plays += 1
         self.stats.set_value("play", Random.plays)
 
