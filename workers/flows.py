@@ -174,9 +174,9 @@ async def _until(stopped: asyncio.Event, host: StepHost, modules: Modules) -> No
 
 
 async def _until_mended(modules: Modules) -> Literal[True]:
-    """Wait until a broken module can be imported: a host that is started anew runs its steps as well."""
+    """Wait until a broken module can be imported: a new host also runs the module's steps."""
     while (target := await asyncio.to_thread(modules.mended)) is None:
-        await asyncio.sleep(IMPORT_PAUSE)  # no event tells that a file has changed
+        await asyncio.sleep(IMPORT_PAUSE)  # a repair of a file makes no event
     log.info("%s can be imported now: the host ends, to be started anew", target)
     return True
 

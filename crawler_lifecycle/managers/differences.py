@@ -125,7 +125,7 @@ def _takes(method: object, keyword: str) -> bool:
         return True
     parameters = inspect.signature(method).parameters
     named = keyword in parameters and parameters[keyword].kind is not inspect.Parameter.VAR_KEYWORD
-    rest = [each.name for each in parameters.values() if each.kind is inspect.Parameter.VAR_KEYWORD]
+    rest = [name for name, taken in parameters.items() if taken.kind is inspect.Parameter.VAR_KEYWORD]
     return named or bool(rest and rest != ["unknown"])
 
 

@@ -11,7 +11,7 @@ from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 from crawler_lifecycle.testing.manager_play import ManagerPlay
 
 Script = Callable[[ManagerPlay], object]
-METHODS = "methods"  # all methods that the author's class defines
+METHODS = "methods"  # the author's own methods
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def assert_crash_safe(
     The process may die at the beginning of an author's method, and before and after a write. After a death, another
     object continues within the same cycle. AssertionError names the first death with other jobs, reactions, results or
     sums than in the undisturbed play. `every`: with 3, the process dies at every third point. `only`: names of points,
-    as for `ManagerPlay.crash`; or `methods` for the methods that the manager's class defines.
+    as for `ManagerPlay.crash`; or `methods` for the author's own methods.
     """
     undisturbed, points, methods = _played(manager, script, arguments)
     again, _, _ = _played(manager, script, arguments)
@@ -74,7 +74,7 @@ def _chosen(points: Sequence[str], only: str | Collection[str]) -> Sequence[int]
 def _played(
     manager: Callable[[], WorkFlowManager], script: Script, arguments: Sequence[str], dies_at: int | None = None
 ) -> tuple[Observed, list[str], set[str]]:
-    """Return the play's effects, its points, and the points that are methods of the author."""
+    """Return the play's effects, its points, and the points with names of the author's own methods."""
     play = ManagerPlay(manager, *arguments)
     calls = play.stage.calls
     if dies_at is not None:

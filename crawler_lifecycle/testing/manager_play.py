@@ -137,8 +137,8 @@ class ManagerPlay:
     ) -> int:
         """End a running job, or all. Return the jobs' number. The manager reacts in its next cycle.
 
-        `outcome`: an outcome word that the service or the manager knows, or an end such as `failed("banned")`. A failed
-        run's word, such as `killed by oom`, ends the run as failed.
+        `outcome`: an outcome word of the service or the manager, or an end such as `failed("banned")`. A failed run's
+        word, such as `killed by oom`, ends the run as failed.
         """
         if isinstance(outcome, str):
             self._refuse_unknown(outcome)
@@ -224,7 +224,7 @@ class ManagerPlay:
     # inside
 
     def _refuse_unknown(self, word: str) -> None:
-        """Raise BadInput for a word that is neither an end by the service, nor a failed outcome of the manager."""
+        """Raise BadInput for a word without a meaning for the service or the manager."""
         known = {*RESERVED, UNKNOWN, *self.manager.failed_outcomes}
         if word not in known and not word.startswith("closespider_"):
             near = get_close_matches(word, known, n=1)

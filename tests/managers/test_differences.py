@@ -39,13 +39,13 @@ class Old(GeneratorCrawlManager):
         self.add_job("books", job_args_override={})
 
 
-def found(manager: type[WorkFlowManager]) -> list[str]:
+def in_vain(manager: type[WorkFlowManager]) -> list[str]:
     with command_line(()):
         return differences(manager())
 
 
 def test_each_member_that_is_used_in_vain_is_named_with_its_place() -> None:
-    named = {text.partition(": ")[2]: text.partition(": ")[0] for text in found(Old)}
+    named = {text.partition(": ")[2]: text.partition(": ")[0] for text in in_vain(Old)}
     assert set(named) == {
         "stats_interval has no effect: stats are stored with each reaction",
         f"self.get_sc_project_settings is not there: {MEMBERS['get_sc_project_settings']}",
@@ -63,13 +63,13 @@ def test_each_member_that_is_used_in_vain_is_named_with_its_place() -> None:
 
 @pytest.mark.parametrize("manager", [crawlmanager.CrawlManager, at_once.CrawlManager, input_files.CrawlManager])
 def test_the_reference_examples_have_no_difference(manager: type[WorkFlowManager]) -> None:
-    assert found(manager) == []
+    assert in_vain(manager) == []
 
 
 def test_members_that_are_here_are_never_absent() -> None:
     classes = (CrawlManager, GeneratorCrawlManager, PeriodicCrawlManager)
     assert all(hasattr(WorkFlowManager, name) for name in NEVER_CALLED)
-    assert not [name for name in MEMBERS if any(hasattr(each, name) for each in classes)]
+    assert not [name for name in MEMBERS if any(hasattr(manager, name) for manager in classes)]
 
 
 def test_the_limits_are_in_the_words_of_the_author() -> None:

@@ -140,7 +140,7 @@ async def test_a_broken_file_pauses_only_its_own_managers(hosts: StepHosts, flow
     paused = pushed_manager(hosts.database, work, "broken/nightly")
     hosts.settings["CRAWLER_FLOWS__MANAGER_TRIES"] = "1"
     host = await hosts.start(str(MODULE), str(broken))
-    going = [asyncio.create_task(hosts.go_on(each)) for each in (flow, paused)]
+    going = [asyncio.create_task(hosts.go_on(hosted)) for hosted in (flow, paused)]
     await eventually(lambda: counts(flow).running == 2)
     await to_the_end(hosts, flow)
     await eventually(lambda: paused.store.manager_doors.statuses(paused.id)[0].problem is not None)
