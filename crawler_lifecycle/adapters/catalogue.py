@@ -77,6 +77,9 @@ class Catalogue:
     def names(self) -> list[str]:
         return sorted(self._current().crawlers)
 
+    def labels(self) -> list[str]:
+        return sorted({label for crawler in self._current().crawlers.values() for label in crawler.labels})
+
     def entry(self, name: str) -> Crawler:
         crawlers = self._current().crawlers
         entry = crawlers.get(name)

@@ -73,6 +73,10 @@ class SchedulerClient:
     def crawler_names(self) -> list[str]:
         return self._names().crawlers
 
+    def labels(self) -> list[str]:
+        """Return the labels in the catalogue; none if the service does not list its labels."""
+        return self._names().labels
+
     def only_installation(self) -> str | None:
         """Return the installation for which the service deploys; None if the service names no single installation."""
         return self._names().installation

@@ -85,6 +85,7 @@ class CrawlerNames(Message):
 
     crawlers: list[str]
     managers: list[str] = Field(default=[], description="names of the crawl managers")
+    labels: list[str] = Field(default=[], description="labels in the crawlers' entries")
     problem: str | None = Field(default=None, description="error in the catalogue file; its last good state is in use")
     installation: str | None = Field(
         default=None, description="UUID of the only installation for which the service deploys; none: any"

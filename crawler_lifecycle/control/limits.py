@@ -84,9 +84,7 @@ class LimitCommands:
 
     def _names_in_catalogue(self, kind: str) -> set[str]:
         deployer = self._context.parts.deployer
-        if kind == CRAWLER:
-            return set(deployer.crawler_names())
-        return {label for crawler in deployer.crawlers() for label in crawler.labels}
+        return set(deployer.crawler_names() if kind == CRAWLER else deployer.labels())
 
     async def check(self) -> str:
         """Return one line about pauses and the runs in line. NotReady if no dispatcher admits runs."""

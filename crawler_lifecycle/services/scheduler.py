@@ -196,9 +196,14 @@ def deploy_job(
 @v1.get("/crawlers", dependencies=READING)
 def list_crawlers(service: CurrentService) -> CrawlerNames:
     """Return the catalogue's names, and the error in its file if the file's older state is in use."""
-    names, file_problem = service.catalogue.names(), service.catalogue.problem()
-    managers = service.catalogue.manager_names()
-    return CrawlerNames(crawlers=names, managers=managers, problem=file_problem, installation=service.installation)
+    catalogue = service.catalogue
+    return CrawlerNames(
+        crawlers=catalogue.names(),
+        managers=catalogue.manager_names(),
+        labels=catalogue.labels(),
+        problem=catalogue.problem(),
+        installation=service.installation,
+    )
 
 
 @v1.get(

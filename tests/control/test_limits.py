@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crawler_lifecycle.adapters.http_client import Answer, HttpClient
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.requesters import Requester
@@ -55,7 +57,8 @@ def test_a_change_answers_with_all_limits(limits: LimitCommands) -> None:
 
 @pytest.fixture
 def with_catalogue(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
-    text = '[crawlers.news]\ncommand = ["true"]\nlabels = ["site:news.example"]\n'
+    entry = '[crawlers.{}]\ncommand = ["true"]\nlabels = ["site:{}.example"]\n'
+    text = "".join(entry.format(name, name) for name in ("news", "shop"))
     with served_scheduler(SmallCluster(), a_catalogue(tmp_path, text)) as url:
         variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
         installation = Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url, **variables})
@@ -79,6 +82,23 @@ def test_names_that_exist_nowhere_are_refused(with_catalogue: LimitCommands, mak
         with pytest.raises(BadInput, match=near):
             limits.change(LimitChange.model_validate(scope | {"runs": 1}))
     assert [record.scope for record in limits.all()] == [INSTALLATION]
+
+
+def test_an_unknown_label_is_refused_after_one_request(
+    with_catalogue: LimitCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each crawler's entry was requested, one after the other, before the refusal."""
+    requests: list[str] = []
+    send = HttpClient.request
+
+    def counted(client: HttpClient, method: str, address: str, **content: Any) -> Answer:
+        requests.append(address)
+        return send(client, method, address, **content)
+
+    monkeypatch.setattr(HttpClient, "request", counted)
+    with pytest.raises(BadInput, match="did you mean"):
+        with_catalogue.pause(PauseRequest(label="site:shop.exmaple", reason="wrong"))
+    assert len(requests) == 1
 
 
 def test_names_of_runs_limits_and_the_catalogue_are_accepted(with_catalogue: LimitCommands, make_run: MakeRun) -> None:
