@@ -16,7 +16,6 @@ from crawler_lifecycle.contract.records import (
     RunSummary,
     TaskRecord,
 )
-from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
@@ -68,7 +67,10 @@ class Records(Protocol):
     def installation(self) -> str:
         """Return the installation's UUID. NotReady if the schema is missing or has another version."""
 
-    def log_schedule_command(self, schedule_id: str, command: str, requester: Requester) -> None: ...
+    def log_schedule_command(self, schedule_id: str, command: ScheduleCommand) -> None:
+        """Record the command for the schedule once; the schedule, the time and the command are the record's key."""
+
+    def forget_schedule_command(self, schedule_id: str, command: ScheduleCommand) -> None: ...
 
     def schedule_commands(self, schedule_id: str) -> list[ScheduleCommand]:
         """Return the latest commands for the schedule, newest first."""
@@ -186,7 +188,7 @@ class Findings(Protocol):
         """Close the findings of these kinds that the audit has not seen. Return how many were closed."""
 
     def finish(self, report: AuditReport, keep: timedelta) -> None:
-        """Write the audit's end. Delete audits and closed findings older than `keep`."""
+        """Write the audit's end. Delete audits, closed findings and commands for schedules older than `keep`."""
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
         """Return the last audits and their findings, at most so many."""

@@ -168,7 +168,9 @@ class AuditSettings(BaseModel):
         description="time after a claim's expiry, a look's due time or a run's last write until a finding is reported",
     )
     replay_days: int = Field(default=7, ge=1, description="greatest age of an end whose owed deliveries are made again")
-    keep_days: int = Field(default=30, ge=1, description="time to keep audits and closed findings")
+    keep_days: int = Field(
+        default=30, ge=1, description="time to keep audits, closed findings and the record of commands for schedules"
+    )
     remove_unknown_jobs: bool = Field(
         default=False,
         description="allow `crawlctl audit --repair --remove-unknown-jobs` to remove our jobs without a run in the "

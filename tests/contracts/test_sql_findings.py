@@ -20,6 +20,7 @@ from crawler_lifecycle.contract.audits import (
     FindingRecord,
     PartReport,
 )
+from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.ports import Findings
 
 KINDS = AuditPart.RUNS.kinds
@@ -142,3 +143,19 @@ def test_what_is_closed_for_long_is_forgotten(clocked: Database) -> None:
     assert len(of(port)) == 2
     port.finish(AuditReport(audit=second), timedelta())
     assert [each.kind for each in of(port)] == [FindingKind.LOOK_OVERDUE], "what is open is never forgotten"
+
+
+def test_a_command_for_a_schedule_is_recorded_once_and_not_forever(clocked: Database) -> None:
+    """A repeated write added a second line, and no line was ever deleted."""
+    store, audit = SqlStore(clocked), an_audit(clocked)
+    command = ScheduleCommand(at=clocked.clock(), command="create", actor="ann", door="api")
+    for _ in range(2):
+        store.records.log_schedule_command("nightly", command)
+    store.records.log_schedule_command("Nightly", command)
+    assert store.records.schedule_commands("nightly") == [command]
+    store.records.forget_schedule_command("Nightly", command)
+    store.findings.finish(AuditReport(audit=audit), timedelta(days=1))
+    assert store.records.schedule_commands("nightly") == [command]
+    assert store.records.schedule_commands("Nightly") == []
+    store.findings.finish(AuditReport(audit=audit), timedelta())
+    assert store.records.schedule_commands("nightly") == []

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 from temporalio import workflow
-from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
+from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
@@ -429,6 +429,30 @@ async def test_backfill_starts_what_was_skipped(schedules: ScheduleCommands, rea
     assert filled.occurrences == due[:2]
     await until_occurred(schedules, "late", lambda found: [each.outcome for each in found[:2]] == [Outcome.STARTED] * 2)
     assert (await schedules.show("late")).counts.started == 2
+
+
+async def test_a_create_is_recorded_before_it_acts_and_forgotten_if_it_is_refused(
+    schedules: ScheduleCommands, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that died after the creation left a schedule without a record of its creator."""
+
+    async def dies(*_: object, **__: object) -> None:
+        raise RuntimeError("the process dies")
+
+    def recorded(schedule_id: str) -> list[str]:
+        return [line.command for line in control.context.store.records.schedule_commands(schedule_id)]
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(Client, "create_schedule", dies)
+        await schedules.create(yearly("mortal"))
+    assert recorded("mortal") == ["create"]
+    await schedules.create(yearly("taken"))
+    with pytest.raises(Conflict):
+        await schedules.create(yearly("taken"))
+    assert recorded("taken") == ["create"]
+    with pytest.raises(BadInput):
+        await schedules.create(yearly("lost", time_zone="Europe/Atlantis"))
+    assert recorded("lost") == []
 
 
 async def test_deleted_is_gone_and_its_runs_go_on(

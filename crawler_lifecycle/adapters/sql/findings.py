@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 from sqlalchemy import Connection, Row, Update, case, delete, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
-from crawler_lifecycle.adapters.sql.schema import audit_findings, audits
+from crawler_lifecycle.adapters.sql.schema import audit_findings, audits, schedule_commands
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.audits import (
     AuditOverview,
@@ -111,13 +111,16 @@ class SqlFindings(OnDatabase):
 
     @transaction
     def _delete_old(self, tx: Connection, before: datetime) -> None:
-        """Delete findings closed before the given time, and audits begun before it. The next audit deletes the rest."""
+        """Delete earlier closed findings, audits and commands for schedules. The next audit deletes the rest."""
         old_findings = select(columns.id).where(columns.closed_at < before).order_by(columns.closed_at)
         finding_ids = tx.scalars(old_findings.limit(MOST_DELETED)).all()
         tx.execute(delete(audit_findings).where(columns.id.in_(finding_ids)))
         old_audits = select(audits.c.audit_uid).where(audits.c.began_at < before).order_by(audits.c.began_at)
         audit_uids = tx.scalars(old_audits.limit(MOST_DELETED)).all()
         tx.execute(delete(audits).where(audits.c.audit_uid.in_(audit_uids)))
+        commands = schedule_commands.c
+        oldest = tx.execute(select(commands.id, commands.at).order_by(commands.id).limit(MOST_DELETED))
+        tx.execute(delete(schedule_commands).where(commands.id.in_([row.id for row in oldest if row.at < before])))
 
     @reading
     def overview(self, connection: Connection, *, audits: int, findings: int) -> AuditOverview:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.crawler_lists import runs_by_crawler
@@ -39,7 +39,6 @@ from crawler_lifecycle.contract.records import (
     RunSummary,
     TaskRecord,
 )
-from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
@@ -66,9 +65,13 @@ class RunRecords(OnDatabase):
         return uid
 
     @transaction
-    def log_schedule_command(self, tx: Connection, schedule_id: str, command: str, requester: Requester) -> None:
-        line = {"schedule": schedule_id, "at": self._db.clock(), "command": command, **requester.record}
-        tx.execute(insert(schedule_commands), line)
+    def log_schedule_command(self, tx: Connection, schedule_id: str, command: ScheduleCommand) -> None:
+        if tx.scalar(select(schedule_commands.c.id).where(*_is_command(schedule_id, command))) is None:
+            tx.execute(insert(schedule_commands), {"schedule": schedule_id, **dict(command)})
+
+    @transaction
+    def forget_schedule_command(self, tx: Connection, schedule_id: str, command: ScheduleCommand) -> None:
+        tx.execute(delete(schedule_commands).where(*_is_command(schedule_id, command)))
 
     @reading
     def schedule_commands(self, connection: Connection, schedule_id: str) -> list[ScheduleCommand]:
@@ -144,6 +147,11 @@ class RunRecords(OnDatabase):
         query = select(runs.workflow_id, runs.first_execution_run_id, runs.created_at, runs.finished_at)
         scheduled = query.where(runs.workflow_id.between(first_workflow_id, last_workflow_id)).order_by(runs.id)
         return [ScheduledRun(*row) for row in connection.execute(scheduled)]
+
+
+def _is_command(schedule_id: str, command: ScheduleCommand) -> tuple[ColumnElement[bool], ...]:
+    lines = schedule_commands.c
+    return is_text(lines.schedule, schedule_id), lines.at == command.at, lines.command == command.command
 
 
 def _overview(connection: Connection, run_id: int) -> RunOverview:

@@ -4,8 +4,8 @@ Temporal alone keeps the schedules. Every occurrence that starts is a workflow w
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -17,6 +17,7 @@ from crawler_lifecycle.contract.schedules import (
     Backfilled,
     ManagerSchedule,
     Outcome,
+    ScheduleCommand,
     ScheduleDetails,
     ScheduleRequest,
     ScheduleSummary,
@@ -47,7 +48,7 @@ class ScheduleCommands:
         request = await checked(request, self._context)
         actor = self._context.requester.name
         note = pauses.with_line("", pauses.PAUSED, _now(), actor, "created paused") if request.paused else ""
-        async with self._engine.calls() as client:
+        async with self._recorded(request.schedule_id, "create"), self._engine.calls() as client:
             with _refusals_as_bad_input(request):
                 try:
                     await client.create_schedule(
@@ -61,7 +62,6 @@ class ScheduleCommands:
                     )
                 except temporal.ScheduleAlreadyRunningError as error:
                     raise Conflict(f"there is a schedule {request.schedule_id} already") from error
-        await self._log(request.schedule_id, "create")
         return await self.show(request.schedule_id)
 
     async def replace(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
@@ -76,8 +76,7 @@ class ScheduleCommands:
         if translation.has_rules_of(description.schedule, request):
             return await self.show(request.schedule_id)
         rules = translation.to_temporal(request, self._engine.task_queue, "")
-        await self._log(request.schedule_id, "replace")
-        async with self._engine.calls() as client:
+        async with self._recorded(request.schedule_id, "replace"), self._engine.calls() as client:
             with _refusals_as_bad_input(request):
                 await replacement.replace(
                     client, handle, description, rules, partial(translation.has_rules_of, request=request)
@@ -154,8 +153,7 @@ class ScheduleCommands:
             word = pauses.PAUSED if paused else pauses.RESUMED
             note = pauses.with_line(state.note or "", word, _now(), self._context.requester.name, reason)
             change_state = handle.pause if paused else handle.unpause
-            await self._log(schedule_id, "pause" if paused else "resume")
-            async with self._engine.calls():
+            async with self._recorded(schedule_id, "pause" if paused else "resume"), self._engine.calls():
                 await change_state(note=note, rpc_timeout=RPC_TIMEOUT)
         return await self.show(schedule_id)
 
@@ -165,8 +163,7 @@ class ScheduleCommands:
         After the trigger no error is raised: a caller who repeats the command would get a second occurrence.
         """
         handle, before = await self._our_schedule(schedule_id)
-        await self._log(schedule_id, "trigger")
-        async with self._engine.calls():
+        async with self._recorded(schedule_id, "trigger"), self._engine.calls():
             await handle.trigger(rpc_timeout=RPC_TIMEOUT)
         try:
             async with asyncio.timeout(TRIGGER_PATIENCE), self._engine.calls():
@@ -195,22 +192,29 @@ class ScheduleCommands:
         if len(due) >= PAGE:
             raise BadInput("since", f"{PAGE} occurrences or more were due in that time: take a shorter time")
         overlap = temporal.ScheduleOverlapPolicy.ALLOW_ALL if at_once else temporal.ScheduleOverlapPolicy.BUFFER_ALL
-        await self._log(schedule_id, "backfill")
-        async with self._engine.calls():
+        async with self._recorded(schedule_id, "backfill"), self._engine.calls():
             await handle.backfill(temporal.ScheduleBackfill(since, until, overlap), rpc_timeout=RPC_TIMEOUT)
         return Backfilled(schedule_id=schedule_id, occurrences=due)
 
     async def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs under way go on."""
         handle, _ = await self._our_schedule(schedule_id)
-        await self._log(schedule_id, "delete")
-        async with self._engine.calls():
+        async with self._recorded(schedule_id, "delete"), self._engine.calls():
             await handle.delete(rpc_timeout=RPC_TIMEOUT)
 
-    async def _log(self, schedule_id: str, command: str) -> None:
-        """Record the command and its requester before the command acts: a deleted schedule has no other record."""
-        requester = self._context.requester
-        await self._context.database(lambda store: store.records.log_schedule_command(schedule_id, command, requester))
+    @asynccontextmanager
+    async def _recorded(self, schedule_id: str, name: str) -> AsyncIterator[None]:
+        """Record the command and its requester before the block acts: a deleted schedule has no other record.
+
+        A refused command is forgotten. A command with an unknown outcome stays recorded.
+        """
+        command = ScheduleCommand.model_validate({"at": _now(), "command": name, **self._context.requester.record})
+        await self._context.database(lambda store: store.records.log_schedule_command(schedule_id, command))
+        try:
+            yield
+        except (BadInput, Conflict, NotFound):
+            await self._context.database(lambda store: store.records.forget_schedule_command(schedule_id, command))
+            raise
 
     async def _our_schedule(self, schedule_id: str) -> tuple[temporal.ScheduleHandle, temporal.ScheduleDescription]:
         """Return our schedule with this id. NotFound also for a schedule that another application keeps on the same
