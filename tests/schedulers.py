@@ -97,6 +97,9 @@ class SmallCluster:
     def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> dict[JobKey, str]:
         return {}
 
+    def give_up(self, run_uid: str, jobs: Sequence[JobLook]) -> set[JobKey]:
+        return {(job.task, job.attempt) for job in jobs}
+
     def kill(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None: ...
 
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:

@@ -115,17 +115,20 @@ class DeploymentActivities:
     def _is_given_up(self, run: RunRef, state: RunState, row: TaskRow, look: Look) -> bool:
         """End a main job that waits too long for what will not come, such as an image. Return whether its task is over.
 
-        In this stage the run's row and not the task's row has the cause and the start of the wait. The job is ended at
-        once, since it may start at any moment; the next stage ends a job that could not be ended.
+        In this stage the run's row and not the task's row has the cause and the start of the wait. The job is given up
+        first, since it may start at any moment; the next stage ends its remains.
         """
         waiting = replace(row, cause=state.waiting_cause, cause_since=state.waiting_since)
         change = verdict(waiting, look, state.intent, datetime.now(UTC))
         if state.intent is not Intent.RUN or change is None or change.status is not TaskStatus.FAILED:
             return False
+        key = row.task, row.attempt
+        if key not in self.cluster.give_up(run.run_uid, [look.jobs[key]]):
+            return False
         if self.tasks.sync(run, [change]) != 1:
             return False
         try:
-            self.cluster.stop(run.run_uid, [(row.task, row.attempt)], uids=uids_of([row]))
+            self.cluster.stop(run.run_uid, [key], uids=uids_of([row]))
         except LifecycleError as error:
             activity.logger.warning("run %s: the given up main job could not be ended: %s", run.run_id, error.message)
         return True

@@ -71,10 +71,10 @@ class StoppingActivities:
     def k8_stop_unwanted(self, step: StopTasks) -> StopReport:
         """End hopeless, lingering and overdue jobs of every attempt of the tasks, a page at a time.
 
-        Hopeless jobs are asked to end at once after the ends of their tasks are written, both by a new look: a job that
-        has started in the meantime continues. Overdue jobs are killed, and a force kills all these jobs. A stop without
-        force kills the lingering jobs of present attempts, since the stop has asked these already, and asks the
-        lingering jobs of other attempts. Without a stop, lingering jobs are asked to end.
+        Hopeless jobs are given up by a new look, and then the ends of their tasks are written: a job that has started
+        in the meantime continues. Overdue jobs are killed, and a force kills all these jobs. A stop without force kills
+        the lingering jobs of present attempts, since the stop has asked these already, and asks the lingering jobs of
+        other attempts. Without a stop, lingering jobs are asked to end.
         """
         numbers = from_ranges(step.tasks)
         page, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
@@ -87,9 +87,10 @@ class StoppingActivities:
         look = self.cluster.look(step.run.run_uid, _keys(row for row in rows if row.job_uid), page, uids=uids)
         run = self.runs.state(step.run)  # again after the look: jobs in the look may belong to a later supervisor
         changes = [change for row in rows if (change := verdict(row, look, run.intent, now))]
-        hopeless = [change for change in changes if is_hopeless(look, change)]
+        hopeless = {(change.task, change.attempt): change for change in changes if is_hopeless(look, change)}
         if hopeless:
-            self.tasks.sync(step.run, hopeless)
+            given_up = self.cluster.give_up(run.run_uid, [look.jobs[key] for key in hopeless])
+            self.tasks.sync(step.run, [change for key, change in hopeless.items() if key in given_up])
             rows = self.tasks.rows(step.run.run_id, page)  # what waits for a task that is over is lingering
         lingering_jobs = lingering(look, rows, run.intent)
         to_kill = set(overdue(look, rows))

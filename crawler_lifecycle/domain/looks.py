@@ -82,6 +82,7 @@ class JobLook:
     end_request: EndRequest = EndRequest.NONE
     facts: OutcomeFacts | None = None  # about its program, as far as its objects show facts
     give_up_after: timedelta | None = None  # the task is over if its cause stays for so long; None: no such limit
+    version: str | None = None  # version of the job's object, for a deletion that any change prevents
 
     @property
     def gone(self) -> bool:

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.deployment import Crawler, Deployment, Deploymen
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import JobKey, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 
 Uids = Mapping[JobKey, str]  # the jobs' uids in the database, by task and attempt
 NO_UIDS: Uids = {}
@@ -106,6 +106,12 @@ class Cluster(Protocol):
 
         Before the first request to end, `keep` gets the outcome facts about jobs with a uid in `uids`: the cluster
         forgets the facts with the jobs. Unreadable facts delay no request.
+        """
+
+    def give_up(self, run_uid: str, jobs: Sequence[JobLook]) -> set[JobKey]:
+        """End the jobs, which wait in vain, unless they have changed since the look. Return the jobs that are given up.
+
+        The cluster gives up no job in doubt, and raises no error for it: the next look judges the job again.
         """
 
     def kill(

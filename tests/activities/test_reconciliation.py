@@ -176,6 +176,10 @@ class Showing:
         self.watched: Collection[JobKey] = ()
         self.killed: list[JobKey] = []
         self.asked: list[JobKey] = []
+        self.changed: set[JobKey] = set()  # since the last look
+
+    def give_up(self, run_uid: str, jobs: Sequence[JobLook]) -> set[JobKey]:
+        return {(job.task, job.attempt) for job in jobs} - self.changed
 
     def stop(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, hurried: bool = False) -> None:
         self.asked += jobs
@@ -224,8 +228,8 @@ def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
     assert found.unwanted == ""
 
 
-@pytest.mark.parametrize("has_started", [False, True])
-def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(house: House, *, has_started: bool) -> None:
+@pytest.mark.parametrize("started", [None, "before the last look", "behind the last look"])
+def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(house: House, started: str | None) -> None:
     """The webhook that had rejected its pods came back between the look and the end: a live crawl was deleted."""
     plan = house.started("sleepy", tasks=1)
     uid = house.details(plan).tasks[0].job_uid or ""
@@ -234,12 +238,14 @@ def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(house: House, 
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=first.changes))
     second, cluster = shown(house, plan, waits)
     assert (second.changes, second.unwanted) == ([], "0"), "its task is not over before its job is ended"
-    if has_started:
+    if started == "behind the last look":
+        cluster.changed.add((0, 1))
+    elif started:
         cluster.shown = Look(complete=True, jobs={(0, 1): replace(waits, phase=JobPhase.RUNNING, cause=None)})
     stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
     house.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0"))
     (task,) = house.details(plan).tasks
-    if has_started:
+    if started:
         assert (task.status, cluster.asked) == (TaskStatus.PENDING, [])
     else:
         assert (task.status, task.reason, task.message) == (TaskStatus.FAILED, "image_pull", "401")

@@ -29,7 +29,8 @@ from crawler_lifecycle.adapters.kubernetes.logs.mirrors import SHORTEST_MIRRORED
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.observe.failure import DELETION_EXIT_CODES
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.domain.looks import JobKey
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import JOB_CHANGED, JOB_LEAVING, LABELS_REMOVED
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.ports import LogChunk
@@ -1442,3 +1443,39 @@ def test_a_log_is_read_from_a_byte_on(acting: Acting) -> None:
     assert last.read == offset  # all of it, for seven bytes
     acting.server.logs.clear()
     assert acting.logs.chunk(read, 0, ended=False).text == ""
+
+
+# giving up
+
+
+def waiting_look(acting: Acting) -> JobLook:
+    job = Observer(acting.api, acting.installation).look(acting.run_uid, [(0, 1)]).jobs[0, 1]
+    assert job.phase is JobPhase.WAITING
+    return job
+
+
+def test_a_job_that_waits_in_vain_is_deleted_as_it_was_seen(acting: Acting) -> None:
+    acting.pod(acting.deploy(), "Pending")
+    seen = waiting_look(acting)
+    assert acting.stopping.give_up(acting.run_uid, [seen]) == {(0, 1)}
+    [deleted] = acting.server.asked("DELETE", "jobs")
+    assert deleted.body["preconditions"] == {"uid": seen.uid, "resourceVersion": seen.version}
+    assert acting.job()["metadata"]["deletionTimestamp"]
+
+
+@pytest.mark.parametrize("sign", ["the Job has a ready pod", "its pod runs", "its pods cannot be read", "it is gone"])
+def test_a_job_that_may_have_started_since_the_look_is_left_alone(acting: Acting, sign: str) -> None:
+    """A pod that had started since the look was deleted with its Job as hopeless."""
+    job = acting.deploy()
+    acting.pod(job, "Pending")
+    seen = waiting_look(acting)
+    if sign == "the Job has a ready pod":
+        acting.server.put("jobs", {**job, "status": {"active": 1, "ready": 1}})
+    elif sign == "its pod runs":
+        acting.pod(job, "Running")
+    elif sign == "its pods cannot be read":
+        acting.server.faults = [Fault("GET", "pods", Answered(403, "Forbidden", "no"))]
+    else:
+        del acting.server.objects["jobs"][acting.name()]
+    assert acting.stopping.give_up(acting.run_uid, [seen]) == set()
+    assert all("deletionTimestamp" not in job["metadata"] for job in acting.server.objects["jobs"].values())

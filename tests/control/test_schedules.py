@@ -442,9 +442,10 @@ async def test_a_create_is_recorded_before_it_acts_and_forgotten_if_it_is_refuse
     def recorded(schedule_id: str) -> list[str]:
         return [line.command for line in control.context.store.records.schedule_commands(schedule_id)]
 
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patched:
         patched.setattr(Client, "create_schedule", dies)
-        await schedules.create(yearly("mortal"))
+        with pytest.raises(RuntimeError):
+            await schedules.create(yearly("mortal"))
     assert recorded("mortal") == ["create"]
     await schedules.create(yearly("taken"))
     with pytest.raises(Conflict):

@@ -134,6 +134,7 @@ ELSEWHERE = {
     "DeploymentActivities: cluster.stop",  # a main job is overtaken by a stop: as a child's, which the dispatcher ends
     "ReconciliationActivities: runs.mark_waiting",  # the cluster is full for five minutes
     "HistoryActivities: tasks.by_status",  # a job's own deadline ended it while nobody supervised
+    "StoppingActivities: cluster.give_up",  # a child task waits for an image that never comes
     "StoppingActivities: tasks.sync",  # a Kubernetes pod that has ended, or was told to, before a stop deletes its Job
     "StoppingActivities: runs.note",  # nodes that do not answer, and jobs of another cluster
     "ReconciliationActivities: runs.note",  # jobs of Kubernetes that cannot be removed

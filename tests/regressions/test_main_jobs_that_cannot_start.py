@@ -24,6 +24,10 @@ class Stuck:
 
     give_up_after: timedelta
     stopped: list[JobKey] = field(default_factory=list)
+    has_changed: bool = False  # since the last look
+
+    def give_up(self, run_uid: str, jobs: Sequence[JobLook]) -> set[JobKey]:
+        return set() if self.has_changed else {(job.task, job.attempt) for job in jobs}
 
     def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
         self.stopped += jobs
@@ -58,6 +62,12 @@ def test_it_fails_with_its_cause_and_so_does_its_run(house: House, plan: RunPlan
     assert stuck.stopped == [(0, 1)], "its job is ended by the look that gives it up"
     outcome = house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     assert (outcome.status, outcome.reason) == (RunStatus.FAILED, "main_job_failed")
+
+
+def test_it_goes_on_if_it_started_behind_the_last_look(house: House, plan: RunPlan) -> None:
+    stuck = Stuck(timedelta(), has_changed=True)
+    assert [status.started for status in looks(house, plan, stuck)] == [False, False]
+    assert (house.details(plan).tasks[0].status, stuck.stopped) == (TaskStatus.PENDING, [])
 
 
 def test_it_may_wait_for_as_long_as_the_limit_says(house: House, plan: RunPlan) -> None:

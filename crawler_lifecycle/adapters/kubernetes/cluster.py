@@ -31,7 +31,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import JobKey, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Place, Places, PlacesInMemory, Uids, keep_no_facts
 
@@ -140,6 +140,9 @@ class KubernetesCluster:
         keep: KeepFacts = keep_no_facts,
     ) -> dict[JobKey, str]:
         return self._stopping.ask(run_uid, jobs, uids, hurried=hurried, keep=keep)
+
+    def give_up(self, run_uid: str, jobs: Sequence[JobLook]) -> set[JobKey]:
+        return self._stopping.give_up(run_uid, jobs)
 
     def kill(
         self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, keep: KeepFacts = keep_no_facts

@@ -15,13 +15,13 @@ from datetime import datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
-from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Job, Metadata, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.adapters.kubernetes.observe.pods import controller_uid, has_ended
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.domain.looks import JobKey
+from crawler_lifecycle.domain.looks import JobKey, JobLook
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, Uids, keep_no_facts
 
@@ -78,6 +78,32 @@ class Stopping:
         remaining = self._remaining_pods(run_uid, [key for key in keys if key not in ending])
         self._end_pods([*remaining, *_pods_of_earlier_jobs(living, {key: job.uid for key, job in ending.items()})])
         return {key: job.manager for key, job in ending.items() if job.manager}
+
+    def give_up(self, run_uid: str, waiting: Sequence[JobLook]) -> set[JobKey]:
+        """Delete the Jobs exactly as the look has shown them. Return the keys of the deleted Jobs.
+
+        A Job changes as soon as the Job controller sees that the Job has a pod, or a ready pod, and then stays. Its
+        pods are listed again as well, since the controller sees a started pod a moment later.
+        """
+        try:
+            pods_by_key = self.jobs.pods(run_uid, [(job.task, job.attempt) for job in waiting])
+        except LifecycleError as error:
+            logger.info("run %s: jobs that wait in vain stay, since their pods cannot be read: %s", run_uid, error)
+            return set()
+
+        def delete(job: JobLook) -> JobKey | None:
+            key = job.task, job.attempt
+            if job.version is None or any(pods.phase(pod) != pods.PENDING for pod in pods_by_key.get(key, ())):
+                return None
+            metadata = Metadata(name=job.name, uid=job.uid, resource_version=job.version)
+            try:
+                self.jobs.delete(self.jobs.api.jobs_path(job.name), metadata, "Foreground")
+            except LifecycleError as error:
+                logger.info("run %s: %s waits in vain and stays for now: %s", run_uid, job.name, error)
+                return None
+            return key
+
+        return {key for key in self.jobs.for_each(delete, waiting, NOT_ALL_JOBS) if key is not None}
 
     def kill(
         self,

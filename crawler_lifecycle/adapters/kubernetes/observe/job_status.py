@@ -164,8 +164,9 @@ def build_look(key: JobKey, job: Job, phase: JobPhase, cause: str | None = None,
     """Return the look at a present job; its start is by the pod's main container, or else by the running Job."""
     job_started_at = (job.status or NO_JOB_STATUS).start_time if phase is JobPhase.RUNNING else None
     started_at = (pods.started_at(pod) if pod else None) or job_started_at
-    uid, name = job.metadata.uid, job.metadata.name
-    return JobLook(*key, uid, name, phase, cause, started_at=started_at)
+    metadata = job.metadata
+    version = metadata.resource_version
+    return JobLook(*key, metadata.uid, metadata.name, phase, cause, started_at=started_at, version=version)
 
 
 def unclear_look(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:
