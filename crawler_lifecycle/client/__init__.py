@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from crawler_lifecycle.client.http import Api
     from crawler_lifecycle.client.innermost import flows
     from crawler_lifecycle.client.opening import Flows
-    from crawler_lifecycle.client.plugin import WorkflowPlugin
     from crawler_lifecycle.client.workflows import WorkflowClient
     from crawler_lifecycle.domain.flows.pruning import Age, Rule
+
+    WorkflowPlugin: Any
 
 __all__ = ["Age", "Api", "Flows", "Rule", "SyncFlows", "WorkflowClient", "WorkflowPlugin", "flows"]
 
@@ -27,7 +28,7 @@ MODULES = {
     "Rule": "crawler_lifecycle.domain.flows.pruning",
     "SyncFlows": "crawler_lifecycle.client.blocking",
     "WorkflowClient": "crawler_lifecycle.client.workflows",
-    "WorkflowPlugin": "crawler_lifecycle.client.plugin",
+    "WorkflowPlugin": "crawler_lifecycle.compat.chancy.plugins.workflow",  # Chancy's doors are above the client
     "flows": "crawler_lifecycle.client.innermost",
 }
 

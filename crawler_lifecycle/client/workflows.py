@@ -41,14 +41,12 @@ class WorkflowClient(LedgerClient):
         id: str,  # noqa: A002 - the authors' name
         *,
         timeout: float | timedelta | None = None,
-        interval: float | None = None,
     ) -> Workflow:
         """Return the workflow at its end, in success or not.
 
         TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. Conflict in the
-        workflow's own steps. `interval` has no effect: the end is not polled.
+        workflow's own steps.
         """
-        del interval
         _refuse_own_wait(id)
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         try:

@@ -13,7 +13,7 @@ from crawler_lifecycle.flows.jobs import ApprovalJob, CrawlJob, Job, JobOptions,
 from crawler_lifecycle.flows.marks import StepFunction, Worker, job, step, worker
 from crawler_lifecycle.flows.needs import EachTask, Quorum, any_of, each_task
 from crawler_lifecycle.flows.open_client import FlowClient, blocking, open_client, opened
-from crawler_lifecycle.flows.running import Cancel, Context, RunningJob
+from crawler_lifecycle.flows.running import Cancel, Context, Record, RunningJob, Snooze
 from crawler_lifecycle.flows.sequence import Sequence
 from crawler_lifecycle.flows.states_dot import write_states_dot as generate_dot
 from crawler_lifecycle.flows.steps import Level, SubWorkflow, WorkflowStep
@@ -36,10 +36,12 @@ __all__ = [
     "Level",
     "MemberRecord",
     "Quorum",
+    "Record",
     "RetryPolicy",
     "RetryRule",
     "RunningJob",
     "Sequence",
+    "Snooze",
     "StepFunction",
     "StepJob",
     "StepState",

@@ -1,6 +1,6 @@
 """Jobs, as authors know them: a crawl, a step or an approval, with options for its start and its retries."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 from pydantic import JsonValue
 
 from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS, MOST_ATTEMPTS
+from crawler_lifecycle.contract.flows.names import checked_text
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.contract.flows.states import Ready
 from crawler_lifecycle.contract.flows.values import check_size, encode, size_of
@@ -36,6 +37,7 @@ class JobOptions(TypedDict, total=False):
     scheduled_at: datetime
     schedule_in: float | timedelta
     isolate: bool
+    tags: Iterable[str]  # words for the function, as `job.tags`
     when: str  # "ended" or "archived": when a crawl counts as completed for its dependents
 
 
@@ -96,7 +98,7 @@ class Job:
 class StepJob(Job):
     """A call to a function in the author's code."""
 
-    options = (*START_OPTIONS, *RETRY_OPTIONS, "queue", "timeout", "isolate")
+    options = (*START_OPTIONS, *RETRY_OPTIONS, "queue", "timeout", "isolate", "tags")
 
     function: str
     form: CallForm = CallForm.CONTEXT
@@ -104,6 +106,7 @@ class StepJob(Job):
     queue: str = "default"
     timeout_seconds: float | None = None
     isolate: bool = False
+    tags: tuple[str, ...] = ()
     required: tuple[str, ...] = ()  # parameters for dependencies or context values
     keywords: tuple[str, ...] | None = field(default=None, compare=False)  # known parameters; None: no check
 
@@ -120,6 +123,7 @@ class StepJob(Job):
             queue=self.queue,
             timeout_seconds=self.timeout_seconds,
             isolate=self.isolate,
+            tags=self.tags,
         )
 
     def with_queue(self, queue: str) -> Self:
@@ -145,6 +149,8 @@ class StepJob(Job):
             return replace(self, timeout_seconds=seconds(name, value))
         if name == "isolate":
             return replace(self, isolate=_checked(name, value, bool))
+        if name == "tags":
+            return replace(self, tags=_tags(name, value))
         return super()._with(name, value)
 
 
@@ -283,6 +289,13 @@ def _moment(name: str, value: object) -> datetime:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise BadInput(name, f"expected a time with a time zone, not {value!r}")
     return value
+
+
+def _tags(name: str, value: object) -> tuple[str, ...]:
+    """Return the tags in lower case and in their order, without repetitions."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise BadInput(name, f"expected a list of texts, not {value!r}")
+    return tuple(sorted({checked_text(name, tag).strip().lower() for tag in value}))
 
 
 def _checked(name: str, value: object, kind: type[Kind]) -> Kind:

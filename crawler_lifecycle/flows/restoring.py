@@ -174,5 +174,6 @@ def _step_job(work: StepWork, retry: RetryPolicy) -> StepJob:
         queue=work.queue,
         timeout_seconds=work.timeout_seconds,
         isolate=work.isolate,
+        tags=work.tags,
         retry=retry,
     )

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
+from crawler_lifecycle.contract.flows.limits import A_YEAR
 from crawler_lifecycle.contract.flows.names import last_name
+from crawler_lifecycle.errors import BadInput
 
 PROGRESS_SECONDS = 5.0  # shortest time between two log lines about a step's progress
 
@@ -23,9 +26,32 @@ class Cancel(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, init=False)
+class Snooze:
+    """A step returns a snooze to be called again after a time, in seconds or as a timedelta.
+
+    The attempt does not count among the step's attempts.
+    """
+
+    seconds: float
+
+    def __init__(self, seconds: float | timedelta) -> None:
+        number = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= A_YEAR:
+            raise BadInput("Snooze", f"expected a number of seconds up to a year, not {seconds!r}")
+        object.__setattr__(self, "seconds", number)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A step may return its result in a record. Results are recorded without a record, too."""
+
+    value: Any
+
+
 @dataclass(frozen=True)
 class RunningJob:
-    """A step's running attempt, for worker classes."""
+    """A step's running attempt, for worker classes. `errors` has the earlier attempts' errors, oldest first."""
 
     flow_id: str
     path: str
@@ -35,6 +61,22 @@ class RunningJob:
     flow_name: str | None = None
     flow_uid: str = ""
     is_grafter: bool = False
+    worker: str = ""
+    queue: str = "default"
+    priority: int = 0
+    max_attempts: int = 1
+    tags: tuple[str, ...] = ()
+    errors: tuple[Mapping[str, Any], ...] = ()
+    link: "StepLink | None" = field(default=None, repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        """The key, under the name for users from Oban."""
+        return self.key
+
+    def cancelled(self) -> bool:
+        """Return whether the step has to end, as `context.cancelled` does."""
+        return self.link is not None and self.link.is_cancelled
 
     @property
     def name(self) -> str:
@@ -106,7 +148,7 @@ class Context(Mapping[str, Any]):
         self._values: dict[str, Any] = {}
         self._results = results
         self._link = link or StepLink()
-        self.job = job
+        self.job = replace(job, link=self._link)
 
     @property
     def log(self) -> logging.Logger:

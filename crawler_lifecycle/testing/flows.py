@@ -59,10 +59,8 @@ class MemoryFlows(MemoryClient):
         id: str,  # noqa: A002 - the name that authors know
         *,
         timeout: float | timedelta | None = None,
-        interval: float | None = None,
     ) -> Workflow:
         """Let the workflow run, and return the workflow after its end. TimeoutError after the virtual time."""
-        del interval
         step, play = running_job(), self.plays[id]
         if step is not None and step.flow_id == id:
             raise Conflict(f"{step.path!r} cannot wait for the end of its own workflow, which waits for the step's end")

@@ -48,6 +48,7 @@ class SteppedFlow(MemoryFlow):
         self.seen: dict[str, Context] = {}  # last contexts by path
         self.caller = Caller()
         self._attempts: Counter[str] = Counter()
+        self._failures: dict[str, list[dict[str, Any]]] = {}
 
     def count_attempt(self, path: str) -> int:
         """Count an attempt, and return the number of earlier attempts with the scenario."""
@@ -76,6 +77,9 @@ class SteppedFlow(MemoryFlow):
                 self.graft(ended.graft)
             except Exception as error:  # noqa: BLE001 - the flow refuses the sub-workflow
                 ended = self._failure(row, error)
+        if ended.kind is EndKind.FAILED:
+            failed = {"attempt": row.attempt, "at": self.now.isoformat(), "error": ended.reason}
+            self._failures.setdefault(row.path, []).append(failed)
         return self.as_end(row, ended.kind, ended.reason, ended.outcome), ended.result
 
     def as_end(
@@ -130,6 +134,7 @@ class SteppedFlow(MemoryFlow):
             flow_uid=self.uid,
             is_grafter=self.is_grafter(row),
             deaths=0,
+            errors=tuple(self._failures.get(row.path, ())),
         )
 
     def _arguments(self, row: MemberRow, arguments: JsonValue) -> JsonValue:

@@ -149,7 +149,7 @@ async def test_058_workflows_are_fetched_by_state_and_id(flows: Flows, hand: Get
 async def test_059_a_wait_ends_with_the_flow(flows: Flows, hand: GetHand) -> None:
     workflow = diamond()
     await flows.push(workflow)
-    waiting = asyncio.create_task(flows.wait(workflow.id, interval=1, timeout=20))
+    waiting = asyncio.create_task(flows.wait(workflow.id, timeout=20))
     await asyncio.sleep(0)
     await asyncio.to_thread(hand(workflow.id).play, None, ("left",))
     ended = await waiting

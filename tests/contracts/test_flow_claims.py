@@ -13,8 +13,9 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_resul
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef
+from crawler_lifecycle.domain.flows.words import snoozed
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import StepEnd
@@ -353,3 +354,33 @@ def test_a_follower_does_not_start_after_a_failed_step(database: Database) -> No
     flow.claim(first)
     flow.end(first, kind=FAILED)
     assert flow.claim(following, after=[first.number]).stale == [following.number]
+
+
+def test_a_snoozed_attempt_is_on_record_with_its_pause(database: Database) -> None:
+    flow = pushed(database, steps("a", max_attempts=1))
+    ref = flow.start("a")
+    flow.claim(ref)
+    (end,) = flow.end(ref, kind=EndKind.SNOOZED, reason=snoozed(60))
+    row = flow.row("a")
+    assert (row.state, row.cause, row.tries, row.due) == (MemberState.RETRYABLE, "snoozed", 0, end.at + MINUTE)
+    assert flow.claim(ref).ended == [end]  # the supervisor may ask again
+    assert not flow.plan()[1].starts
+    flow.ahead = timedelta(minutes=2)
+    assert [start.attempt for start in flow.plan()[1].starts] == [2]
+
+
+def test_a_claim_has_the_errors_of_earlier_attempts(database: Database) -> None:
+    flow = pushed(database, steps("a", "b", retry=RetryPolicy(max_attempts=3, pause_seconds=0)))
+    for reason in ("ValueError: first", "ValueError: second"):
+        refs = flow.start("a"), flow.start("b")
+        assert flow.claim(*refs).mine
+        flow.end(refs[0], kind=FAILED, reason=reason)
+        flow.end(refs[1], kind=EndKind.SNOOZED, reason=snoozed(0))
+    refs = flow.start("a"), flow.start("b")
+    first, second = flow.claim(*refs).mine
+    assert [(error["attempt"], error["error"]) for error in first.errors] == [
+        (1, "ValueError: first"),
+        (2, "ValueError: second"),
+    ]
+    assert datetime.fromisoformat(first.errors[0]["at"]).tzinfo is not None
+    assert second.errors == ()

@@ -1,11 +1,11 @@
 """Doors of flows: push, append, graft, cancel, retry, approve and hold. A repeated request changes nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import create_engine, func, literal_column, select, text, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_results, flows
@@ -17,6 +17,7 @@ from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
+from crawler_lifecycle.domain.flows.pruning import Age, Rule
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of
@@ -373,3 +374,29 @@ def test_a_definition_is_read_as_it_was_written() -> None:
     """JSON keeps empty values in arguments, which a leaner form would drop."""
     for member in wide().definition().members:
         assert MemberDefinition.model_validate_json(member.model_dump_json()) == member
+
+
+@pytest.mark.parametrize(
+    ("rule", "holds"),
+    [
+        (Age() > 60, True),
+        (Age() < timedelta(hours=2), True),
+        ((Age() >= 60) & (Age() <= 3000), False),
+        ((Age() == 60) | (Age() != 60), True),
+    ],
+)
+def test_a_rule_for_pruning_is_also_sql(database: Database, rule: Rule, holds: bool) -> None:
+    if database.engine.dialect.name == "sqlite":
+        pytest.skip("the text is for MySQL and MariaDB")
+    flow = pushed(database, chain("a"))
+    flow.cancel()
+    flow.go_on()
+    with database.transaction() as connection:
+        connection.execute(update(flows).values(stopped_at=datetime.now(UTC) - timedelta(hours=1)))
+    engine = create_engine(database.engine.url)  # the check of reserved names does not know the function's name
+    with engine.connect() as connection:
+        assert bool(connection.scalar(select(func.count()).select_from(flows).where(text(rule.to_sql())))) is holds
+        age = connection.scalar(select(literal_column(Age().to_sql())).select_from(flows))
+    engine.dispose()
+    assert 3590 < float(age or 0) < 3700
+    assert rule.holds(timedelta(hours=1)) is holds

@@ -34,6 +34,7 @@ from crawler_lifecycle.adapters.sql.flow_tasks import with_items
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
+from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.ports import AttemptKey, Claimed, ClaimedStep
@@ -56,6 +57,15 @@ WITH_TOKEN = (
 )
 GRAFTERS = select(groups.grower).where(
     groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
+)
+ERRORS = (
+    select(attempts.member, attempts.attempt, attempts.ended_at, attempts.reason)
+    .where(
+        attempts.flow == bindparam("of_flow"),
+        attempts.member.in_(NUMBERS),
+        without_index(attempts.end_kind) == EndKind.FAILED,
+    )
+    .order_by(attempts.member, attempts.attempt)
 )
 CAUSE = update(flow_members).where(
     members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
@@ -99,8 +109,9 @@ class StepRights(OnFlows):
         arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
         arguments |= {key: known[key].arguments for key, count in deaths.items() if count is not None}
         grafters = _grafters(tx, head, starts)
+        errors = _errors(tx, head, starts)
         mine = [
-            _step(head, start, works[start.number], arguments[key], deaths.get(key) or 0, grafters)
+            _step(head, start, works[start.number], arguments[key], deaths.get(key) or 0, grafters, errors)
             for start in sorted(starts, key=lambda start: start.number)
             if (key := (start.number, start.attempt)) in arguments
         ]
@@ -185,8 +196,25 @@ def _grafters(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> s
     return set(tx.scalars(GRAFTERS, {"of_flow": head.id, "numbers": numbers}))
 
 
+def _errors(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> dict[int, list[dict[str, Any]]]:
+    """Return the errors of earlier attempts by member, oldest first."""
+    errors: dict[int, list[dict[str, Any]]] = {}
+    numbers = [start.number for start in starts if start.attempt > 1]
+    if numbers:
+        for row in tx.execute(ERRORS, {"of_flow": head.id, "numbers": numbers}):
+            error = {"attempt": row.attempt, "at": row.ended_at.isoformat(), "error": row.reason}
+            errors.setdefault(row.member, []).append(error)
+    return errors
+
+
 def _step(
-    head: Row[Any], start: AttemptRef, work: Work, arguments: Any, deaths: int, grafters: Collection[int]
+    head: Row[Any],
+    start: AttemptRef,
+    work: Work,
+    arguments: Any,
+    deaths: int,
+    grafters: Collection[int],
+    errors: Mapping[int, Sequence[Mapping[str, Any]]],
 ) -> ClaimedStep:
     definition_arguments = getattr(work.definition.work, "arguments", None)
     return ClaimedStep(
@@ -199,4 +227,5 @@ def _step(
         flow_uid=head.uid,
         is_grafter=start.number in grafters,
         deaths=deaths,
+        errors=errors.get(start.number, ()),
     )

@@ -54,6 +54,7 @@ class StepWork(Message):
     queue: Label = "default"
     timeout_seconds: Timeout | None = None
     isolate: bool = Field(default=False, description="run the function in a process, which a stop can end")
+    tags: tuple[Label, ...] = Field(default=(), max_length=20, description="words for the function")
 
     @property
     def title(self) -> str:

@@ -7,7 +7,14 @@ from enum import StrEnum
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.domain.flows.words import BY_ITSELF, FINAL_FAILURES, RETRY_PAUSE, by_outcome
+from crawler_lifecycle.domain.flows.words import (
+    BY_ITSELF,
+    FINAL_FAILURES,
+    RETRY_PAUSE,
+    SNOOZED,
+    by_outcome,
+    snoozed_seconds,
+)
 from crawler_lifecycle.domain.outcome_words import FINISHED
 from crawler_lifecycle.domain.pacing import Backoff
 
@@ -16,6 +23,7 @@ class EndKind(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    SNOOZED = "snoozed"  # the function asked for another attempt after a pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +48,30 @@ def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:
         return settled
     if end.kind is EndKind.COMPLETED and end.outcome is not None and names(row.retry, end.outcome):
         return _after_failure(settled, replace(end, reason=by_outcome(end.outcome)))
-    if end.kind is EndKind.COMPLETED:
-        return _final(settled, MemberState.COMPLETED, end, end.reason)
-    if end.kind is EndKind.CANCELLED:
-        return _final(settled, MemberState.CANCELLED, end, end.reason or BY_ITSELF)
-    return _after_failure(settled, end)
+    match end.kind:
+        case EndKind.COMPLETED:
+            after = _final(settled, MemberState.COMPLETED, end, end.reason)
+        case EndKind.CANCELLED:
+            after = _final(settled, MemberState.CANCELLED, end, end.reason or BY_ITSELF)
+        case EndKind.SNOOZED:
+            after = _after_snooze(settled, end)
+        case EndKind.FAILED:
+            after = _after_failure(settled, end)
+    return after
+
+
+def _after_snooze(row: MemberRow, end: AttemptEnd) -> MemberRow:
+    """Return the row with a pause before the next attempt. The snoozed attempt does not count."""
+    pause = timedelta(seconds=snoozed_seconds(end.reason))
+    return row._replace(
+        state=MemberState.RETRYABLE,
+        cause=SNOOZED,
+        reason=end.reason,
+        outcome=None,
+        since=end.at,
+        due=end.at + pause,
+        tries=row.tries - 1,
+    )
 
 
 def _after_failure(row: MemberRow, end: AttemptEnd) -> MemberRow:

@@ -6,6 +6,7 @@ from datetime import timedelta
 DEPENDENCIES = "dependencies"  # a dependency is not satisfied yet
 TIME = "time"  # the member's start time lies ahead
 RETRY_PAUSE = "retry_pause"  # the last attempt failed, and the pause before the next attempt is not over
+SNOOZED = "snoozed"  # the step's function chose a pause before its next attempt; `snoozed:SECONDS` as a reason
 PARALLEL_LIMIT = "parallel_limit"  # the flow or a group has as many executing members as it may have
 NO_SUPERVISOR = "no_supervisor"  # no worker has taken the flow up, or its latest ends
 PAUSED = "paused"  # a person paused the flow
@@ -43,6 +44,15 @@ FINAL_FAILURES = frozenset(  # no retry helps
 
 def by_dependency(path: str) -> str:
     return f"{DEPENDENCY}:{path}"
+
+
+def snoozed(seconds: float) -> str:
+    return f"{SNOOZED}:{seconds}"
+
+
+def snoozed_seconds(reason: str | None) -> float:
+    """Return the seconds in the reason for a snooze."""
+    return float((reason or "").partition(":")[2] or 0)
 
 
 def by_outcome(word: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
@@ -31,6 +31,7 @@ class ClaimedStep:
     flow_uid: str
     is_grafter: bool
     deaths: int  # processes that died with the attempt
+    errors: Sequence[Mapping[str, Any]] = ()  # earlier attempts' errors, oldest first: attempt, at, error
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
-from crawler_lifecycle.flows import Cancel, Graft, Workflow
+from crawler_lifecycle.flows import Cancel, Graft, Record, Snooze, Workflow
 
 RESULT = "return"
-ACTS = (Cancel, Graft, Workflow)  # results that are no values
+ACTS = (Cancel, Graft, Record, Snooze, Workflow)  # results that are no values
 
 
 def checked(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +61,8 @@ def _adapters(function: Callable[..., Any]) -> Mapping[str, TypeAdapter[Any]]:
 
 def _of_value(hint: Any) -> Any:
     """Return the annotation without the results that are no values, such as a Cancel."""
+    if hint in ACTS:
+        return Any
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return hint
     kept = tuple(part for part in typing.get_args(hint) if part not in ACTS)

@@ -26,7 +26,8 @@ def work_of(step: ClaimedStep) -> StepWork:
 
 def job_of(step: ClaimedStep) -> RunningJob:
     """Return the step's attempt as its author sees the attempt."""
-    arguments = decode(step.arguments) if work_of(step).form is CallForm.JOB else None
+    work = work_of(step)
+    arguments = decode(step.arguments) if work.form is CallForm.JOB else None
     return RunningJob(
         flow_id=step.flow_id,
         path=step.path,
@@ -36,6 +37,12 @@ def job_of(step: ClaimedStep) -> RunningJob:
         flow_name=step.flow_name,
         flow_uid=step.flow_uid,
         is_grafter=step.is_grafter,
+        worker=work.function,
+        queue=work.queue,
+        priority=step.definition.priority,
+        max_attempts=step.definition.retry.max_attempts,
+        tags=work.tags,
+        errors=tuple(step.errors),
     )
 
 

@@ -10,9 +10,16 @@ from typing import Any
 from crawler_lifecycle.contract.flows.requests import GraftMembers
 from crawler_lifecycle.contract.flows.values import TooLarge, to_text
 from crawler_lifecycle.domain.flows.ends import EndKind
-from crawler_lifecycle.domain.flows.words import BY_REQUEST, RESULT_MISMATCH, RESULT_TOO_LARGE, RESULT_UNUSABLE, TIMEOUT
+from crawler_lifecycle.domain.flows.words import (
+    BY_REQUEST,
+    RESULT_MISMATCH,
+    RESULT_TOO_LARGE,
+    RESULT_UNUSABLE,
+    TIMEOUT,
+    snoozed,
+)
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows import Cancel, Graft, RunningJob, Workflow
+from crawler_lifecycle.flows import Cancel, Graft, Record, RunningJob, Snooze, Workflow
 from crawler_lifecycle.ports import ClaimedStep, StepEnd
 
 PROCESS_DIED = "process_died"  # outcome: the process of an isolated function died
@@ -63,6 +70,10 @@ def result_end(value: Any, job: RunningJob, most_bytes: int, check: Check) -> En
     """Return the end for a function's result. `check`: raises an exception for a result against its annotation."""
     if isinstance(value, Cancel):
         return Ended(EndKind.CANCELLED, reason=value.reason or None)
+    if isinstance(value, Snooze):
+        return Ended(EndKind.SNOOZED, reason=snoozed(value.seconds))
+    if isinstance(value, Record):
+        value = value.value
     if isinstance(value, Workflow) and not job.is_grafter:
         return _unusable(RESULT_UNUSABLE, BadInput("result", "a workflow is only for a job of add_graft to return"))
     try:

@@ -28,6 +28,8 @@ from tests.unit.flows.work import UserNotifier, item_and_context, plain
         ((Age() > 3600) & (Age() < 3 * 3600), 2, True),
         ((Age() > 3600) & (Age() < 3 * 3600), 4, False),
         ((Age() < 3600) | (Age() > 3 * 3600), 4, True),
+        (Age() == 7200, 2, True),
+        (Age() != timedelta(hours=2), 2, False),
     ],
 )
 def test_081_rules_compare_the_time_since_the_end(rule: Rule, hours: int, pruned: bool) -> None:

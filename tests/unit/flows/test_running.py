@@ -8,13 +8,13 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, Membe
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows import turns
 from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
 from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState, flow_state, step_state, workflow_state
-from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE
+from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE, snoozed
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW, Play
 from tests.unit.flows.work import cancel_itself, plain
@@ -290,6 +290,39 @@ def test_038_a_step_may_cancel_itself_and_an_unusable_result_is_not_tried_again(
     other.advance()
     other.end("a", FAILED, reason=RESULT_UNUSABLE)
     assert other.row("a").state is MemberState.DISCARDED
+
+
+def test_038_a_snoozed_attempt_does_not_count() -> None:
+    play = Play(Workflow().add("a", plain, retry=RetryPolicy(max_attempts=2, pause_seconds=7)))
+    for number in (1, 2, 3):
+        play.advance()
+        play.end("a", EndKind.SNOOZED, reason=snoozed(90.5))
+        row = play.row("a")
+        assert (row.attempt, row.tries, row.state, row.cause) == (number, 0, MemberState.RETRYABLE, "snoozed")
+        assert why(Planner(play.ledger), row.number).cause == "snoozed"
+        assert play.advance().wake_at == play.now + timedelta(seconds=90.5)
+        play.rebuild()  # a new supervisor keeps the pause
+        assert not play.advance().starts
+        play.later(seconds=90.5)
+    play.advance()
+    play.end("a", FAILED)
+    assert play.row("a").due == play.now + timedelta(seconds=7)
+    play.later(seconds=7)
+    play.advance()
+    play.end("a", FAILED)
+    assert (play.row("a").attempt, play.row("a").state) == (5, MemberState.DISCARDED)
+
+
+def test_038_a_snoozed_job_is_retried_now_or_cancelled() -> None:
+    play = Play(Workflow().add("a", plain).add("b", plain, deps="a"))
+    play.advance()
+    play.end("a", EndKind.SNOOZED, reason=snoozed(3600))
+    assert play.retry("a") == 1
+    assert [start.attempt for start in play.advance().starts] == [2]
+    play.end("a", EndKind.SNOOZED, reason=snoozed(3600))
+    assert play.cancel("a") == 1
+    play.advance()
+    assert play.states == {"a": "cancelled", "b": "cancelled"}
 
 
 def test_038_a_retry_respects_a_dependency_that_is_open_again() -> None:

@@ -6,7 +6,7 @@ const HOST = "start one with crawlctl up --flows FILE, or python -m workers.flow
 const WORDS = {
   approval: "waits for a decision", executing: "is running", dependencies: "waits for other jobs", start: "waits for a worker to start it",
   no_supervisor: "waits for a worker: none continues the flow", paused: "the flow is paused", draining: "the flow is being drained",
-  settling: "waits until its earlier attempt has ended", retry_pause: "waits for its next attempt", time: "waits for its start time",
+  settling: "waits until its earlier attempt has ended", retry_pause: "waits for its next attempt", snoozed: "waits for the time that its function chose", time: "waits for its start time",
   unknown_step: "no running host knows its function: start the host again with the present code",
   no_host: `no running host has loaded the manager: ${HOST}`, archive: "waits for the archive of its run",
   parallel_limit: "waits for its turn (limit of parallel jobs)", start_refused: "could not be started", main_job_failed: "the main job failed",

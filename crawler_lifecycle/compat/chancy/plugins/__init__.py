@@ -1,0 +1,1 @@
+"""Chancy's plugins."""
