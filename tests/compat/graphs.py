@@ -63,7 +63,7 @@ class Mail:
     async def process(self, job):
         if job.args.get("late") and not SEEN:
             SEEN.append("snoozed")
-            return Snooze(60)
+            return Snooze(job.args["late"])
         if job.args.get("fails", 0) > len(job.errors):
             raise ValueError(f"attempt {job.attempt}")
         SEEN.append((job.id, job.worker, job.queue, job.tags, job.max_attempts, job.errors, job.cancelled()))

@@ -90,7 +90,7 @@ def test_an_unknown_instance_is_the_innermost_client() -> None:
 
 
 def test_a_snoozed_job_runs_again_later_as_the_same_try() -> None:
-    result = run_inline(Workflow("w").add("mail", program.Mail.new({"to": "ann", "late": True}, max_attempts=1)))
+    result = run_inline(Workflow("w").add("mail", program.Mail.new({"to": "ann", "late": 60}, max_attempts=1)))
     assert result.assert_completed().recorded("mail") == {"to": "ann"}
     assert (result.states, graphs.SEEN[0]) == ({"mail": "completed"}, "snoozed")
     assert (result.play.row("mail").attempt, result.play.now - result.play.created_at >= timedelta(seconds=60)) == (

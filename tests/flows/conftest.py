@@ -22,12 +22,13 @@ from tests.flow_stage import FlowStage, flow_stage
 from workers.flows import for_steps, working
 
 MODULES = (
+    "tests.compat.graphs",
     "tests.unit.flows.reference_chancy",
     "tests.unit.flows.reference_oban",
     "tests.flows.steps",
     "tests.flows.test_random_graphs",
 )
-QUEUES = ("default", "high_priority")
+QUEUES = ("default", "high_priority", "mail", "reports", "slow")
 PATIENCE = 60.0
 
 
