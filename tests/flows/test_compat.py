@@ -30,7 +30,7 @@ async def test_obans_program(service: Service) -> None:
     assert [job.path for job in jobs] == ["mails"]
     async with Oban() as oban:
         flows = ["mails-1", *(job.flow_id for job in (single, mailed, reported))]
-        recorded = {}
+        recorded: dict[str, Any] = {}
         for flow in flows:
             await oban.wait(flow, timeout=PATIENCE)
             recorded |= await Workflow(flow).all_recorded()

@@ -1,0 +1,1 @@
+"""shub-workflow's package, over our own managers. `flow check` names members without a counterpart."""

@@ -1,0 +1,5 @@
+"""shub-workflow's base for managers."""
+
+from crawler_lifecycle.managers import CachedFinishedJobsMixin, WorkFlowManager
+
+__all__ = ["CachedFinishedJobsMixin", "WorkFlowManager"]
