@@ -14,31 +14,31 @@ from crawler_lifecycle.settings import Settings
 PAGE = Path(__file__).with_name("settings.md")
 ABOVE = """# Settings
 
-Every process of ours reads its settings from the environment, once, when it starts. A value that does not fit is one
-line that names the variable, and the process does not start. A variable that nobody knows is ignored.
+Every process of the service reads its settings from the environment, once, at its start. If a value is invalid, the
+process prints one line with the variable and does not start. Unknown variables are ignored.
 
-`crawlctl up` passes the variables of its own environment on to its parts, except for where Temporal and the scheduler
-service are, which it decides itself; the ports of metrics and health go to the worker alone. A command such as
-`crawlctl list` takes what the environment says, and the rest from the stack that runs on the state folder.
+`crawlctl up` passes its own environment to its parts, except for the addresses of Temporal and the scheduler service,
+which it chooses itself; only the worker gets the ports of metrics and health. A command such as `crawlctl list` reads
+settings from the environment, and the rest from the stack that runs on the state folder.
 
-Where a default is empty, the meaning says what holds instead.
+If a default is empty, the last column describes the behaviour without a value.
 
-This page is made from [settings/](../crawler_lifecycle/settings) by `python docs/generate_settings.py`; a test
-compares the two.
+`python docs/generate_settings.py` generates this page from [settings/](../crawler_lifecycle/settings); a test compares
+the two.
 """
 BELOW = """
 ## Temporal
 
-Where Temporal is comes from Temporal's own variables, or from the profile of its configuration file. The ones most
-often needed:
+The address of Temporal comes from Temporal's own variables, or from the profile of its configuration file. The most
+common variables:
 
 | variable | meaning |
 | --- | --- |
-| `TEMPORAL_ADDRESS` | host and port; without it `localhost:7233` |
-| `TEMPORAL_NAMESPACE` | namespace; without it `default` |
+| `TEMPORAL_ADDRESS` | host and port; default: `localhost:7233` |
+| `TEMPORAL_NAMESPACE` | namespace; default: `default` |
 | `TEMPORAL_API_KEY` | API key, which also switches TLS on |
-| `TEMPORAL_TLS`, `TEMPORAL_TLS_SERVER_CA_CERT_PATH` | TLS, and by whom the server's certificate is signed |
-| `TEMPORAL_TLS_CLIENT_CERT_PATH`, `TEMPORAL_TLS_CLIENT_KEY_PATH` | our own certificate, for mutual TLS |
+| `TEMPORAL_TLS`, `TEMPORAL_TLS_SERVER_CA_CERT_PATH` | TLS, and the authority that has signed the server's certificate |
+| `TEMPORAL_TLS_CLIENT_CERT_PATH`, `TEMPORAL_TLS_CLIENT_KEY_PATH` | the client's own certificate, for mutual TLS |
 | `TEMPORAL_CONFIG_FILE`, `TEMPORAL_PROFILE` | another configuration file, another profile in it |
 """
 
