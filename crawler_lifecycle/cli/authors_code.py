@@ -8,7 +8,7 @@ from crawler_lifecycle.cli.common import print_to_stderr
 from crawler_lifecycle.errors import BadInput, LifecycleError
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.managers import WorkFlowManager
+    from crawler_lifecycle.managers import BaseLoopScript
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def _refusals(field: str, in_words: Callable[[Exception], str]) -> Iterator[None
         raise BadInput(field, in_words(error)) from error
 
 
-def warn_of_a_single_cycle(manager: "WorkFlowManager") -> None:
+def warn_of_a_single_cycle(manager: "BaseLoopScript") -> None:
     """Print a warning for a generator's manager that closes after its first cycle, whatever the generator has left."""
     from crawler_lifecycle.managers.generator_manager import SINGLE_CYCLE, GeneratorCrawlManager
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
     from crawler_lifecycle.flows import Workflow
     from crawler_lifecycle.flows.steps import Level
-    from crawler_lifecycle.managers import WorkFlowManager
+    from crawler_lifecycle.managers import BaseLoopScript
 
 RESULTS = re.compile("Workflow|Sequence")  # in a function's annotation
 FUNCTIONS = ("flow", "workflow")  # names of functions to call without --flow
@@ -54,7 +54,7 @@ def definition_in(file: Path, name: str | None, flow_id: str | None, arguments: 
 
 
 def definition_of_manager(
-    manager: "type[WorkFlowManager]", arguments: Sequence[str], flow_id: str | None, queue: str = "default"
+    manager: "type[BaseLoopScript]", arguments: Sequence[str], flow_id: str | None, queue: str = "default"
 ) -> "FlowDefinition":
     """Return the flow for a manager, whose own parser has accepted the arguments."""
     from crawler_lifecycle.contract.flows.names import checked_name
@@ -71,7 +71,7 @@ def definition_of_manager(
     return definition
 
 
-def manager_in(file: Path, name: str | None, *, has_option: bool = True) -> "type[WorkFlowManager] | None":
+def manager_in(file: Path, name: str | None, *, has_option: bool = True) -> "type[BaseLoopScript] | None":
     """Import the file, and return its crawl manager; None if the file has a workflow, or the name is no manager's.
 
     `has_option`: whether the command has --flow for a name; otherwise `FILE.py:Class` has the name.
@@ -106,14 +106,14 @@ def targets_hint(file: Path, managers: Iterable[str]) -> str:
     return f": name {' or '.join(targets)}" if targets else ""
 
 
-def managers_of(module: "ModuleType") -> "dict[str, type[WorkFlowManager]]":
+def managers_of(module: "ModuleType") -> "dict[str, type[BaseLoopScript]]":
     """Return the crawl managers that the module defines at its top level, by name."""
-    from crawler_lifecycle.managers import WorkFlowManager
+    from crawler_lifecycle.managers import BaseLoopScript
 
     return {
         name: value
         for name, value in vars(module).items()
-        if inspect.isclass(value) and issubclass(value, WorkFlowManager) and value.__module__ == module.__name__
+        if inspect.isclass(value) and issubclass(value, BaseLoopScript) and value.__module__ == module.__name__
         if value.__name__ == name
     }
 

@@ -18,7 +18,7 @@ from crawler_lifecycle.errors import BadInput, NotReady
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
-    from crawler_lifecycle.managers import WorkFlowManager
+    from crawler_lifecycle.managers import BaseLoopScript
 
 FAMILY = "Family of the manager's flow, or the whole id `FAMILY/NAME`; default: a new family."
 
@@ -116,10 +116,10 @@ def definition_for(
     return flow_of(target, name, family_in(arguments, family, name), arguments, queue)
 
 
-def class_of(target: str) -> "type[WorkFlowManager] | None":
+def class_of(target: str) -> "type[BaseLoopScript] | None":
     """Return the class for `FILE.py`, `FILE.py:Class` or `module:Class`; None if the module is not on this machine."""
     from crawler_lifecycle.cli.flow_files import manager_in, managers_of, module_in, targets_hint
-    from crawler_lifecycle.managers import WorkFlowManager
+    from crawler_lifecycle.managers import BaseLoopScript
     from crawler_lifecycle.services.flows.modules import load
 
     place, _, name = (target, "", "") if target.endswith(".py") else target.rpartition(":")
@@ -137,7 +137,7 @@ def class_of(target: str) -> "type[WorkFlowManager] | None":
     except NotReady as error:
         raise BadInput("target", error.message) from error
     chosen = getattr(module, name, None)
-    if not isinstance(chosen, type) or not issubclass(chosen, WorkFlowManager) or chosen.__module__ != place:
+    if not isinstance(chosen, type) or not issubclass(chosen, BaseLoopScript) or chosen.__module__ != place:
         raise BadInput("target", f"{place} defines no crawl manager {name!r}")
     return chosen
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.errors import BadInput, LifecycleError
 
 if TYPE_CHECKING:
     from crawler_lifecycle.flows import Workflow
-    from crawler_lifecycle.managers import WorkFlowManager
+    from crawler_lifecycle.managers import BaseLoopScript
     from crawler_lifecycle.services.embedded.plan import StepModules
 
 
@@ -41,7 +41,7 @@ async def _run_workflow(workflow: "Workflow") -> int:
     return await run_to_end(steps, definition, Ending(file, graph=False, as_json=False))
 
 
-def run_manager(manager: "WorkFlowManager") -> Any:
+def run_manager(manager: "BaseLoopScript") -> Any:
     """Host the manager's module, start the manager, follow the manager, and exit by its close reason.
 
     A manager that is awaited gets a coroutine for the running event loop. Without a failure, the program goes on.
@@ -54,7 +54,7 @@ def run_manager(manager: "WorkFlowManager") -> Any:
     return None
 
 
-async def _run_manager(manager: "WorkFlowManager") -> int:
+async def _run_manager(manager: "BaseLoopScript") -> int:
     from crawler_lifecycle.flows.functions import reference
     from crawler_lifecycle.managers.arguments import given
     from crawler_lifecycle.managers.defining import family_of, flow_of

@@ -3,7 +3,7 @@
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.log_levels import get_kumo_loglevel
-from crawler_lifecycle.managers.mixins import AsyncSchedulerCrawlManagerMixin
+from crawler_lifecycle.managers.mixins import AsyncSchedulerCrawlManagerMixin, SpiderStatsAggregatorMixin
 from crawler_lifecycle.managers.parameters import (
     FullJobParams,
     Item,
@@ -16,10 +16,17 @@ from crawler_lifecycle.managers.parameters import (
 )
 from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.policies import Breaker, RetryPolicy, RetryRule
-from crawler_lifecycle.managers.workflow_manager import CachedFinishedJobsMixin, WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import (
+    BaseLoopScript,
+    BaseScript,
+    CachedFinishedJobsMixin,
+    WorkFlowManager,
+)
 
 __all__ = [
     "AsyncSchedulerCrawlManagerMixin",
+    "BaseLoopScript",
+    "BaseScript",
     "Breaker",
     "CachedFinishedJobsMixin",
     "CrawlManager",
@@ -33,6 +40,7 @@ __all__ = [
     "RetryPolicy",
     "RetryRule",
     "ScheduleArgs",
+    "SpiderStatsAggregatorMixin",
     "StopRetry",
     "WorkFlowManager",
     "get_jobseq",

@@ -1,6 +1,5 @@
 """CrawlManager: one job of a spider, with the starts and the ends of jobs that all crawl managers share."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from crawler_lifecycle.errors import BadInput, PermanentError
 from crawler_lifecycle.managers.alerts import ALERTS, Progress, sentence
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
+from crawler_lifecycle.managers.mixins import SpiderStatsAggregatorMixin
 from crawler_lifecycle.managers.owned_jobs import UNKNOWN, job_dict, outcome_of, params_of
 from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams, check_parts
 from crawler_lifecycle.managers.requesting import request_of
@@ -24,23 +24,12 @@ HOOKS = (
     *("effective", "get_job_settings", "get_tags", "item"),  # for a retry's parameters, and for breakers
 )
 REFUSED = "refused"  # close reason of a manager whose job can never start
-BASE_TARGET_SPIDER_STATS = (  # regular expressions for the beginning of a name
-    "downloader/response_status_count/",
-    "downloader/response_count",
-    "item_scraped_count",
-    "spider_exceptions/",
-    "scrapy-zyte-api/429",
-    "zyte_api_proxy/response/status/429",
-    "(items|pages|bytes|errors)$",  # by which crawls without Scrapy report
-)
 
 
-class CrawlManager(SpiderJobs):
+class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
     """Schedules one job of a spider, and closes with the job's outcome."""
 
     running_jobs_reverse_check: bool = False
-    target_spider_stats: Sequence[str] = ()  # regular expressions for the beginning of a name
-    stats_only_total: bool = True  # whether to leave out the sums by spider
     alert_after: float = 0  # seconds without a start or an end until an alert; 0: no alert
 
     def __init__(self) -> None:
@@ -51,11 +40,10 @@ class CrawlManager(SpiderJobs):
         self._ended_badly = False
         self._live_hooks_at: float | None = None
         self._progress: Progress | None = None
-        self._target_stats: Sequence[re.Pattern[str]] = ()
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         super().attach(link, begun)
-        self._target_stats = self._compiled_target_stats()
+        _ = self.target_stats  # a wrong expression is refused before the first job
         self._progress = Progress(self.alert_after, link.now())
 
     # starts
@@ -224,21 +212,6 @@ class CrawlManager(SpiderJobs):
             self._live_hooks_at = now
         for job in reversed(running) if self.running_jobs_reverse_check else running:
             await self.call(self.running_job_hook, job.key, job=job.key)
-
-    def aggregate_spider_stats(self, job: JobDict) -> None:
-        """Add the job's stats to the manager's: the sum over all spiders, and on request the sum of the spider."""
-        for name, value in job["stats"].items():
-            if any(pattern.match(name) for pattern in self._target_stats):
-                self.stats.inc_value(f"{name}/total", value)
-                if not self.stats_only_total:
-                    self.stats.inc_value(f"{name}/{job['spider']}", value)
-
-    def _compiled_target_stats(self) -> list[re.Pattern[str]]:
-        try:
-            return [re.compile(pattern) for pattern in (*BASE_TARGET_SPIDER_STATS, *self.target_spider_stats)]
-        except re.error as error:
-            problem = f"{str(error.pattern)[:100]!r} is no regular expression: {error.msg}"
-            raise BadInput("target_spider_stats", problem) from error
 
     def retry_with(self, job: Job, params: FullJobParams, delay_seconds: float = 0) -> None:
         """Let the item of the ended job have another attempt with these parameters."""

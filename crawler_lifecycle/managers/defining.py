@@ -14,13 +14,13 @@ from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import command_line, without_flow_id
 from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 
 MEMBER = "manager"  # path of the manager in its flow
 DEFAULT_QUEUE = "default"
 ARGUMENTS = "arguments"
 
-AnyManager = TypeVar("AnyManager", bound=WorkFlowManager)
+AnyManager = TypeVar("AnyManager", bound=BaseLoopScript)
 
 
 def build(manager: type[AnyManager], arguments: Sequence[str]) -> AnyManager:
@@ -39,7 +39,7 @@ def build(manager: type[AnyManager], arguments: Sequence[str]) -> AnyManager:
     return built
 
 
-def family_of(built: WorkFlowManager, flow_id: str | None) -> str:
+def family_of(built: BaseLoopScript, flow_id: str | None) -> str:
     """Return the manager's family: from the door, or from the command line, or a new one.
 
     `flow_id`: the family, or the whole id of the flow.

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript, WorkFlowManager
 
 STATS = "stats are stored with each reaction"
 SCRAPY_CLOUD = "there is no Scrapy Cloud: settings come from the catalogue and the command line"
@@ -21,12 +21,10 @@ MEMBERS: Mapping[str, str] = {
     "add_job_tags": "tags belong to a job's start: use `tags` in its parameters, or append_flow_tag",
     "client": SCRAPY_CLOUD,
     "finish": "use `crawlctl stop RUN`, or set_close_reason for the manager itself",
-    "fshelper": "use list_folder and the further functions of crawler_lifecycle.managers.files",
     "get_canonical_spidername": "a crawler has one name",
     "get_job": "use get_owned_jobs, or the hooks' dict",
     "get_job_metadata": "use finished_metadata_hook, or get_owned_jobs",
     "get_job_tags": "use `tags` in the hooks' override, or get_tags",
-    "get_job_unique_id": "use `dedup` for a key of your own",
     "get_jobs": "use get_owned_jobs",
     "get_jobs_with_tags": "use get_owned_jobs(has_tag=...)",
     "get_keyvalue_job_tag": "read `tags` in the hooks' override",
@@ -88,13 +86,13 @@ class _Reading:
     overrides: dict[str, str] = field(default_factory=dict)
 
 
-def differences(manager: WorkFlowManager) -> list[str]:
+def differences(manager: BaseLoopScript) -> list[str]:
     """Return a sentence for each member of shub-workflow that the manager's classes use or override in vain."""
     reading = _read(type(manager))
     return sorted({*_absent(manager, reading), *_never_called(reading), *_ignored(manager, reading)})
 
 
-def _absent(manager: WorkFlowManager, reading: _Reading) -> Iterator[str]:
+def _absent(manager: BaseLoopScript, reading: _Reading) -> Iterator[str]:
     for name, place in reading.uses.items():
         if name in MEMBERS and name not in reading.stores and not hasattr(manager, name):
             yield f"{place}: self.{name} is not there: {MEMBERS[name]}"
@@ -111,7 +109,7 @@ def _never_called(reading: _Reading) -> Iterator[str]:
             yield f"{place}: an own {name} is never called: {MEMBERS[name]}"
 
 
-def _ignored(manager: WorkFlowManager, reading: _Reading) -> Iterator[str]:
+def _ignored(manager: BaseLoopScript, reading: _Reading) -> Iterator[str]:
     for (method, keyword), place in reading.calls.items():
         if (method, keyword) in ARGUMENTS:
             yield f"{place}: {method} ignores {keyword}: {ARGUMENTS[method, keyword]}"

@@ -11,7 +11,7 @@ from crawler_lifecycle.managers.arguments import FLOW_ID, command_line
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
-from crawler_lifecycle.managers.workflow_manager import FINISHED, WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import FINISHED, BaseLoopScript
 
 STOPS = (Intent.DRAIN, Intent.STOP)
 REASONS = {Intent.DRAIN: "drained", Intent.STOP: "cancelled", Intent.LEAVE: "left"}
@@ -19,7 +19,7 @@ OVER_TIME = "max_running_time"
 AT_LIMIT = {"leave": Intent.LEAVE, "drain": Intent.DRAIN, "stop": Intent.STOP}
 
 
-def drive(make: Callable[[], WorkFlowManager], link: ManagerLink) -> str | None:
+def drive(make: Callable[[], BaseLoopScript], link: ManagerLink) -> str | None:
     """Bring the manager on. Return its close reason; None if another process goes on with the manager."""
     begun = link.begin()
     if begun.is_closed:
@@ -37,7 +37,7 @@ def drive(make: Callable[[], WorkFlowManager], link: ManagerLink) -> str | None:
 class Drive:
     """A manager under way."""
 
-    def __init__(self, manager: WorkFlowManager, link: ManagerLink, begun: Begun) -> None:
+    def __init__(self, manager: BaseLoopScript, link: ManagerLink, begun: Begun) -> None:
         self._manager = manager
         self._link = link
         self._began_at = begun.first_began_at

@@ -1,8 +1,54 @@
-"""AsyncSchedulerCrawlManagerMixin: a manager on an event loop, with coroutines for its methods."""
+"""Mixins: a manager on an event loop, with coroutines for its methods; and sums over the stats of spiders."""
 
+import re
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-from crawler_lifecycle.managers.parameters import JobParams
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers.parameters import JobDict, JobParams
+
+BASE_TARGET_SPIDER_STATS = (  # regular expressions for the beginning of a name
+    "downloader/response_status_count/",
+    "downloader/response_count",
+    "item_scraped_count",
+    "spider_exceptions/",
+    "scrapy-zyte-api/429",
+    "zyte_api_proxy/response/status/429",
+    "(items|pages|bytes|errors)$",  # by which crawls without Scrapy report
+)
+
+
+class SpiderStatsAggregatorMixin:
+    """Adds the stats of jobs to a script's own stats."""
+
+    target_spider_stats: Sequence[str] = ()  # regular expressions for the beginning of a name
+    stats_only_total: bool = True  # whether to leave out the sums by spider
+
+    def aggregate_spider_stats(self, jobdict: JobDict, stats_added_prefix: str = "") -> None:
+        """Add the job's stats: the sum over all spiders, and on request the sum of the spider.
+
+        `stats_added_prefix`: beginning of the sums' names; the spider's name alone makes no further sums.
+        """
+        spider, stats = jobdict["spider"], self.stats  # type: ignore[attr-defined]
+        for name, value in jobdict["stats"].items():
+            if not any(pattern.match(name) for pattern in self.target_stats):
+                continue
+            whole = f"{stats_added_prefix}/{name}".strip("/")
+            if stats_added_prefix == spider:
+                stats.inc_value(whole, value)
+                continue
+            stats.inc_value(f"{whole}/total", value)
+            if not self.stats_only_total:
+                stats.inc_value(f"{whole}/{spider}", value)
+
+    @cached_property
+    def target_stats(self) -> list[re.Pattern[str]]:
+        try:
+            return [re.compile(pattern) for pattern in (*BASE_TARGET_SPIDER_STATS, *self.target_spider_stats)]
+        except re.error as error:
+            problem = f"{str(error.pattern)[:100]!r} is no regular expression: {error.msg}"
+            raise BadInput("target_spider_stats", problem) from error
 
 
 class AsyncSchedulerCrawlManagerMixin:

@@ -18,7 +18,7 @@ from crawler_lifecycle.managers.generator import END, parameter_sets
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.parameters import ScheduleArgs, check_parts, full_params, parameter_set
 from crawler_lifecycle.managers.requesting import item_of, refused_key, request_of
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 
 
 class PreviewedJob(Message):
@@ -50,7 +50,7 @@ class Preview(Message):
         return self.new * seconds_a_job / max(1, min(self.most_at_once, self.new)) / 3600
 
 
-def preview(manager: WorkFlowManager, *, first: int, most: int) -> Preview:
+def preview(manager: BaseLoopScript, *, first: int, most: int) -> Preview:
     """Read at most so many parameter sets. Return the first jobs, and all repeats and refusals."""
     reading = _Reading(manager, first)
     problem = None
@@ -66,7 +66,7 @@ def preview(manager: WorkFlowManager, *, first: int, most: int) -> Preview:
 class _Reading:
     """A preview in the making."""
 
-    def __init__(self, manager: WorkFlowManager, first: int) -> None:
+    def __init__(self, manager: BaseLoopScript, first: int) -> None:
         self._manager, self._first = manager, first
         self._jobs: list[PreviewedJob] = []
         self._repeated: list[PreviewedJob] = []
@@ -101,7 +101,7 @@ class _Reading:
     def preview(self, problem: str | None) -> Preview:
         return Preview(
             name=self._manager.name,
-            most_at_once=self._manager.max_running_jobs,
+            most_at_once=getattr(self._manager, "max_running_jobs", 0),
             read=self._read,
             is_exhausted=self._is_exhausted,
             jobs=self._jobs,
@@ -114,13 +114,13 @@ class _Reading:
         )
 
 
-def _parameter_sets(manager: WorkFlowManager) -> Iterable[Any]:
+def _parameter_sets(manager: BaseLoopScript) -> Iterable[Any]:
     if isinstance(manager, GeneratorCrawlManager):
         return parameter_sets(manager.set_parameters_gen, None)
     return [{}] if isinstance(manager, CrawlManager) else []
 
 
-def _previewed(manager: WorkFlowManager, number: int, yielded: Any) -> tuple[PreviewedJob, str | None]:
+def _previewed(manager: BaseLoopScript, number: int, yielded: Any) -> tuple[PreviewedJob, str | None]:
     """Return the job for a yielded value, and its key for repeats."""
     if not isinstance(manager, CrawlManager):
         raise BadInput("manager", f"{type(manager).__name__} is no crawl manager, and has no jobs to preview")

@@ -1,7 +1,9 @@
-"""WorkFlowManager: the name, command line, tags, stats and state of every manager."""
+"""WorkFlowManager with its bases: the name, command line, tags, stats and state of every manager."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -16,38 +18,20 @@ from crawler_lifecycle.managers.owned_jobs import OwnedJobs, job_dict
 from crawler_lifecycle.managers.parameters import JobDict, JobKey
 from crawler_lifecycle.managers.requesting import request_of
 
+FILES = "crawler_lifecycle.files"  # by name: a manager without files needs no client for S3
 FINISHED = "finished"  # close reason of a manager without another reason
 
 
-class WorkFlowManager(OwnedJobs):
-    """A manager of crawls. Authors derive from its specializations."""
+class BaseScript(OwnedJobs):
+    """The base of scripts: command line, flow, tags, stats and state. Authors derive from BaseLoopScript on."""
 
     name: str = ""
-    default_max_jobs: int = 1000
-    flow_id_required: bool = True
-    acquire_all_jobs: bool = False
-    dont_acquire_finished_jobs: bool = False
-    base_failed_outcomes: Sequence[str] = (
-        "failed",
-        "killed by oom",
-        "cancelled",
-        "cancel_timeout",
-        "memusage_exceeded",
-        "diskusage_exceeded",
-        "cancelled (stalled)",
-    )
-    loop_mode: float = 0  # longest pause between two cycles in seconds; 0: a single cycle
-    max_running_time: float = 0  # seconds; 0: no limit
-    at_limit: str = "leave"  # at the end of max_running_time: leave the crawls under way, or `drain` or `stop` them
-    wake_on_end: bool = True  # whether an end of a job begins the next cycle at once
+    flow_id_required: bool = False
     default_project_id: int | str | None = None
     children_tags: Sequence[str] = ()
-    stats_interval: float = 120  # without effect: stats are on record with each reaction
-    may_start: bool = True  # whether people let jobs start
     PROGRAMS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __init__(self) -> None:
-        self.failed_outcomes = list(self.base_failed_outcomes)
         self.is_resumed = False
         self._begun: Begun | None = None
         self._collected = Collected()
@@ -56,7 +40,6 @@ class WorkFlowManager(OwnedJobs):
         self.args = argparse.Namespace()
         self._close_reason: str | None = None
         self._own_reason: str | None = None  # of the present cycle, without a wish by the author
-        self._is_closed = False
         program = program_name(self.name or type(self).__name__)
         self.argparser = ManagerParser(prog=program, description=self.description, epilog=self._programs_help())
         self.add_argparser_options()
@@ -74,11 +57,6 @@ class WorkFlowManager(OwnedJobs):
 
     def add_argparser_options(self) -> None:
         add = self.argparser.add_argument
-        if not self.name:
-            add("name", help="name of the manager")
-        add("--max-running-jobs", type=number_of_jobs, default=self.default_max_jobs, help="default: %(default)s")
-        add("--loop-mode", type=float, default=self.loop_mode, metavar="SECONDS", help="longest pause between cycles")
-        add("--max-running-time", type=float, default=self.max_running_time, metavar="SECONDS")
         add("--project-id", default=self.default_project_id, help="refused: an installation has a single cluster")
         add("--flow-id", help="family of the flow; default: a new id")
         add("--children-tag", "-t", action="append", default=[], help="tag for all jobs; may be repeated")
@@ -103,8 +81,7 @@ class WorkFlowManager(OwnedJobs):
             raise BadInput("load_sc_settings", "there is no Scrapy Cloud: settings come from catalogue and request")
         if args.project_id is not None:
             raise BadInput("project_id", "an installation has a single cluster, so jobs go to no other project")
-        self.name = self.name or args.name
-        self.loop_mode, self.max_running_time = args.loop_mode, args.max_running_time
+        self.name = self.name or getattr(args, "name", None) or type(self).__name__
         self._children_tags = [*self.children_tags, *args.children_tag]
 
     def generate_flow_id(self) -> str:
@@ -172,6 +149,38 @@ class WorkFlowManager(OwnedJobs):
         """Add a line to the flow's timeline."""
         self._collected.lines.append(message)
 
+    # files
+
+    def init_fshelper(self) -> Any:
+        """Return the functions for files, such as with credentials: `FSHelper(aws_key=..., aws_secret=...)`."""
+        return import_module(FILES).FSHelper()
+
+    @cached_property
+    def fshelper(self) -> Any:
+        return self.init_fshelper()
+
+
+class BaseLoopScript(BaseScript):
+    """A script that its host runs in cycles."""
+
+    loop_mode: float = 0  # longest pause between two cycles in seconds; 0: a single cycle
+    max_running_time: float = 0  # seconds; 0: no limit
+    at_limit: str = "leave"  # at the end of max_running_time: leave the crawls under way, or `drain` or `stop` them
+    wake_on_end: bool = True  # whether an end of a job begins the next cycle at once
+    stats_interval: float = 120  # without effect: stats are on record with each reaction
+    may_start: bool = True  # whether people let jobs start
+    _is_closed = False
+
+    def add_argparser_options(self) -> None:
+        super().add_argparser_options()
+        add = self.argparser.add_argument
+        add("--loop-mode", type=float, default=self.loop_mode, metavar="SECONDS", help="longest pause between cycles")
+        add("--max-running-time", type=float, default=self.max_running_time, metavar="SECONDS")
+
+    def _take_arguments(self) -> None:
+        super()._take_arguments()
+        self.loop_mode, self.max_running_time = self.args.loop_mode, self.args.max_running_time
+
     # the end
 
     def set_close_reason(self, reason: str) -> None:
@@ -179,11 +188,6 @@ class WorkFlowManager(OwnedJobs):
 
     def get_close_reason(self) -> str | None:
         return self._close_reason or self._own_reason
-
-    @property
-    def max_running_jobs(self) -> int:
-        most: int = self.args.max_running_jobs
-        return most
 
     def is_closed(self) -> bool:
         """Return whether the manager has come to its end."""
@@ -226,6 +230,47 @@ class WorkFlowManager(OwnedJobs):
         raise NotImplementedError
 
     def resume_workflow(self) -> Any:
+        """Called before `on_start` if another process has taken the script over."""
+
+    def run(self) -> Any:
+        """Start the manager in a flow, host the manager, and follow the flow to its end."""
+        return run_manager(self)
+
+
+class WorkFlowManager(BaseLoopScript):
+    """A manager of crawls. Authors derive from its specializations."""
+
+    default_max_jobs: int = 1000
+    flow_id_required: bool = True
+    acquire_all_jobs: bool = False
+    dont_acquire_finished_jobs: bool = False
+    base_failed_outcomes: Sequence[str] = (
+        "failed",
+        "killed by oom",
+        "cancelled",
+        "cancel_timeout",
+        "memusage_exceeded",
+        "diskusage_exceeded",
+        "cancelled (stalled)",
+    )
+
+    def __init__(self) -> None:
+        self.failed_outcomes = list(self.base_failed_outcomes)
+        super().__init__()
+
+    def add_argparser_options(self) -> None:
+        if not self.name:
+            self.argparser.add_argument("name", help="name of the manager")
+        most = self.default_max_jobs
+        self.argparser.add_argument("--max-running-jobs", type=number_of_jobs, default=most, help=f"default: {most}")
+        super().add_argparser_options()
+
+    @property
+    def max_running_jobs(self) -> int:
+        most: int = self.args.max_running_jobs
+        return most
+
+    def resume_workflow(self) -> Any:
         """Call the resume hooks for the former jobs. Called before `on_start` if the manager is resumed."""
         return self.act(self._resume_workflow())
 
@@ -247,10 +292,6 @@ class WorkFlowManager(OwnedJobs):
 
     def resume_finished_job_hook(self, job: JobDict) -> Any:
         """Called for each ended job after another process has taken the manager over."""
-
-    def run(self) -> Any:
-        """Start the manager in a flow, host the manager, and follow the flow to its end."""
-        return run_manager(self)
 
 
 class CachedFinishedJobsMixin:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from sqlalchemy import select
 
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.testing.manager_play import ManagerPlay
 
 Script = Callable[[ManagerPlay], object]
@@ -31,7 +31,7 @@ def to_the_end(play: ManagerPlay) -> None:
 
 
 def assert_crash_safe(
-    manager: Callable[[], WorkFlowManager],
+    manager: Callable[[], BaseLoopScript],
     script: Script = to_the_end,
     *,
     arguments: Sequence[str] = (),
@@ -72,7 +72,7 @@ def _chosen(points: Sequence[str], only: str | Collection[str]) -> Sequence[int]
 
 
 def _played(
-    manager: Callable[[], WorkFlowManager], script: Script, arguments: Sequence[str], dies_at: int | None = None
+    manager: Callable[[], BaseLoopScript], script: Script, arguments: Sequence[str], dies_at: int | None = None
 ) -> tuple[Observed, list[str], set[str]]:
     """Return the play's effects, its points, and the points with names of the author's own methods."""
     play = ManagerPlay(manager, *arguments)

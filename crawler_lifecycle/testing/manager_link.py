@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.managers.turns import (
     Wake,
 )
 from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.ports import ManagerStart
 from crawler_lifecycle.testing.managed import ManagedFlow
 
@@ -54,7 +54,7 @@ class Stage:
     stops: list[str] = field(default_factory=list)  # keys of jobs that the manager has asked to stop
     starts: dict[str, ManagerStart] = field(default_factory=dict)  # by key
     calls: list[str] = field(default_factory=list)
-    manager: WorkFlowManager | None = None  # the present object
+    manager: BaseLoopScript | None = None  # the present object
     is_fatal: Callable[[str], bool] = lambda _: False  # whether the object dies at the point
 
     def point(self, name: str) -> None:

@@ -16,7 +16,7 @@ from crawler_lifecycle.domain.outcome_words import FINISHED, OF_FAILED_RUNS, RES
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.owned_jobs import UNKNOWN
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.testing.managed import MANAGER, ManagedFlow, RunEnd
 from crawler_lifecycle.testing.manager_link import Death, Stage, StartedJob
 from crawler_lifecycle.testing.manager_object import Asleep, Closed, PlayedObject
@@ -36,7 +36,7 @@ class ManagerPlay:
 
     def __init__(
         self,
-        manager: Callable[[], WorkFlowManager],
+        manager: Callable[[], BaseLoopScript],
         *arguments: str,
         family: str = FAMILY,
         refuses: Mapping[str, str] | None = None,
@@ -113,7 +113,7 @@ class ManagerPlay:
             self.stage.is_fatal = lambda _: False
         assert self.deaths > deaths, f"the manager did not reach {at!r}, but {self.stage.calls[-20:]}"
 
-    def replace(self, manager: Callable[[], WorkFlowManager] | None = None) -> None:
+    def replace(self, manager: Callable[[], BaseLoopScript] | None = None) -> None:
         """Hand the manager over to another object, also with a changed class. The object begins with the next cycle."""
         self.make = manager or self.make
         if self._object is not None:
@@ -169,7 +169,7 @@ class ManagerPlay:
     # the state
 
     @property
-    def manager(self) -> WorkFlowManager:
+    def manager(self) -> BaseLoopScript:
         """The present object, or the last."""
         assert self.stage.manager is not None, "the manager has not begun"
         return self.stage.manager
@@ -225,7 +225,7 @@ class ManagerPlay:
 
     def _refuse_unknown(self, word: str) -> None:
         """Raise BadInput for a word without a meaning for the service or the manager."""
-        known = {*RESERVED, UNKNOWN, *self.manager.failed_outcomes}
+        known = {*RESERVED, UNKNOWN, *getattr(self.manager, "failed_outcomes", ())}
         if word not in known and not word.startswith("closespider_"):
             near = get_close_matches(word, known, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""

@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.flows.item_requests import RetryItems
 from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.ports import Execution, ManagerRef
 from crawler_lifecycle.ports.flows.claims import StepEnd
 from crawler_lifecycle.testing import ManagerPlay, StartedJob
@@ -57,7 +57,7 @@ class Play:
         return Managed(managed.store, managed.id, managed.uid, ref_to_manager=managed.ref)
 
     @property
-    def manager(self) -> WorkFlowManager:
+    def manager(self) -> BaseLoopScript:
         return self.kit.manager
 
     @property
@@ -102,7 +102,7 @@ def later(seconds: float) -> Act:
     return act
 
 
-def play_of(make: Callable[[], WorkFlowManager], *arguments: str) -> Play:
+def play_of(make: Callable[[], BaseLoopScript], *arguments: str) -> Play:
     return Play(ManagerPlay(make, *arguments, family="shops"))
 
 

@@ -61,7 +61,7 @@ def test_8_and_t28_a_flow_tag_reaches_all_further_jobs_and_stays() -> None:
 
 
 def test_11_another_project_is_refused() -> None:
-    with pytest.raises(BadInput, match="project_id"):
+    with pytest.raises(BadInput, match="project-id"):
         parsed(Books, "--project-id", "999")
     play = play_of(Books)
     play.run(nothing)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.managers import CrawlManager, GeneratorCrawlManager, PeriodicCrawlManager
+from crawler_lifecycle.managers import GeneratorCrawlManager
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.differences import MEMBERS, NEVER_CALLED, differences
 from crawler_lifecycle.managers.preview import preview
@@ -66,10 +66,8 @@ def test_the_reference_examples_have_no_difference(manager: type[WorkFlowManager
     assert in_vain(manager) == []
 
 
-def test_members_that_are_here_are_never_absent() -> None:
-    classes = (CrawlManager, GeneratorCrawlManager, PeriodicCrawlManager)
+def test_members_that_are_never_called_are_here() -> None:
     assert all(hasattr(WorkFlowManager, name) for name in NEVER_CALLED)
-    assert not [name for name in MEMBERS if any(hasattr(manager, name) for manager in classes)]
 
 
 def test_the_limits_are_in_the_words_of_the_author() -> None:

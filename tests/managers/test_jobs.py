@@ -249,6 +249,7 @@ def test_42_n8_the_list_of_failed_outcomes_decides_and_a_failed_run_is_always_ba
     assert ManagerPlay(Shops).until_closed(failed("never_started")) == "finished_with_failures"
     play = ManagerPlay(Extends)
     play.cycle()
+    assert isinstance(play.manager, Extends)
     assert play.manager.failed_outcomes == [*Shops.base_failed_outcomes, "banned"]
     assert len(Shops.base_failed_outcomes) == 7
 

@@ -9,11 +9,14 @@ import pytest
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import (
     AsyncSchedulerCrawlManagerMixin,
+    BaseLoopScript,
+    BaseScript,
     CachedFinishedJobsMixin,
     CrawlManager,
     GeneratorCrawlManager,
     JobDict,
     PeriodicCrawlManager,
+    SpiderStatsAggregatorMixin,
     WorkFlowManager,
 )
 from crawler_lifecycle.managers.arguments import command_line
@@ -355,7 +358,7 @@ def test_23_every_argument_of_the_pages_is_known() -> None:
     assert (manager.loop_mode, manager.max_running_time, manager.flow_id) == (5, 6, "f")
     assert manager.get_tags() == ["FLOW_ID=f", "PARENT_NAME=nightly", "a", "b"]
     assert manager.max_running_jobs == 7
-    with pytest.raises(BadInput, match="load_sc_settings"):
+    with pytest.raises(BadInput, match="load-sc-settings"):
         manager_of(Books, "--load-sc-settings")
 
 
@@ -416,3 +419,39 @@ def test_t20_t21_t22_t23_t24_classes_mix() -> None:
     for manager in (WorkFlowManager, CrawlManager, PeriodicCrawlManager, GeneratorCrawlManager):
         with command_line(["name", "spider"][: 1 if manager in (WorkFlowManager, GeneratorCrawlManager) else 2]):
             assert manager().name == "name"
+
+
+# the hierarchy
+
+
+def test_the_hierarchy_has_the_names_of_the_pages() -> None:
+    bases = [base for base in CrawlManager.__mro__ if base in (BaseScript, BaseLoopScript, WorkFlowManager)]
+    assert bases == [WorkFlowManager, BaseLoopScript, BaseScript]
+    assert issubclass(CrawlManager, SpiderStatsAggregatorMixin)
+
+
+class Sums(SpiderStatsAggregatorMixin, BaseLoopScript):
+    """A script without crawls of its own."""
+
+    loop_mode = 60
+    target_spider_stats = (r"custom/\w+/count",)
+    stats_only_total = False
+
+    def workflow_loop(self) -> bool:
+        stats: dict[str, float] = {"custom/a/count": 2, "custom/a/other": 1, "item_scraped_count": 3}
+        self.aggregate_spider_stats({"spider": "books", "stats": stats})
+        self.aggregate_spider_stats({"spider": "books", "stats": stats}, "books")
+        self.state["cycles"] = self.state.get("cycles", 0) + 1
+        return int(self.state["cycles"]) < 2
+
+
+def test_a_loop_script_runs_in_cycles_and_keeps_its_state_over_deaths() -> None:
+    play = ManagerPlay(Sums)
+    play.cycle()
+    play.replace()
+    play.cycle()
+    assert (play.skip(minutes=1), play.manager.name, play.state) == ("finished", "Sums", {"cycles": 2})
+    assert play.stats == {
+        "custom/a/count/total": 4, "custom/a/count/books": 4, "books/custom/a/count": 4,
+        "item_scraped_count/total": 6, "item_scraped_count/books": 6, "books/item_scraped_count": 6,
+    }  # fmt: skip

@@ -10,12 +10,21 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.files import FSHelper
 from crawler_lifecycle.managers import GeneratorCrawlManager, get_kumo_loglevel, workflow_manager
 from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe, completed
 from tests.managers.reference import at_once, crawlmanager, input_files
+from tests.stores import REGION, client_of
 
 
-def test_the_example_with_input_files_runs() -> None:
+def test_the_example_with_input_files_runs(moto: str, credentials: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    store = client_of("s3", moto)
+    store.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
+    for number in range(6):
+        store.put_object(Bucket="bucket", Key=f"inputs/{number}.csv", Body=b"")
+    monkeypatch.setattr(input_files, "list_folder", FSHelper().list_folder)
     play = ManagerPlay(input_files.CrawlManager)
     play.cycle()
     assert (play.slept, len(play.running)) == ([120], 4)

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.running import Context, RunningJob
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.ports import ClaimedStep
 from crawler_lifecycle.services.flows.annotations import checked, result_check
 
@@ -48,7 +48,7 @@ def job_of(step: ClaimedStep) -> RunningJob:
 
 def is_manager(function: Function) -> bool:
     """Return whether the function is the class of a crawl manager."""
-    return isinstance(function, type) and issubclass(function, WorkFlowManager)
+    return isinstance(function, type) and issubclass(function, BaseLoopScript)
 
 
 def is_async(function: Function, form: CallForm) -> bool:

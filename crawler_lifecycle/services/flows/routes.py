@@ -9,7 +9,7 @@ from crawler_lifecycle.activities.steps import TryAgain
 from crawler_lifecycle.domain.flows.messages import RunSteps
 from crawler_lifecycle.domain.flows.words import UNKNOWN_STEP
 from crawler_lifecycle.domain.naming import managers_queue
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.services.flows.calling import Function, is_manager
 from crawler_lifecycle.services.flows.claiming import Claiming
 from crawler_lifecycle.services.flows.modules import Modules
@@ -19,7 +19,7 @@ UNKNOWN_PAUSE = timedelta(seconds=10)
 MOST_LOGGED = 1_000  # problems that a host remembers
 
 
-class UnimportedManager(WorkFlowManager):
+class UnimportedManager(BaseLoopScript):
     """Stands for a manager whose module is broken. The object's own process imports the module, and tells its failure.
 
     So the manager is paused with the failure, and a resume reads the mended file.

@@ -1,5 +1,5 @@
 from crawler_lifecycle.managers import GeneratorCrawlManager
-from tests.managers.reference.folders import list_folder
+from crawler_lifecycle.files import list_folder
 
 
 class CrawlManager(GeneratorCrawlManager):
