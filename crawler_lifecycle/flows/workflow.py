@@ -31,7 +31,7 @@ from crawler_lifecycle.flows.states_dot import write_states_dot
 from crawler_lifecycle.flows.steps import SubWorkflow, WorkflowStep
 from crawler_lifecycle.flows.verbs import Verbs
 
-_new_id = getattr(uuid, "uuid7", uuid.uuid4)  # ids in the order of time, from Python 3.14 on
+new_id = getattr(uuid, "uuid7", uuid.uuid4)  # ids in the order of time, from Python 3.14 on
 Addable = Job | Callable[..., Any]
 
 
@@ -84,7 +84,7 @@ class Workflow(Verbs):
         report: str | None = None,
     ) -> None:
         super().__init__(
-            str(_new_id()) if id is None else checked_text("id", id),
+            str(new_id()) if id is None else checked_text("id", id),
             None if name is None else checked_text("name", name),
             None if family is None else checked_text("family", family),
             ignore_cancelled=ignore_cancelled,

@@ -34,7 +34,7 @@ def store():
 async def main():
     async with Chancy(DSN, plugins=[Leadership(), WorkflowPlugin(), Ticker()]) as chancy:
         await chancy.migrate()
-        await chancy.declare(Queue("default", concurrency=4))
+        await chancy.declare(Queue("default", concurrency=4, executor=Chancy.Executor.Async))
         workflow = Workflow("shop").add(fetch, "fetch").add("parse", parse, ["fetch"])
         workflow += WorkflowStep(job=Job.from_func(store, priority=3), step_id="store", dependencies=["parse"])
         workflow_id = await WorkflowPlugin.push(chancy=chancy, workflow=workflow)

@@ -14,9 +14,16 @@ from crawler_lifecycle.adapters.sql import migrations
 from crawler_lifecycle.compat.chancy import Chancy
 from crawler_lifecycle.compat.chancy.plugin import Plugin, PluginScope
 from crawler_lifecycle.compat.chancy.plugins.leadership import Leadership
-from crawler_lifecycle.compat.chancy.plugins.workflow import Workflow, WorkflowPlugin
+from crawler_lifecycle.compat.chancy.plugins.workflow import (
+    CircularDependencyError,
+    EmptyWorkflowError,
+    InvalidDependencyError,
+    WorkflowPlugin,
+)
+from crawler_lifecycle.compat.chancy.plugins.workflow import Workflow as ChancyWorkflow
 from crawler_lifecycle.compat.chancy.plugins.workflow.api import WorkflowApiPlugin
-from crawler_lifecycle.flows import StepState
+from crawler_lifecycle.compat.chancy.utils import chancy_uuid
+from crawler_lifecycle.flows import StepState, Workflow
 from crawler_lifecycle.testing import MemoryFlows, Scenario
 from tests.compat import graphs
 
@@ -143,6 +150,22 @@ async def test_the_routes_of_the_api_plugin(flows: MemoryFlows) -> None:
         assert (await http.get("/api/v1/workflows/nowhere")).status_code == 404
 
 
+async def test_a_dependency_may_be_added_after_its_dependent(flows: MemoryFlows) -> None:
+    workflow = ChancyWorkflow("late").add("b", graphs.fetch, ["a"]).add(step_id="a", job=graphs.fetch)
+    workflow.validate()
+    await WorkflowPlugin.push(flows, workflow)
+    assert (await flows.wait(workflow.id)).state is Workflow.State.COMPLETED
+    assert flows.plays[workflow.id].order == ["a", "b"]
+    cycle = ChancyWorkflow(name="cycle").add("a", graphs.fetch, ["b"]).add("b", graphs.fetch, ["a"])
+    with pytest.raises(CircularDependencyError, match="form a cycle"):
+        cycle.validate()
+    unknown = ChancyWorkflow("unknown", id=chancy_uuid()).add("a", graphs.fetch, ["nobody"])
+    with pytest.raises(InvalidDependencyError, match="'a' depends on 'nobody'"):
+        await WorkflowPlugin.push(flows, unknown)
+    with pytest.raises(EmptyWorkflowError):
+        ChancyWorkflow("empty").validate()
+
+
 def test_no_name_of_the_page_is_missing() -> None:
     names = {
         "": ("Chancy", "Job", "Queue", "QueuedJob", "Worker", "job"),
@@ -150,7 +173,8 @@ def test_no_name_of_the_page_is_missing() -> None:
         ".rule": ("Rule",),
         ".plugin": ("Plugin", "PluginScope"),
         ".app": ("Chancy",),
-        ".plugins.leadership": ("Leadership",),
+        ".plugins.leadership": ("ImmediateLeadership", "Leadership"),
+        ".utils": ("chancy_uuid",),
         ".plugins.workflow": ("Sequence", "Workflow", "WorkflowPlugin", "WorkflowStep"),
         ".plugins.workflow.api": ("WorkflowApiPlugin",),
     }

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.compat.application import Application
@@ -21,6 +22,14 @@ class Chancy(Application, Delegate):
 
     Further arguments concern Chancy's own connections and processes, and have no effect.
     """
+
+    class Executor(StrEnum):
+        """Words for a queue's executors, without effect: hosts run async functions on a loop, sync ones in threads."""
+
+        Process = "process"
+        Threaded = "threaded"
+        Async = "async"
+        SubInterpreter = "subinterpreter"
 
     def __init__(
         self,

@@ -9,3 +9,7 @@ class Leadership(Plugin):
     def __init__(self, poll_interval: int = 60, timeout: int = 120) -> None:
         self.poll_interval = poll_interval
         self.timeout = timeout
+
+
+class ImmediateLeadership(Leadership):
+    """The election for programs with a single process."""

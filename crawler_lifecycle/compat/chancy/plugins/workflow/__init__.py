@@ -1,14 +1,37 @@
 """Chancy's workflows: our own classes, and the plugin with Chancy's doors to the client."""
 
 from collections.abc import Collection
-from typing import TextIO
+from typing import Any, TextIO
 
 from crawler_lifecycle.client.workflows import WorkflowClient
 from crawler_lifecycle.compat.chancy.plugin import Plugin, say
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Age, Rule
-from crawler_lifecycle.flows import Sequence, Workflow, WorkflowStep, generate_dot
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows import Sequence, WorkflowStep, generate_dot
+from crawler_lifecycle.flows import Workflow as OwnWorkflow
 
-__all__ = ["Sequence", "Workflow", "WorkflowPlugin", "WorkflowStep"]
+__all__ = [
+    "CircularDependencyError",
+    "EmptyWorkflowError",
+    "InvalidDependencyError",
+    "Sequence",
+    "Workflow",
+    "WorkflowPlugin",
+    "WorkflowStep",
+]
+
+CircularDependencyError = EmptyWorkflowError = InvalidDependencyError = BadInput
+
+
+class Workflow(OwnWorkflow):
+    """Our own workflow. As in Chancy, a dependency may be added after its dependent; a push checks the graph."""
+
+    def __init__(self, *args: Any, check_deps: bool = False, **options: Any) -> None:
+        super().__init__(*args, check_deps=check_deps, **options)
+
+    def validate(self) -> None:
+        """Raise BadInput for a graph that a push refuses."""
+        self.check()
 
 
 class WorkflowPlugin(Plugin):
@@ -43,7 +66,7 @@ class WorkflowPlugin(Plugin):
         say("WorkflowPlugin.migrate_package", "crawlctl db upgrade migrates the service's tables")
         return "crawler_lifecycle.adapters.sql.migrations"
 
-    async def process_workflow(self, chancy: WorkflowClient, workflow: Workflow) -> None:
+    async def process_workflow(self, chancy: WorkflowClient, workflow: OwnWorkflow) -> None:
         """Read the present states into the workflow. Its supervisor alone advances a workflow."""
         say("WorkflowPlugin.process_workflow", f"the supervisor of {workflow.id} advances it; the states are read")
         present = await chancy.fetch_one(workflow.id)
@@ -58,12 +81,12 @@ class WorkflowPlugin(Plugin):
         return await chancy.prune(self.pruning_rule) or None
 
     @classmethod
-    async def push(cls, chancy: WorkflowClient, workflow: Workflow) -> str:
+    async def push(cls, chancy: WorkflowClient, workflow: OwnWorkflow) -> str:
         """Put the workflow on record, and return its id."""
         return await chancy.push(workflow)
 
     @classmethod
-    async def fetch_workflow(cls, chancy: WorkflowClient, id_: str) -> Workflow | None:
+    async def fetch_workflow(cls, chancy: WorkflowClient, id_: str) -> OwnWorkflow | None:
         return await chancy.fetch_one(id_)
 
     @staticmethod
@@ -73,13 +96,13 @@ class WorkflowPlugin(Plugin):
         states: Collection[str] | None = None,
         ids: Collection[str] | None = None,
         limit: int = 100,
-    ) -> list[Workflow]:
+    ) -> list[OwnWorkflow]:
         return await chancy.fetch(states=states, ids=ids, limit=limit)
 
     @classmethod
     async def wait_for_workflow(
         cls, chancy: WorkflowClient, workflow_id: str, *, interval: float = 1, timeout: float | None = None
-    ) -> Workflow:
+    ) -> OwnWorkflow:
         """Return the workflow at its end; TimeoutError after the timeout, KeyError if unknown.
 
         The interval has no effect: the end is not polled.
@@ -88,6 +111,6 @@ class WorkflowPlugin(Plugin):
         return await chancy.wait(workflow_id, timeout=timeout)
 
     @staticmethod
-    def generate_dot(workflow: Workflow, output: TextIO) -> None:
+    def generate_dot(workflow: OwnWorkflow, output: TextIO) -> None:
         """Write a picture for Graphviz with all jobs and their states."""
         generate_dot(workflow, output)
