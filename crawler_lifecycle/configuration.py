@@ -1,9 +1,11 @@
 """Reads the settings from the environment, and finds misspelt variables, for the mains and `crawlctl`."""
 
+import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import SettingsError
@@ -19,7 +21,7 @@ SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+:/
 
 def misspelt(variables: Mapping[str, str]) -> list[str]:
     """Return a line for every misspelt variable with our prefix. Pydantic ignores such variables silently."""
-    known = _variables(Settings, PREFIX)
+    known = _variables(Settings, PREFIX) | _file_variables().keys()
     unknown = [name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known]
     wrong = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
     return [f"{name} is not a setting and is ignored{_suggestion(name, known)}" for name in sorted(wrong)]
@@ -32,11 +34,36 @@ def secret_variables() -> set[str]:
         prefix, fields = groups.pop()
         for name, field in fields.items():
             kind = field.annotation
-            if kind is not None and SecretStr in (kind, *get_args(kind)):
+            if SecretStr in (kind, *get_args(kind)) or not field.repr:
                 names.add(prefix + name.upper())
             elif isinstance(kind, type) and issubclass(kind, BaseModel):
                 groups.append((f"{prefix}{name.upper()}__", kind.model_fields))
     return names
+
+
+def _file_variables() -> dict[str, str]:
+    """Return the variables for files with secret settings, such as CRAWLER_DATABASE__URL_FILE, with the settings."""
+    by_file = {f"{name}_FILE": name for name in secret_variables()}
+    return {file: name for file, name in by_file.items() if file not in _variables(Settings, PREFIX)}
+
+
+def _secrets_in_files() -> dict[str, dict[str, str]]:
+    """Return the secret settings whose variables name files, by group and field."""
+    environment = {name.upper(): value for name, value in os.environ.items()}
+    secrets: dict[str, dict[str, str]] = {}
+    for file, name in _file_variables().items():
+        if file not in environment:
+            continue
+        if name in environment:
+            raise NotReady(f"{file}: expected without {name}: leave out one of the two")
+        try:
+            text = Path(environment[file]).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "expected a text"
+            raise NotReady(f"{file}: {environment[file]} cannot be read: {reason}") from error
+        group, _, field = name.removeprefix(PREFIX).lower().partition("__")
+        secrets.setdefault(group, {})[field] = text
+    return secrets
 
 
 def _suggestion(name: str, known: set[str]) -> str:
@@ -56,10 +83,12 @@ def _variables(group: type[BaseModel], prefix: str) -> set[str]:
     return names
 
 
-def load(**overrides: object) -> Settings:
+def load(**overrides: Any) -> Settings:
     """Return the settings; raise NotReady with a line that names the variable. `overrides` replace variables."""
+    for group, secrets in _secrets_in_files().items():
+        overrides[group] = {**secrets, **overrides.get(group, {})}
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]
+        return Settings(**overrides)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         # a field's error has the field's place in `loc`; a rule about several settings has no place, and gives the

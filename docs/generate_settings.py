@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from crawler_lifecycle.configuration import secret_variables
 from crawler_lifecycle.settings import Settings
 
 PAGE = Path(__file__).with_name("settings.md")
@@ -20,6 +21,10 @@ process prints one line with the variable and does not start. Unknown variables 
 `crawlctl up` passes its own environment to its parts, except for the addresses of Temporal and the scheduler service,
 which it chooses itself; only the worker gets the ports of metrics and health. A command such as `crawlctl list` reads
 settings from the environment, and the rest from the stack that runs on the state folder.
+
+A secret may come from a file: `CRAWLER_DATABASE__URL_FILE=/secrets/url` in place of `CRAWLER_DATABASE__URL`. The same
+holds for SECRETS.
+AWS keys come from AWS's own variables and files.
 
 If a default is empty, the last column describes the behaviour without a value.
 
@@ -45,7 +50,8 @@ common variables:
 
 def page() -> str:
     tables = [f"\n## {title}\n\n{_table(rows)}" for title, rows in _groups()]
-    return ABOVE + "".join(tables) + BELOW
+    others = ", ".join(f"`{name}`" for name in sorted(secret_variables() - {"CRAWLER_DATABASE__URL"}))
+    return ABOVE.replace("SECRETS", others) + "".join(tables) + BELOW
 
 
 def _groups() -> Iterator[tuple[str, list[str]]]:

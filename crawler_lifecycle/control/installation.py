@@ -48,7 +48,7 @@ def environment_for_child(state: Path | None = None) -> dict[str, str]:
 
 def is_known(state: Path | None = None) -> bool:
     """Return whether the environment names an installation, or a stack is on record in the state folder."""
-    in_environment = any(name in os.environ for name in ("TEMPORAL_ADDRESS", "CRAWLER_DATABASE__URL"))
+    in_environment = any(_is_in_environment(name) for name in ("TEMPORAL_ADDRESS", "CRAWLER_DATABASE__URL"))
     return in_environment or stack_file.read(state_folder(state)) is not None
 
 
@@ -65,13 +65,13 @@ def state_folder(state: Path | None = None) -> Path:
 
 
 def _is_in_environment(name: str) -> bool:
-    """Return whether the variable is taken from the environment, and not from the stack.
+    """Return whether the variable, or its file, is taken from the environment, and not from the stack.
 
     With TEMPORAL_ADDRESS in the environment, no Temporal variable is taken from the stack: the credentials of the
     stack's server must not go to another server.
     """
     deciding_name = "TEMPORAL_ADDRESS" if name.startswith(TEMPORAL) else name
-    return deciding_name in os.environ
+    return deciding_name in os.environ or f"{deciding_name}_FILE" in os.environ
 
 
 def _temporal_environment(variables: Mapping[str, str]) -> dict[str, str]:

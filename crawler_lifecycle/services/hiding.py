@@ -12,7 +12,6 @@ import sys
 from collections.abc import MutableMapping
 
 SET_DUMPABLE = 4  # PR_SET_DUMPABLE
-DATABASE_URL = "CRAWLER_DATABASE__URL"  # has a password, although its setting is no SecretStr
 
 
 def hide_process() -> None:
@@ -22,9 +21,9 @@ def hide_process() -> None:
 
 
 def forget_secrets(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Remove secrets from the environment, once the settings are read: a child would inherit the secrets."""
+    """Remove secrets, and the names of their files, from the environment, once the settings are read: a child would inherit the secrets."""
     from crawler_lifecycle.configuration import secret_variables  # slow, and the reaper has no need for the import
 
-    secret = {DATABASE_URL, *secret_variables()}
-    for name in [name for name in environment if name.upper() in secret]:
+    secret = secret_variables()
+    for name in [name for name in environment if name.upper().removesuffix("_FILE") in secret]:
         del environment[name]

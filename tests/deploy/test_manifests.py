@@ -163,8 +163,21 @@ def test_only_who_needs_a_secret_gets_it() -> None:
     needs = {"worker": {"DATABASE", "SCHEDULER"}, "dispatcher": {"DATABASE", "SCHEDULER"}, "watcher": {"DATABASE"}}
     for part, expected in {**needs, "scheduler": {"SCHEDULER"}}.items():
         (container,) = by_name("Deployment", part)["spec"]["template"]["spec"]["containers"]
-        keys = [each["valueFrom"]["secretKeyRef"]["key"] for each in container["env"] if "valueFrom" in each]
+        assert "secretKeyRef" not in str(container["env"]), "secrets come from files"
+        keys = mounted_secrets(by_name("Deployment", part)["spec"]["template"]["spec"]).values()
         assert {key.split("__")[0].removeprefix("CRAWLER_") for key in keys} == expected, part
+
+
+def mounted_secrets(pod: Document) -> dict[str, str]:
+    """Return the keys of the pod's mounted Secret by the setting that each file is for."""
+    (container,) = pod["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "secrets")
+    (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "secrets")
+    keys = {f"{mount['mountPath']}/{item['path']}": item["key"] for item in volume["secret"]["items"]}
+    settings = {each.get("value"): each["name"].removesuffix("_FILE") for each in container["env"]}
+    assert mount["readOnly"]
+    assert keys.keys() <= settings.keys(), "a file without a setting"
+    return {settings[path]: key for path, key in keys.items()}
 
 
 def granted(role: str) -> set[str]:
@@ -234,10 +247,9 @@ def test_only_those_that_deploy_have_the_token_for_it() -> None:
     for folder in manifests.folders():
         for document in folder.manifests:
             pod = document.get("spec", {}).get("template", {}).get("spec", {})
-            for variable in (each for container in pod.get("containers", []) for each in container.get("env", [])):
-                if "TOKEN" in variable["name"] and "SCHEDULER" in variable["name"]:
-                    key = variable["valueFrom"]["secretKeyRef"]["key"]
-                    tokens[document["metadata"]["name"], variable["name"]] = key
+            if any(volume["name"] == "secrets" for volume in pod.get("volumes", [])):
+                keys = mounted_secrets(pod)
+                tokens |= {(document["metadata"]["name"], name): key for name, key in keys.items() if "TOKEN" in name}
     own, read, metrics = (f"CRAWLER_SCHEDULER__{name}" for name in ("TOKEN", "READ_TOKEN", "METRICS_TOKEN"))
     assert tokens == {
         ("worker", own): own,
@@ -272,9 +284,9 @@ def test_a_host_of_steps_has_no_account_of_ours() -> None:
     (container,) = pod["containers"]
     assert container["command"] == ["python", "-m", "workers.flows"]
     assert pod["automountServiceAccountToken"] is False
-    secrets = {
-        each["valueFrom"]["secretKeyRef"]["name"] for each in container["env"] if "secretKeyRef" in str(each)
-    } | {each["secretRef"]["name"] for each in container["envFrom"]}
+    assert list(mounted_secrets(pod)) == ["CRAWLER_DATABASE__URL"]
+    mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    secrets = mounted | {source["secretRef"]["name"] for source in container["envFrom"]}
     assert secrets == {"flows-credentials", "temporal"}, "our own credentials are not for authors' code"
     (rule,) = documents["NetworkPolicy", "flows"]["spec"]["egress"]
     assert [each["port"] for each in rule["ports"]] == [3306, 7233], "neither the API server nor the scheduler service"
@@ -419,7 +431,7 @@ def test_the_settings_that_manifests_set_by_themselves_are_ours() -> None:
     known = Settings().model_dump()
     for name in names:
         group, _, field = name.removeprefix("CRAWLER_").lower().partition("__")
-        assert field in known[group]
+        assert field.removesuffix("_file") in known[group]
 
 
 def test_jobs_of_the_limits_fit_the_quota() -> None:

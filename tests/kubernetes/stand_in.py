@@ -69,6 +69,7 @@ class StandIn:
         ours = dict(self._variables(part))
         ours["CRAWLER_KUBERNETES__KUBECONFIG"] = str(self._kubeconfig(part))
         ours["CRAWLER_DATABASE__URL"] = self.database_url
+        ours.pop("CRAWLER_DATABASE__URL_FILE", None)
         ours["CRAWLER_SCHEDULER__URL"] = self.scheduler_url
         ours["CRAWLER_STATE"] = str(self.folder)
         ours["CRAWLER_HEALTH__HOST"] = ours["CRAWLER_METRICS__HOST"] = "127.0.0.1"
@@ -86,13 +87,19 @@ class StandIn:
         for source in container["envFrom"]:
             if "configMapRef" in source:
                 yield from self._object("configmaps", source["configMapRef"]["name"])["data"].items()
+        mounted = dict(self._mounted(part))
         for each in container["env"]:
-            if "value" in each:
-                yield each["name"], each["value"]
-            else:
-                key = each["valueFrom"]["secretKeyRef"]
-                encoded = self._object("secrets", key["name"])["data"][key["key"]]
-                yield each["name"], base64.b64decode(encoded).decode()
+            yield each["name"], mounted.get(each["value"], each["value"])
+
+    def _mounted(self, part: str) -> Iterator[tuple[str, str]]:
+        """Write the part's secrets into files, and yield these by their places in the container."""
+        for volume in self._pod(part)["volumes"]:
+            if volume["name"] == "secrets":
+                data = self._object("secrets", volume["secret"]["secretName"])["data"]
+                for item in volume["secret"]["items"]:
+                    path = self.folder / f"{part}-{item['path']}"
+                    path.write_bytes(base64.b64decode(data[item["key"]]))
+                    yield f"/secrets/{item['path']}", str(path)
 
     def _catalogue(self) -> Path:
         """The installed one, with images that simulated nodes know the end of."""

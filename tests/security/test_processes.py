@@ -54,6 +54,7 @@ def test_a_child_inherits_no_secret() -> None:
         "CRAWLER_NOTICES__WEBHOOKS": "https://x whsec_secret",
         "CRAWLER_NOTICES__PUSHER_SECRET": "secret",
         "CRAWLER_REMOTE__TOKEN": "secret",
+        "CRAWLER_SCHEDULER__METRICS_TOKEN_FILE": "/secrets/token",
     }
     kept = {"CRAWLER_STATE": "/state", "PATH": "/bin"}
     environment = variables | kept

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from crawler_lifecycle import configuration
+from crawler_lifecycle.control.installation import is_known, locate
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
 
@@ -154,3 +155,39 @@ def test_what_kubernetes_says_of_its_services_is_not_misspelt() -> None:
         "CRAWLER_SCHEDULER_PORT_8310_TCP_ADDR": "10.0.0.7",
     }
     assert configuration.misspelt(service) == []
+
+
+def test_a_secret_comes_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Secrets had to stand in the environment, which every program of the pod inherits."""
+    secrets = configuration.secret_variables() - {"CRAWLER_REMOTE__TOKEN"}  # its file is read at every use
+    assert {"CRAWLER_DATABASE__URL", "CRAWLER_SCHEDULER__TOKEN", "CRAWLER_NOTICES__WEBHOOKS"} <= secrets
+    for name in secrets:
+        (tmp_path / name).write_text(f"of {name}\n")
+        monkeypatch.setenv(f"{name}_FILE", str(tmp_path / name))
+    assert configuration.misspelt(os.environ) == []
+    settings = configuration.load(state=tmp_path, scheduler={"token": "overridden"})
+    for name in secrets - {"CRAWLER_SCHEDULER__TOKEN"}:
+        group, field = name.removeprefix("CRAWLER_").lower().split("__")
+        value = getattr(getattr(settings, group), field)
+        assert (value.get_secret_value() if isinstance(value, SecretStr) else value) == f"of {name}"
+    assert settings.scheduler.token.get_secret_value() == "overridden"
+    assert settings.scheduler.url == Settings().scheduler.url
+
+
+def test_a_file_of_a_secret_that_cannot_be_used_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN_FILE", str(tmp_path / "missing"))
+    with pytest.raises(NotReady, match=r"^CRAWLER_SCHEDULER__TOKEN_FILE: .*missing cannot be read: No such file"):
+        configuration.load()
+    (tmp_path / "missing").write_bytes(b"\xff")
+    with pytest.raises(NotReady, match=r"cannot be read: expected a text"):
+        configuration.load()
+    monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", "both")
+    with pytest.raises(NotReady, match=r"expected without CRAWLER_SCHEDULER__TOKEN: leave out one"):
+        configuration.load()
+
+
+def test_an_address_in_a_file_names_the_installation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CRAWLER_DATABASE__URL_FILE", str(tmp_path / "url"))
+    (tmp_path / "url").write_text("sqlite:///elsewhere")
+    assert is_known(tmp_path)
+    assert locate(tmp_path).settings.database_url == "sqlite:///elsewhere"
