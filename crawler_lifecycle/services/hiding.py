@@ -21,7 +21,7 @@ def hide_process() -> None:
 
 
 def forget_secrets(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Remove secrets, and the names of their files, from the environment, once the settings are read: a child would inherit the secrets."""
+    """Remove secrets and their files' names from the environment, once the settings are read: children inherit it."""
     from crawler_lifecycle.configuration import secret_variables  # slow, and the reaper has no need for the import
 
     secret = secret_variables()

@@ -243,7 +243,7 @@ def test_crawlers_get_no_token_and_no_way_inside() -> None:
 
 def test_only_those_that_deploy_have_the_token_for_it() -> None:
     """With the token the holder runs any image under the account of the crawls. The API pod faces the internet."""
-    tokens = {}
+    tokens: dict[tuple[str, str], str] = {}
     for folder in manifests.folders():
         for document in folder.manifests:
             pod = document.get("spec", {}).get("template", {}).get("spec", {})

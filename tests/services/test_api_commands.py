@@ -97,17 +97,19 @@ async def test_the_token_stands_beside_every_claimed_name(http: httpx.AsyncClien
     await until(http, run, "FAILED")
     ceo = "ceo@example.com (token embedded)"
     assert (await http.post(f"/v1/runs/{run}/export")).status_code == 200
-    assert (await http.post(f"/v1/runs/{run}/resume", json={"reopen": True})).status_code == 202
+    resume = f"/v1/runs/{run}/resume?actor=ceo@example.com"
+    assert (await http.post(resume, json={"reopen": True})).status_code == 202
     shown = await asyncio.to_thread(stack.control.runs.show, run)
     actors = {line.event: (line.actor, line.door) for line in shown.log if line.actor}
     assert actors["created"] == (ceo, None)
     assert actors["force stop"] == (ceo, "api")
-    assert actors["export requested"] == actors["reopen requested"] == ("token embedded", "api")
+    assert (actors["export requested"], actors["reopen requested"]) == (("token embedded", "api"), (ceo, "api"))
     (listed,) = (await http.get("/v1/runs?requested_by=ceo@example.com")).json()["runs"]
     assert (listed["run_id"], listed["requested_by"]) == (run, ceo)
     for forged in ("ceo (token admin)", "token admin"):
         problem(await start(http, requested_by=forged), 422, "requested_by")
         problem(await http.post(f"/v1/runs/{run}/stop", json={"actor": forged}), 422, "actor")
+        problem(await http.post(f"/v1/runs/{run}/export", params={"actor": forged}), 422, "actor")
     await http.post(f"/v1/runs/{run}/stop", json={"force": True})
     await until(http, run, "FAILED")
 

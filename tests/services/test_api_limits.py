@@ -43,8 +43,9 @@ def test_limits_go_around(http: httpx.Client) -> None:
     assert by_scope(http.put("/v1/limits", json={"tasks": 20}))["installation"]["tasks"] == 20
     site = by_scope(http.put("/v1/limits", json={**SITE, "runs": None}))["label:site:example.com"]
     assert (site["runs"], site["weight"]) == (None, 3)
-    paused = by_scope(http.post("/v1/limits/pause", json={**SITE, "reason": "rebuilt"}))["label:site:example.com"]
-    assert (paused["paused_by"], paused["paused_reason"]) == ("token ann", "rebuilt")
+    pause = http.post("/v1/limits/pause?actor=bob", json={**SITE, "reason": "rebuilt"})
+    paused = by_scope(pause)["label:site:example.com"]
+    assert (paused["paused_by"], paused["paused_reason"]) == ("bob (token ann)", "rebuilt")
     assert by_scope(http.get("/v1/limits"))["label:site:example.com"] == paused
     resumed = by_scope(http.post("/v1/limits/resume", json=SITE))["label:site:example.com"]
     assert (resumed["paused_at"], resumed["paused_reason"], resumed["weight"]) == (None, None, 3)

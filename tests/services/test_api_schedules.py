@@ -85,6 +85,8 @@ def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Clien
     assert paused["pauses"][-1] | {"since": None} == {
         "since": None, "until": None, "actor": name, "reason": "the site is being rebuilt"
     }  # fmt: skip
+    assert http.post("/v1/schedules/nightly/trigger?actor=bob").status_code in (200, 202)
+    assert http.get("/v1/schedules/nightly").json()["commands"][0]["actor"].startswith("bob (token ")
     assert http.delete("/v1/schedules/nightly").json() == {"schedule_id": "nightly", "deleted": True}
     problem(http.get("/v1/schedules/nightly"), 404)
 

@@ -68,7 +68,7 @@ async def get_schedule(
     ),
 )
 async def put_schedule(
-    api: CurrentApi,
+    commands: Commands,
     caller: Caller,
     schedule: NewScheduleName,
     body: Annotated[messages.ScheduleBody, docs.SCHEDULE_BODY],
@@ -76,7 +76,7 @@ async def put_schedule(
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
     """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
-    request, schedules = _schedule_request(schedule, body, caller.name), commands_of(api, caller).schedules
+    request, schedules = _schedule_request(schedule, body, caller.name), commands.schedules
     try:
         if only_new is None:
             return await schedules.replace(request)

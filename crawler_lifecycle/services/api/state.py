@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, Path, Request, Security
+from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from crawler_lifecycle.contract.requesters import of_token
+from crawler_lifecycle.contract.requesters import LONGEST_CLAIM, of_token
 from crawler_lifecycle.control.bulkhead import Bulkhead
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import Records
@@ -71,9 +71,15 @@ def caller_of(request: Request) -> Token:
     return token
 
 
-def _commands(request: Request) -> Control:
-    """Return the commands for the caller, with the token as the requester."""
-    return commands_of(_api_state(request), caller_of(request))
+Actor = Annotated[
+    str | None,
+    Query(max_length=LONGEST_CLAIM, description="requester's name, for records; the token's name stands beside it"),
+]
+
+
+def _commands(request: Request, actor: Actor = None) -> Control:
+    """Return the commands for the caller, by the query's `actor`: these requests have no body with a name."""
+    return commands_of(_api_state(request), caller_of(request), actor)
 
 
 def commands_of(api: "ApiState", caller: Token, claimed: str | None = None, field: str = "actor") -> Control:
