@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.answers import InstallationView, Resumed, Started, Stopping
+    from crawler_lifecycle.contract.attention import Attention
     from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
     from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
     from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary
@@ -43,6 +44,8 @@ class RunAccess(Protocol):
     ) -> "Sequence[RunSummary]": ...
 
     def installation(self, most_saturated: int) -> "InstallationView": ...
+
+    def attention(self) -> "Attention": ...
 
     def show(self, run: int | str) -> "RunDetails": ...
 

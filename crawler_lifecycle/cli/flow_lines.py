@@ -1,6 +1,6 @@
 """Turns flows into text: lists, a flow with its sub-workflows, members, explanations, answers to requests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import click
@@ -10,10 +10,11 @@ from crawler_lifecycle.cli.flow_causes import cause_in_words
 from crawler_lifecycle.cli.manager_lines import problem_lines, progress_line, settled, status_lines, sum_words, total
 from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, table
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.names import parent_path
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.domain.flows.words import HOST
+from crawler_lifecycle.domain.flows.words import DEPENDENCIES, HOST
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
@@ -52,15 +53,26 @@ def _wait(wait: str) -> str:
 
 
 def job_lines(jobs: Sequence[MemberRecord], now: datetime) -> Iterator[str]:
-    return table([JOB_COLUMNS, *(_job_row(job, now) for job in jobs)], JOB_COLUMNS.index("STATE"))
+    unfinished = set[str]()  # jobs, and groups with such jobs
+    for path in (job.path for job in jobs if not job.state.is_final):
+        while path:
+            unfinished.add(path)
+            path = parent_path(path)  # noqa: PLW2901
+    return table([JOB_COLUMNS, *(_job_row(job, now, unfinished) for job in jobs)], JOB_COLUMNS.index("STATE"))
 
 
-def _job_row(job: MemberRecord, now: datetime) -> tuple[str, ...]:
+def _job_row(job: MemberRecord, now: datetime, unfinished: Collection[str]) -> tuple[str, ...]:
     took = "-" if job.began_at is None else duration((job.ended_at or now) - job.began_at)
     run = "-" if job.run_id is None else str(job.run_id)
     attempt = f"{job.attempt or '-'}"
-    why = _shortened(_reason(job) or cause_in_words(job.cause) or "")
+    why = _shortened(_reason(job) or _dependencies(job, unfinished) or cause_in_words(job.cause) or "")
     return job.path, f"{job.kind} {job.title}", job.state, attempt, rfc3339(job.since), took, run, why
+
+
+def _dependencies(job: MemberRecord, unfinished: Collection[str]) -> str | None:
+    """Return for example `waits for merge`; None unless the job waits for a dependency in the same list."""
+    awaited = [dep for dep in job.deps if dep in unfinished] if job.cause == DEPENDENCIES else []
+    return f"waits for {', '.join(awaited)}" if awaited else None
 
 
 def _reason(job: MemberRecord) -> str | None:

@@ -39,18 +39,33 @@ def open_flows(state: Path | None) -> "FlowReader":
 @click.command("list")
 @click.option("--status", "states", type=click.Choice(STATES), multiple=True, help="Only flows in this state.")
 @click.option("--family", help="Only flows of this family.")
+@click.option("--search", metavar="TEXT", help="Only flows with this text in id or name, in any case.")
+@click.option(
+    "--attention",
+    is_flag=True,
+    help="Only flows that need attention: with an open approval, without a host, or ended in 24 hours with "
+    "failed items of a manager.",
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most flows to list.")
 @click.option("--before", metavar="FLOW", help="Only flows older than this flow: the next page.")
 @standard_options
 def list_flows(
-    states: tuple[str, ...], family: str | None, limit: int, before: str | None, state: Path | None, as_json: bool
-) -> None:
+    states: tuple[str, ...],
+    family: str | None,
+    search: str | None,
+    attention: bool,
+    limit: int,
+    before: str | None,
+    state: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """List flows, newest first.
 
     \b
     Examples:
       crawlctl flow list
       crawlctl flow list --status discarded --status cancelled
+      crawlctl flow list --attention
       crawlctl flow list --json | jq -r '.[].id'
     """
     from crawler_lifecycle.cli.flow_lines import list_lines
@@ -59,10 +74,10 @@ def list_flows(
     flows = open_flows(state)
     uid = None if before is None else flows.row(before)[0]
     wanted = [FlowState(word) for word in states] or None
-    page = flows.list(limit=limit, before=uid, states=wanted, family=family)
+    page = flows.list(limit=limit, before=uid, states=wanted, family=family, search=search or None, attention=attention)
     print_answer(page, lambda page: list_lines(page, datetime.now(UTC)), as_json=as_json)
     if not page and not as_json:
-        click.echo("No such flows." if states or family or before else "No flows.")
+        click.echo("No such flows." if states or family or search or attention or before else "No flows.")
 
 
 @click.command()

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from crawler_lifecycle.cli.words import facts, rfc3339, table, waiting_words
 from crawler_lifecycle.contract.answers import InstallationView
+from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord, in_words
 from crawler_lifecycle.contract.records import Place, RunSummary
 from crawler_lifecycle.contract.states import Intent, RunStatus
@@ -28,11 +29,12 @@ def _row(record: LimitRecord) -> tuple[str, ...]:
     )
 
 
-def installation_lines(view: InstallationView) -> Iterator[str]:
+def installation_lines(view: InstallationView, attention: Attention | None = None) -> Iterator[str]:
     limits = view.limits
     yield f"installation {view.installation}"
     yield from facts(
         [
+            ("attention", None if attention is None else ", ".join(_needs(attention)) or "nothing needs attention"),
             ("open runs", f"{view.open_runs}, of them {view.runs_in_line} queued for a permit"),
             ("running", f"{_of(limits.runs_begun, limits.runs)} runs"),
             ("in cluster", f"{_of(limits.tasks_in_cluster, limits.tasks)} tasks"),
@@ -44,6 +46,20 @@ def installation_lines(view: InstallationView) -> Iterator[str]:
     for run in view.saturated:
         cause = waiting_words(run.waiting_cause) if run.waiting_cause else "waits"
         yield f"    run {run.run_id}  {run.crawler}  {cause}, since {rfc3339(run.waiting_since)}"
+
+
+def _needs(attention: Attention) -> Iterator[str]:
+    """Yield the counts above zero, as at the top of the page."""
+    counts = (
+        (attention.failed_runs, "run", " failed in 24 hours"),
+        (attention.with_failed_items.total, "flow", " with failed items"),
+        (attention.saturated_runs, "run", " stuck without capacity"),
+        (attention.without_host.total, "flow", " without a host"),
+        (attention.awaiting_approval.total, "flow", " awaiting approval"),
+        (attention.open_findings, "open audit finding", ""),
+        (attention.pauses, "pause", ""),
+    )
+    yield from (counted(number, noun) + need for number, noun, need in counts if number)
 
 
 def _of(number: int, cap: int | None) -> str:

@@ -99,7 +99,7 @@ def installation(ctx: click.Context, state: Path | None, as_json: bool) -> None:
     """Show the installation's state, and pause or resume work.
 
     A pause is for the installation, a crawler or a label. Without a command, show how many runs are open, wait for
-    their permits and find no room in the cluster.
+    their permits and find no room in the cluster, and what needs a person's attention.
 
     \b
     Examples:
@@ -111,7 +111,10 @@ def installation(ctx: click.Context, state: Path | None, as_json: bool) -> None:
     from crawler_lifecycle.cli.limit_lines import installation_lines
 
     if ctx.invoked_subcommand is None:
-        print_answer(open_reader(state).installation(MOST_SATURATED), installation_lines, as_json=as_json)
+        reader = open_reader(state)
+        attention = None if as_json else reader.attention()
+        view = reader.installation(MOST_SATURATED)
+        print_answer(view, lambda view: installation_lines(view, attention), as_json=as_json)
 
 
 @installation.command()

@@ -1,34 +1,34 @@
 """Reads what waits for a person: failures, runs without room, flows in need, findings, pauses and late audits."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from crawler_lifecycle.contract.attention import Attention, FlowsInNeed
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus
-from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.context import Context
-from crawler_lifecycle.domain.flows.words import HOST_PATIENCE
+from crawler_lifecycle.domain.flows.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.store import SqlStore
+    from crawler_lifecycle.control.audits import AuditCommands  # slow to import: with Temporal's client
 
-DAY = timedelta(days=1)
 MOST_FLOWS = 10  # named in an answer
 
 
-async def attention(context: Context, audits: AuditCommands) -> Attention:
+async def attention(context: Context, audits: "AuditCommands") -> Attention:
     audit_problem = await _audit_problem(context, audits)
-    return await context.database(lambda store: _attention(store, audit_problem))
+    return await context.database(lambda store: counted(store, audit_problem))
 
 
-def _attention(store: "SqlStore", audit_problem: str | None) -> Attention:
+def counted(store: "SqlStore", audit_problem: str | None = None) -> Attention:
+    """Return the counts, which need the database alone."""
     now = datetime.now(UTC)
-    failed = store.records.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - DAY, flows=True))
+    failed = store.records.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - FAILURES_SHOWN, flows=True))
     approvals = store.flow_records.awaiting_approval(limit=MOST_FLOWS)
     hostless = store.flow_records.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)
-    with_failures = store.flow_records.with_failed_items(now - DAY, limit=MOST_FLOWS)
+    with_failures = store.flow_records.with_failed_items(now - FAILURES_SHOWN, limit=MOST_FLOWS)
     return Attention(
         failed_runs=sum(failed.values()),
         with_failed_items=FlowsInNeed(total=with_failures[0], flows=with_failures[1]),
@@ -41,7 +41,7 @@ def _attention(store: "SqlStore", audit_problem: str | None) -> Attention:
     )
 
 
-async def _audit_problem(context: Context, audits: AuditCommands) -> str | None:
+async def _audit_problem(context: Context, audits: "AuditCommands") -> str | None:
     """Return why no audit was complete lately; None if an audit was in time, and if Temporal cannot tell."""
     overview = await context.calls.run(lambda: audits.overview(audits=1, findings=0))
     try:

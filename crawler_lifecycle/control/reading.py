@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
+from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import (
@@ -26,6 +27,7 @@ from crawler_lifecycle.contract.records import (
 from crawler_lifecycle.contract.run_filter import OPEN_RUNS, RunFilter
 from crawler_lifecycle.contract.states import ExportState, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
+from crawler_lifecycle.control.attention import counted
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
@@ -154,6 +156,10 @@ class RunReader:
             saturated_runs=saturated.total,
             saturated=list(saturated.longest),
         )
+
+    def attention(self) -> Attention:
+        """Return the counts of waits for people, hosts and room, without the punctuality of audits."""
+        return counted(self._context.store)
 
     def _places(self) -> ClusterPlaces | None:
         """Return the places; None for a cluster without a fixed number, and for a cluster that cannot be read now."""

@@ -90,7 +90,11 @@ class MemoryLedger:
         states: Collection[FlowState] | None = None,
         ids: Collection[str] | None = None,
         family: str | None = None,
+        search: str | None = None,
+        in_need: bool = False,
     ) -> list[FlowRecord]:
+        if in_need:
+            raise NotImplementedError("flows in memory have no attention")
         newest = list(reversed(self.flows.values()))
         uids = [known.uid for known in newest]
         records = [_record(known) for known in (newest if before is None else newest[uids.index(before) + 1 :])]
@@ -100,6 +104,7 @@ class MemoryLedger:
             if (states is None or record.state in states)
             and (ids is None or record.id in ids)
             and family in (None, record.family)
+            and (search or "").lower() in f"{record.id}\0{record.name}".lower()
         ][:limit]
 
     def row(self, flow: str) -> tuple[str, FlowRow]:

@@ -145,9 +145,9 @@ async def test_many_alike_are_one_box_and_the_ledger_names_the_few_that_failed(p
     write(shelf, "wide", failed, state="discarded", reason="exit 3: banned")
     await page.evaluate("location.hash = '#/flows/wide?view=graph'")
     await page.until("document.querySelectorAll('.box').length === 3")
-    assert await page.evaluate("document.querySelectorAll('.box')[1].title") == ("plain: 7 discarded, 993 suspended")
+    assert await page.evaluate("document.querySelectorAll('.box')[1].title") == ("plain: 7 failed, 993 suspended")
     await page.click("[aria-label=View] .chip", "Jobs")
-    await page.click(".ledger .chip", "discarded")
+    await page.click(".ledger .chip", "failed")
     await page.until(f"{JOBS} === 'site-7,site-70,site-77,site-700,site-770,site-777,site-999'")
     await page.until_text("exit 3: banned")
     await page.evaluate("document.querySelector('.ledger input[type=search]').focus()")
@@ -186,7 +186,7 @@ async def test_jobs_of_a_layer_are_a_box_where_no_two_jobs_are_alike(page: Page,
     await page.evaluate("location.hash = '#/flows/woven'")
     await page.until(f"document.querySelectorAll('.box').length === {LAYERS}")
     fourth = BOX % "jobs in layer 4:"
-    assert await page.evaluate(f"({fourth}).title") == f"jobs in layer 4: 1 discarded, {ACROSS_A_LAYER - 1} suspended"
+    assert await page.evaluate(f"({fourth}).title") == f"jobs in layer 4: 1 failed, {ACROSS_A_LAYER - 1} suspended"
     assert await page.evaluate(f"({fourth}).dataset.status") == "discarded"
     assert await page.evaluate(LINES) == LAYERS - 1
     await page.evaluate(f"({fourth}).click()")

@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.services.api.messages import StartRequest
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
@@ -240,6 +240,17 @@ async def test_a_broken_address_has_a_clear_page(page: Page, address: str) -> No
     await page.until("location.hash === '#/'")
 
 
+@pytest.mark.parametrize("address", ["#/?status=nonsense", "#/?listed=FAILED&listed=nonsense"])
+async def test_an_address_with_an_unknown_status_says_so(page: Page, address: str) -> None:
+    """The page had the names of all statuses, twice introduced by a parameter, and no way out."""
+    await page.evaluate(f"location.hash = '{address}'")
+    await page.until_text('There is no status "nonsense".')
+    await page.click(".empty a", "Show all runs")
+    await page.until("location.hash === '#/'")
+    await page.evaluate("location.hash = '#/flows?state=nonsense'")
+    await page.until_text('There is no state "nonsense".')
+
+
 async def test_an_outcome_stands_beside_the_status(page: Page, shelf: Shelf) -> None:
     """A run that ended with `banned` looked healthy: green, and without a word of its outcome."""
     banned = shelf.ended([CrawlResult(outcome="banned")], TaskStatus.SUCCEEDED)
@@ -345,12 +356,20 @@ async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shel
     for place in ("#/", f"#/runs/{stuck.run_id}", "#/flows", "#/crawlers/books", "#/audits", "#/installation"):
         await page.evaluate(f"location.hash = '{place}'")
         await page.reload()
-        for words in ("Needs you", *counts):
+        for words in ("Needs attention", *counts):
             await page.until(f"{strip}.includes('{words}')")
     await page.click("#needs a", "awaiting approval")
     await page.until("location.hash.startsWith('#/flows/asks')")
     await page.click("#needs a", "with failed items")
     await page.until("location.hash.startsWith('#/flows/shops')")
+    pushed(shelf.database, Workflow("calm", id="calm").add("later", crawl("books")))
+    listed = "[...document.querySelectorAll('.flows tbody tr a')].map((link) => link.textContent).join()"
+    await page.evaluate("location.hash = '#/flows'")
+    await page.until(f"{listed} === 'calm,shops,asks'")
+    await page.click(".chip", "needs attention")
+    await page.until(f"location.hash === '#/flows?attention=true' && {listed} === 'shops,asks'")
+    await page.evaluate("location.hash = '#/flows?search=SHO'")
+    await page.until(f"{listed} === 'shops'")
     shelf.end(stuck, [None], TaskStatus.SUCCEEDED)
 
 

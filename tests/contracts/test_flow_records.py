@@ -49,6 +49,8 @@ def test_lists_are_filtered_and_paged(database: Database) -> None:
     assert ids(ids=["a", "c", "unknown", "A"]) == ["c", "a"]
     assert ids(ids=[]) == []
     assert ids(family="Shops") == []
+    assert ids(search="B") == ["b"]
+    assert ids(search="%") == []
     with pytest.raises(NotFound):
         ids(before="unknown")
     assert (records.uid_of("a"), records.row("c")) == (first.uid, (third.uid, third.ledger.flow))
@@ -64,6 +66,7 @@ def test_flows_that_wait_for_a_person_or_a_host_are_named(database: Database) ->
     paused = pushed(database, Workflow("held", id="held").add("step", plain))
     asks.go_on()
     paused.hold("pause")
+    assert [record.id for record in records.page(limit=9, in_need=True)] == ["asks"], "hosts have a moment"
     later = datetime.now(UTC) + timedelta(seconds=5)
     assert records.awaiting_approval(limit=9) == (1, ["asks"])
     assert records.without_host(later, limit=9) == (2, ["lone", "full"])

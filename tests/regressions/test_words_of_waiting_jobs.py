@@ -40,6 +40,15 @@ def test_a_step_without_a_host_names_the_command(flow: Hand, crawlctl: Crawlctl)
     assert "start: no worker has taken the crawl yet" in jobs
 
 
+def test_a_job_behind_others_names_them(stored: SqlStore, crawlctl: Crawlctl) -> None:
+    """Only `why` knew them: the list said `dependencies`."""
+    inner = Workflow().add("de", crawl("books"))
+    graph = Workflow(id="late").add_workflow("sites", inner).add("prices", crawl("books"))
+    stored.flow_doors.push(PushFlow(definition=graph.add("load", plain, deps=["sites", "prices"]).definition()))
+    assert crawlctl("flow", "jobs", "late").stdout.endswith("  waits for sites, prices\n")
+    assert crawlctl("flow", "jobs", "late", "load").stdout.endswith("  dependencies\n")
+
+
 def test_jobs_before_a_supervisor_say_so(stored: SqlStore, crawlctl: Crawlctl) -> None:
     stored.flow_doors.push(PushFlow(definition=Workflow(id="new").add("load", plain).definition()))
     assert "no_supervisor: no worker continues the flow" in crawlctl("flow", "jobs", "new").stdout

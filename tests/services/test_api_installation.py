@@ -113,6 +113,10 @@ def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Da
         "open_findings": 1, "pauses": 1,
         "awaiting_approval": {"total": 1, "flows": ["asks"]}, "without_host": {"total": 1, "flows": ["lone"]},
     }  # fmt: skip
+    pushed(database, Workflow("calm", id="calm").add("step", plain))
+    needy = http.get("/v1/flows", params={"attention": True}).json()
+    assert [flow["id"] for flow in needy["flows"]] == ["shops", "lone", "asks"]
+    assert [flow["id"] for flow in http.get("/v1/flows", params={"search": "S"}).json()["flows"]] == ["shops", "asks"]
 
 
 def test_many_saturated_runs_are_counted_and_the_longest_waits_are_named(

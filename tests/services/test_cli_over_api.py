@@ -122,6 +122,7 @@ def test_the_installation_alone_shows_its_state(crawlctl: Cli, make_run: MakeRun
     assert crawlctl("limits", "set", "--tasks", "500").exit_code == 0
     assert crawlctl("installation", "pause", "--reason", "moved").exit_code == 0
     shown = crawlctl("installation").stdout
+    assert "attention     1 pause\n" in shown
     assert "open runs     1, of them 0 queued for a permit" in shown
     assert "in cluster    0 of 500 tasks" in shown
     assert ": moved" in shown
@@ -195,6 +196,9 @@ def test_flows_are_listed_and_explained(crawlctl: Cli, flow: str) -> None:
     assert ids("--before", "night/1") == ["day"]
     assert ids("--status", "executing", "--status", "paused") == ["night/1", "day"]
     assert ids("--status", "completed") == []
+    assert ids("--search", "NIGHT") == ["night/1"]
+    assert ids("--attention") == []
+    assert ids("--search", "y", "--before", "night/1") == ["day"]
     shown = answer(crawlctl("flow", "show", flow, "--json"))
     assert isinstance(shown, dict)
     assert (shown["status"]["id"], shown["failed"], shown["managers"]) == (flow, [], [])

@@ -1,11 +1,11 @@
 """Reads of flows for people and doors: lists, single flows, results, attempts and timelines."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, false, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, false, func, not_, or_, select, union
 
 from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.domain.flows.rows import FlowRow, MemberKind
+from crawler_lifecycle.domain.flows.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.ports import (
     AttemptRecord,
     FlowFigures,
@@ -57,6 +58,8 @@ class SqlFlowRecords(FlowParts):
         states: Collection[FlowState] | None = None,
         ids: Collection[str] | None = None,
         family: str | None = None,
+        search: str | None = None,
+        in_need: bool = False,
     ) -> list[FlowRecord]:
         query = select(*HEAD_COLUMNS).order_by(flows.c.id.desc()).limit(limit)
         if before is not None:
@@ -67,6 +70,11 @@ class SqlFlowRecords(FlowParts):
             query = query.where(or_(false(), *(is_text(flows.c.flow_id, flow_id) for flow_id in ids)))
         if family is not None:
             query = query.where(is_text(flows.c.family, family))
+        if search is not None:
+            texts = (func.lower(column) for column in (flows.c.flow_id, flows.c.name))
+            query = query.where(or_(*(text.contains(search.lower(), autoescape=True) for text in texts)))
+        if in_need:
+            query = query.where(flows.c.id.in_(_in_need(connection, self._db.clock())))
         rows = connection.execute(query).all()
         counts = member_counts(connection, {row.id: row.uid for row in rows})
         waits = flow_waits(connection, rows, self._db.clock())
@@ -120,26 +128,15 @@ class SqlFlowRecords(FlowParts):
 
     @reading
     def awaiting_approval(self, connection: Connection, *, limit: int) -> tuple[int, list[str]]:
-        is_undecided = (members.kind == MemberKind.APPROVAL, members.decision.is_(None))
-        return _flows_with(connection, *IS_AVAILABLE, *is_undecided, limit=limit)
+        return _flows_in(connection, _awaiting_approval(), limit)
 
     @reading
     def without_host(self, connection: Connection, before: datetime, *, limit: int) -> tuple[int, list[str]]:
-        other = flow_members.alias()
-        limited_group = exists().where(flow_groups.c.flow == flows.c.id, flow_groups.c.max_parallel.is_not(None))
-        has_limit = or_(flows.c.max_parallel.is_not(None), limited_group)
-        is_step = other.c.kind == MemberKind.STEP
-        # a limit may hold the step back, or a host may be busy with the flow's other steps
-        is_held = exists().where(other.c.flow == flows.c.id, other.c.in_flight, or_(is_step, has_limit))
-        is_free = (flows.c.intent == FlowIntent.RUN, not_(is_held))
-        waits = (members.kind == MemberKind.STEP, members.since < before)
-        return _flows_with(connection, *IS_AVAILABLE, *is_free, *waits, limit=limit)
+        return _flows_in(connection, _without_host(before), limit)
 
     @reading
     def with_failed_items(self, connection: Connection, since: datetime, *, limit: int) -> tuple[int, list[str]]:
-        is_ended = (flows.c.stopped_at >= since, flows.c.state != FlowState.CANCELLED)
-        joined = select(flows.c.flow_id).join_from(managers, flows, flows.c.id == managers.c.flow)
-        return _flows_in(connection, joined.where(*is_ended, managers.c.failed > 0), limit)
+        return _flows_in(connection, _with_failed_items(since), limit)
 
     @reading
     def silent(self, connection: Connection, since: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
@@ -190,13 +187,40 @@ def _record(row: Row[Any], counts: Mapping[Any, int], waits_for: tuple[str, ...]
     )
 
 
-def _flows_with(connection: Connection, *where: ColumnElement[bool], limit: int) -> tuple[int, list[str]]:
-    """Return the number of flows with such a member, and the first of their ids."""
-    joined = select(flows.c.flow_id).join_from(flow_members, flows, flows.c.id == members.flow).where(*where)
-    return _flows_in(connection, joined, limit)
+def _awaiting_approval() -> Select[Any]:
+    return _with_member(*IS_AVAILABLE, members.kind == MemberKind.APPROVAL, members.decision.is_(None))
+
+
+def _without_host(before: datetime) -> Select[Any]:
+    other = flow_members.alias()
+    limited_group = exists().where(flow_groups.c.flow == flows.c.id, flow_groups.c.max_parallel.is_not(None))
+    has_limit = or_(flows.c.max_parallel.is_not(None), limited_group)
+    is_step = other.c.kind == MemberKind.STEP
+    # a limit may hold the step back, or a host may be busy with the flow's other steps
+    is_held = exists().where(other.c.flow == flows.c.id, other.c.in_flight, or_(is_step, has_limit))
+    is_free = (flows.c.intent == FlowIntent.RUN, not_(is_held))
+    return _with_member(*IS_AVAILABLE, *is_free, members.kind == MemberKind.STEP, members.since < before)
+
+
+def _with_failed_items(since: datetime) -> Select[Any]:
+    is_ended = (flows.c.stopped_at >= since, flows.c.state != FlowState.CANCELLED)
+    joined = select(flows.c.id).join_from(managers, flows, flows.c.id == managers.c.flow)
+    return joined.where(*is_ended, managers.c.failed > 0)
+
+
+def _in_need(connection: Connection, now: datetime) -> Sequence[int]:
+    """Return the numbers of all flows that `attention` counts."""
+    needs = (_awaiting_approval(), _without_host(now - HOST_PATIENCE), _with_failed_items(now - FAILURES_SHOWN))
+    return connection.scalars(union(*needs)).all()
+
+
+def _with_member(*where: ColumnElement[bool]) -> Select[Any]:
+    return select(flows.c.id).join_from(flow_members, flows, flows.c.id == members.flow).where(*where)
 
 
 def _flows_in(connection: Connection, joined: Select[Any], limit: int) -> tuple[int, list[str]]:
-    with_total = joined.add_columns(func.count().over()).group_by(flows.c.id, flows.c.flow_id)
+    """Return the number of the flows, and the first of their ids."""
+    ids = joined.with_only_columns(flows.c.flow_id)
+    with_total = ids.add_columns(func.count().over()).group_by(flows.c.id, flows.c.flow_id)
     rows = connection.execute(with_total.order_by(flows.c.id).limit(max(limit, 1))).all()
     return (rows[0][1] if rows else 0), [row[0] for row in rows[:limit]]

@@ -47,13 +47,16 @@ class RemoteFlows:
         before: str | None = None,
         states: Collection[FlowState] | None = None,
         family: str | None = None,
+        search: str | None = None,
+        attention: bool = False,
     ) -> Sequence[FlowSummary]:
         """Return flows, newest first; with `before`, only flows older than the flow with this uid."""
         only = next(iter(states)) if states and len(states) == 1 else None
-        flows = self._flows.all(state=only, family=family)
+        flows = self._flows.all(state=only, family=family, search=search, attention=attention)
         if before is not None:
-            known = dropwhile(lambda flow: flow.uid != before, self._flows.all(family=family))
-            flows = islice(known, 1, None)
+            known = dropwhile(lambda flow: flow.uid != before, self._flows.all())
+            older = {flow.uid for flow in islice(known, 1, None)}
+            flows = (flow for flow in flows if flow.uid in older)
         return list(islice((flow for flow in flows if not states or flow.state in states), limit))
 
     def row(self, flow: str) -> tuple[str, FlowSummary]:

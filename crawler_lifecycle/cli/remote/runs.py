@@ -8,6 +8,7 @@ from itertools import islice
 from crawler_lifecycle.cli.remote.threads import call, iterate
 from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.contract.answers import InstallationView, Resumed, Started, Stopping
+from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ListedStatus
@@ -54,6 +55,10 @@ class RemoteRuns:
         """Return the installation's use of its capacity, and the runs without room in the cluster."""
         view = self._api.limits.installation()
         return view.model_copy(update={"saturated": view.saturated[:most_saturated]})
+
+    def attention(self) -> Attention:
+        """Return the counts of waits for people, hosts and room."""
+        return self._api.attention()
 
     def show(self, run: int | str) -> RunDetails:
         return self._api.runs.show(run)

@@ -15,6 +15,7 @@ from crawler_lifecycle.client.http.flows import Flows
 from crawler_lifecycle.client.http.limits import Limits
 from crawler_lifecycle.client.http.runs import Runs
 from crawler_lifecycle.client.http.schedules import Schedules
+from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import CrawlerRuns
 from crawler_lifecycle.errors import NotFound, NotReady
@@ -72,6 +73,10 @@ class Api:
     def token(self) -> Token:
         """Return name and scopes for the token in use."""
         return self.connection.read(Token, "/v1/me")
+
+    def attention(self) -> Attention:
+        """Return the counts of waits for people, hosts and room."""
+        return self.connection.read(Attention, "/v1/attention")
 
     def crawlers(self) -> Sequence[str]:
         """Return the names in the catalogue."""

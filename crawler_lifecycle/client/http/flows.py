@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
 
 from crawler_lifecycle.client.http.connection import Connection, segment
 from crawler_lifecycle.client.http.pages import Page, every
@@ -77,6 +77,15 @@ class _Picture(TypedDict):
     graph: str
 
 
+class FlowFilters(TypedDict, total=False):
+    """Filters for flows. `search`: text in id or name. `attention`: only flows that need a person or a host."""
+
+    state: FlowState | None
+    family: str | None
+    search: str | None
+    attention: bool
+
+
 class Flows:
     """Callers name a flow by its id. NotFound without such a flow. A job is named by its path."""
 
@@ -84,15 +93,17 @@ class Flows:
         self._connection = connection
 
     def page(
-        self, *, limit: int = 50, cursor: str | None = None, state: FlowState | None = None, family: str | None = None
+        self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[FlowFilters]
     ) -> Page[FlowSummary, str]:
         """Return a page with flows, newest first."""
-        page = self._connection.read(_FlowPage, "/v1/flows", limit=limit, cursor=cursor, state=state, family=family)
+        attention = "true" if filters.pop("attention", False) else None
+        query = {**filters, "attention": attention, "limit": limit, "cursor": cursor}
+        page = self._connection.read(_FlowPage, "/v1/flows", **query)
         return Page(page["flows"], page["next"])
 
-    def all(self, *, state: FlowState | None = None, family: str | None = None) -> Iterator[FlowSummary]:
+    def all(self, **filters: Unpack[FlowFilters]) -> Iterator[FlowSummary]:
         """Yield all chosen flows, newest first, page after page."""
-        return every(lambda cursor: self.page(limit=MOST_FLOWS, cursor=cursor, state=state, family=family))
+        return every(lambda cursor: self.page(limit=MOST_FLOWS, cursor=cursor, **filters))
 
     def show(self, flow: str) -> FlowView:
         return self._connection.read(FlowView, _path(flow))

@@ -53,9 +53,17 @@ class FlowReader:
         states: Collection[FlowState] | None = None,
         ids: Collection[str] | None = None,
         family: str | None = None,
+        search: str | None = None,
+        attention: bool = False,
     ) -> Sequence[FlowSummary]:
-        """Return flows, newest first; with `before`, only flows older than the flow with this uid."""
-        page = self._records.page(limit=limit, before=before, states=states, ids=ids, family=family)
+        """Return flows, newest first; with `before`, only flows older than the flow with this uid.
+
+        `search`: text in ids and names. `attention`: only flows that wait for a decision or a host, or ended lately
+        with failed items.
+        """
+        page = self._records.page(
+            limit=limit, before=before, states=states, ids=ids, family=family, search=search, in_need=attention
+        )
         sums = self._managers.sums([record.uid for record in page]) if page else {}
         return [summary_of(record, sums.get(record.uid)) for record in page]
 

@@ -155,9 +155,12 @@ class FlowRecords(Protocol):
         states: Collection[FlowState] | None = None,
         ids: Collection[str] | None = None,
         family: str | None = None,
+        search: str | None = None,
+        in_need: bool = False,
     ) -> list[FlowRecord]:
-        """Return a page with flows, newest first. `before`: the last uid on the previous page. Filters are joined by
-        and; an empty collection matches none."""
+        """Return a page with flows, newest first. `before`: the last uid on the previous page. `search`: text in ids
+        and names, in any case. `in_need`: flows with an undecided approval, without a host, or with failed items.
+        Filters are joined by and; an empty collection matches none."""
 
     def between(self, first: str, last: str) -> list[ScheduledFlow]:
         """Return flows with ids from the first to the last id, as texts, oldest first."""

@@ -43,14 +43,32 @@ def list_flows(
     api: CurrentApi,
     state: Annotated[FlowState | None, Query(description="only flows in this state")] = None,
     family: Annotated[str | None, Query(max_length=LONGEST_NAME, description="only flows of this family")] = None,
+    search: Annotated[
+        str | None,
+        Query(
+            min_length=1, max_length=LONGEST_NAME, description="only flows with this text in id or name, in any case"
+        ),
+    ] = None,
+    attention: Annotated[
+        bool,
+        Query(
+            description="only flows that need attention: with an open approval, without a host, or ended in 24 hours "
+            "with failed items of a manager"
+        ),
+    ] = False,
     limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
     cursor: Annotated[str | None, Query(max_length=256, description="`next` of the previous page")] = None,
 ) -> messages.FlowPage:
     """Return the flows, newest first."""
-    list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}"
+    list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}:{attention}:{search}"
     before = None if cursor is None else read_place(cursor, list_name)
     page = api.control.flows.list(
-        limit=limit + 1, before=before, states=None if state is None else [state], family=family
+        limit=limit + 1,
+        before=before,
+        states=None if state is None else [state],
+        family=family,
+        search=search,
+        attention=attention,
     )
     next_cursor = make_cursor(page[limit - 1].uid, list_name) if len(page) > limit else None
     return messages.FlowPage(flows=list(page[:limit]), next=next_cursor)

@@ -1,4 +1,4 @@
-import { addressOf, bar, chipGroup, counted, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, searchField, stateCounts, sum, when } from "/kit.js";
+import { addressOf, bar, chipGroup, counted, FLOW_STATES, get, h, JOB_STATES, lasting, link, number, Problem, searchField, stateCounts, stateInWords, sum, unknownStatus, when } from "/kit.js";
 import { flowPill, waitInWords } from "/standing.js";
 import { showTable } from "/table.js";
 
@@ -7,18 +7,24 @@ const AGAIN = 3000; // no stream tells of all flows
 
 export function showFlows({ main, place: filter, signal }) {
   const state = filter.get("state");
-  const chips = chipGroup("State", [null, ...FLOW_STATES].map((each) => h("a.chip", {
-    dataset: each ? { status: each } : {}, "aria-current": each === state ? "true" : null, href: address({ state: each }),
-  }, each ?? "all")));
-  const family = searchField("Family", {
-    value: filter.get("family"), onchange: ({ target }) => { location.hash = address({ family: target.value.trim() }); },
-  }, "Family  ( / )");
+  const needy = filter.get("attention") === "true";
+  const chip = (text, isChosen, change, status) => h("a.chip", {
+    dataset: status ? { status } : {}, "aria-current": isChosen ? "true" : null, href: address(change),
+  }, text);
+  const chips = chipGroup("State", [
+    ...[null, ...FLOW_STATES].map((each) => chip(each ? stateInWords(each) : "all", each === state, { state: each }, each)),
+    chip("needs attention", needy, { attention: needy ? null : "true" }),
+  ]);
+  const search = searchField("Name or id", {
+    value: filter.get("search"), onchange: ({ target }) => { location.hash = address({ search: target.value.trim() }); },
+  }, "Name or id  ( / )");
+  const unknown = unknownStatus("state", filter.getAll("state"), FLOW_STATES);
   function address(change) {
     return addressOf("#/flows", { ...Object.fromEntries(filter), ...change });
   }
 
   showTable({
-    main, signal, title: "Flows", tools: [chips, family], kind: "flows", again: AGAIN,
+    main, signal, title: "Flows", tools: [chips, search], kind: "flows", again: AGAIN,
     none: filter.size ? "No such flows." : "No flows yet. `crawlctl flow run FILE` starts one.",
     columns: {
       Flow: ({ id, name, created_by: by }) => [link(`#/flows/${encodeURIComponent(id)}`, id), h("small", [name, by].filter(Boolean).join(", "))],
@@ -30,6 +36,7 @@ export function showFlows({ main, place: filter, signal }) {
       "Took|took": (flow) => lasting(flow.started_at, flow.stopped_at),
     },
     read: async (cursor) => {
+      if (unknown) throw new Problem(404, unknown);
       const { flows, next } = await get(addressOf("/v1/flows", { ...Object.fromEntries(filter), limit: PAGE, cursor }), signal);
       return { items: flows.map((flow) => ({ key: flow.uid, ...flow })), next };
     },

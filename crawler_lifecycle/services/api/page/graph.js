@@ -1,7 +1,7 @@
 // A flow as a picture: layers from left to right, coloured by state. Sub-workflows, jobs that are alike, and where there
 // would be too many boxes the jobs of a layer, are one box until somebody opens it.
 
-import { bar, chipGroup, counted, fill, h, JOB_STATES, lasting, number, patch, setText, stateCounts, sum, visible } from "/kit.js";
+import { bar, chipGroup, counted, fill, h, JOB_STATES, lasting, number, patch, setText, stateCounts, stateInWords, sum, visible } from "/kit.js";
 import { shownReason } from "/standing.js";
 
 const MOST = 1000;
@@ -81,7 +81,7 @@ const nameOf = (key) => key.split("\n")[0].replace(/\/$/, "");
 
 function paint(box, { key, job, title, counts, size }, row) {
   const state = URGENCY.find((each) => counts[each]);
-  const about = job ? `${title} \u00b7 ${state}` : stateCounts(counts, JOB_STATES);
+  const about = job ? `${title} \u00b7 ${stateInWords(state)}` : stateCounts(counts, JOB_STATES);
   const why = row && (state === "discarded" || state === "retryable" || state === "cancelled") ? shownReason(row) : "";
   const whole = visible(job ? [`${job} ${about}`, row.run_id && `run ${row.run_id}`, why].filter(Boolean).join(", ") : `${nameOf(key)}: ${about}`);
   if (box.title === whole && box.dataset.ended === `${row?.ended_at}`) return;

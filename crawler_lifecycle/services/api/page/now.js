@@ -8,11 +8,11 @@ const SOON = 3000;
 const FAILED = "#/?listed=FAILED&within=24h&flows=true";
 
 // Straight to a single flow.
-const flowsLink = ({ total, flows }, list = "#/flows?state=executing") => (total === 1 ? `#/flows/${encodeURIComponent(flows[0])}` : list);
+const flowsLink = ({ total, flows }) => (total === 1 ? `#/flows/${encodeURIComponent(flows[0])}` : "#/flows?attention=true");
 
 const needs = (found) => [
   found.failed_runs && ["bad", `${number(found.failed_runs)} failed in 24 hours`, FAILED],
-  found.with_failed_items.total && ["bad", `${counted(found.with_failed_items.total, "flow")} with failed items`, flowsLink(found.with_failed_items, "#/flows")],
+  found.with_failed_items.total && ["bad", `${counted(found.with_failed_items.total, "flow")} with failed items`, flowsLink(found.with_failed_items)],
   found.saturated_runs && ["bad", `${counted(found.saturated_runs, "run")} stuck without capacity`, "#/installation"],
   found.without_host.total && ["bad", `${counted(found.without_host.total, "flow")} without a host`, flowsLink(found.without_host)],
   found.awaiting_approval.total && ["odd", `${counted(found.awaiting_approval.total, "flow")} awaiting approval`, flowsLink(found.awaiting_approval)],
@@ -38,7 +38,7 @@ export function showNeeds(element, signal) {
   function draw(lines, why) {
     element.hidden = false;
     element.dataset.kind = lines[0]?.[0] ?? "good";
-    fill(element, [h("b", lines.length ? "Needs you" : "Nothing needs you"),
+    fill(element, [h("b", lines.length ? "Needs attention" : "Nothing needs attention"),
       ...lines.map(([kind, text, href]) => h("a", { href, dataset: { kind }, title: text === "audits are late" ? why : null }, text)),
       !lines.length && link("#/?within=24h", "nothing failed in 24 hours")]);
   }

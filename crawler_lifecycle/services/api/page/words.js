@@ -82,7 +82,10 @@ setInterval(() => {
 const wasStopped = (run) => run.status === "FAILED" && ["stopped", "stopped_forced"].includes(run.reason);
 export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 
-export const pill = (status, text = status.toLowerCase()) => h("span.pill", { dataset: { status } }, text);
+// Oban's "discarded" is a failure in everybody else's words.
+export const stateInWords = (state) => (state === "discarded" ? "failed" : state.toLowerCase());
+
+export const pill = (status, text = stateInWords(status)) => h("span.pill", { dataset: { status } }, text);
 
 // A completed run with another outcome than `finished` is nothing to be calm about.
 const isOdd = (run) => run.status === "COMPLETED" && Boolean(run.outcome) && run.outcome !== "finished";
@@ -96,7 +99,7 @@ export const standing = (run) => [
 
 export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
   (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
-    h("span", state?.toLowerCase() ?? "all"), h("b.num")),
+    h("span", state ? stateInWords(state) : "all"), h("b.num")),
   (chip, state) => {
     const known = count(state); // null: not yet
     setText(chip.lastChild, known === null ? "" : number(known));
@@ -105,7 +108,7 @@ export const drawChips = (chips, states, count, isChosen, choose) => patch(chips
   });
 
 export const stateCounts = (found, states) =>
-  states.filter((state) => found[state]).map((state) => `${number(found[state])} ${state.toLowerCase()}`).join(", ");
+  states.filter((state) => found[state]).map((state) => `${number(found[state])} ${stateInWords(state)}`).join(", ");
 export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
 // From the left: what is over, what runs, and then what waits, which stays empty.
