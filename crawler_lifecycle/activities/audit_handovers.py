@@ -18,7 +18,7 @@ from crawler_lifecycle.ports import Acted, EndDeliveries, Findings, Records, Sup
 RUNS_IN_A_PAGE = 500  # runs per activity; the next page has the further runs
 # problems: why the audit does not repeat a delivery
 IN_VAIN = f"sent again {rules.MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
-TOO_OLD = "it is too old to be done again by itself: `crawlctl {}` does it"
+TOO_OLD = "it is too old to be done again automatically: `crawlctl {}` does it"
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class ClaimDeployer:
             key = (claim.task, claim.request.attempt)
             self.cluster.stop(claim.request.run_uid, [key], uids={key: deployment.job_uid})
         if intent is None:
-            message = "the task went on without this job while it was made, so the job is ended again"
+            message = "the task continued without this job while the job was made, so the job is ended again"
             return DeploymentOutcome(cause=CLAIM_LOST, message=message)
         return DeploymentOutcome(job_id=deployment.job_uid, intent=intent)
 

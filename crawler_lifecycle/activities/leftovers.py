@@ -98,7 +98,7 @@ class Leftovers:
         if staying:
             action += f", {staying} have to stay for now"
         if unexplained:
-            action += f", {len(unexplained)} stay until the cluster tells what became of them: {problem}"
+            action += f", {len(unexplained)} stay until the cluster reports what became of them: {problem}"
         return action
 
     def _collect_missing_evidence(self, run_uid: str, keys: Sequence[JobKey]) -> tuple[Sequence[JobKey], str]:

@@ -125,7 +125,7 @@ class StoppingActivities:
             if activity.info().attempt < TRIES_OF_A_PAGE:
                 raise
             self.cluster.check()
-            activity.logger.warning("run %s: not all of its jobs were told to end: %s", run.run_id, error.message)
+            activity.logger.warning("run %s: not all of its jobs were asked to end: %s", run.run_id, error.message)
 
     def _kill(self, run: RunRef, jobs: Sequence[JobKey], uids: Uids) -> None:
         if jobs:
@@ -177,7 +177,7 @@ class StoppingActivities:
 
     def _keep_facts(self, run: RunRef, facts: Mapping[JobKey, OutcomeFacts]) -> None:
         """Record how programs ended before the stop: later their ends could look as if the stop had caused them."""
-        with _best_effort(run, "the ends of its programs are not on record"):
+        with _best_effort(run, "the ends of its programs are not recorded"):
             rows = self.tasks.rows(run.run_id, [task for task, _ in facts])
             present = [row for row in rows if (row.task, row.attempt) in facts]
             changes = [with_facts(row, facts[row.task, row.attempt]) for row in present]

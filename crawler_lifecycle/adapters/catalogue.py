@@ -124,7 +124,7 @@ class Catalogue:
     def _set_problem(self, problem: str) -> None:
         """Set the problem, and log the problem if it is new."""
         if problem != self._problem:
-            logger.error("%s; going on with the last good catalogue", problem)
+            logger.error("%s; using the last good catalogue", problem)
         self._problem = problem
 
 

@@ -45,4 +45,4 @@ def warn_of_a_single_cycle(manager: "BaseLoopScript") -> None:
     from crawler_lifecycle.managers.generator_manager import SINGLE_CYCLE, GeneratorCrawlManager
 
     if isinstance(manager, GeneratorCrawlManager) and not manager.loop_mode:
-        print_to_stderr(f"warning: {SINGLE_CYCLE}; `loop_mode = 60` or --loop-mode 60 lets the manager go on")
+        print_to_stderr(f"warning: {SINGLE_CYCLE}; `loop_mode = 60` or --loop-mode 60 lets the manager continue")

@@ -31,7 +31,7 @@ Exit status:
   5    the run or flow ended, but is not completed
   6    refused at present: for example, the run is over already, or the name is taken
   7    database, Temporal and cluster disagree (audit)
-  130  interrupted; a started run or flow goes on
+  130  interrupted; a started run or flow continues
 """
 # exit status -> field `error` in the JSON object; with any other status no error is printed
 KINDS = {

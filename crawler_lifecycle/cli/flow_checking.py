@@ -175,7 +175,7 @@ def _names_in_installation(state: Path | None) -> list[str] | None:
 
 
 def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: float | None) -> Iterator[str]:
-    goes_on = " so far: the generator goes on, see --most" if result.problem is None else " before an error"
+    goes_on = " so far: the generator continues, see --most" if result.problem is None else " before an error"
     more = "" if result.is_exhausted else goes_on
     yield (
         f"manager {result.name}: {counted(result.read, 'parameter set')} read, {counted(result.new, 'job')}, "

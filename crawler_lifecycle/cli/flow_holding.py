@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @actor_option
 @standard_options
 def pause(flow: str, actor: str | None, state: Path | None, as_json: bool) -> None:
-    """Start no further jobs of FLOW until `crawlctl flow resume FLOW`. Jobs under way go on."""
+    """Start no further jobs of FLOW until `crawlctl flow resume FLOW`. Jobs under way continue."""
     _hold(flow, "pause", actor, state, as_json=as_json)
 
 
@@ -35,7 +35,7 @@ def pause(flow: str, actor: str | None, state: Path | None, as_json: bool) -> No
 @actor_option
 @standard_options
 def resume(flow: str, actor: str | None, state: Path | None, as_json: bool) -> None:
-    """Let a paused or draining FLOW go on, also a crawl manager that its own failure has paused."""
+    """Let a paused or draining FLOW continue, also a crawl manager that its own failure has paused."""
     _hold(flow, "run", actor, state, as_json=as_json)
 
 
@@ -43,13 +43,13 @@ def _hold(flow: str, hold: str, actor: str | None, state: Path | None, *, as_jso
     from crawler_lifecycle.contract.flows.requests import HoldFlow
 
     answer = asyncio.run(open_commands(state).hold(flow, HoldFlow(hold=hold, **on_record(actor))))
-    effect = "paused: jobs under way go on, and none starts" if hold == "pause" else "goes on"
+    effect = "paused: jobs under way continue, and none starts" if hold == "pause" else "resumed"
     print_effect(answer, effect, as_json=as_json)
 
 
 @click.command()
 @flow_argument
-@click.option("--drain", is_flag=True, help="Start nothing new, and let the jobs under way end by themselves.")
+@click.option("--drain", is_flag=True, help="Start nothing new, and let the jobs under way end on their own.")
 @click.option("--leave", is_flag=True, help="Cancel all jobs, and leave crawls and steps under way alone.")
 @click.option("--force", is_flag=True, help="End the crawls under way at once, without their grace period.")
 @click.option("--wait", is_flag=True, help="Return with the proof that nothing of FLOW runs any more.")
@@ -103,7 +103,7 @@ class _Subject:
             return "starts nothing new, and ends with its jobs under way"
         jobs = "the manager is cancelled with its waiting items" if self.is_manager else _cancelled(answer)
         crawls = "crawls" if self.is_manager else "those"
-        return f"{jobs}, {crawls} under way {'go on by themselves' if way == 'leave' else 'are asked to end'}"
+        return f"{jobs}, {crawls} under way {'continue on their own' if way == 'leave' else 'are asked to end'}"
 
 
 def _cancelled(answer: "FlowAnswer") -> str:
@@ -121,7 +121,7 @@ async def _stop(
     try:
         row = await commands.wait_for_proof(flow)
     except asyncio.CancelledError:  # Ctrl-C
-        click.echo(f"\nthe stop of flow {flow} goes on: crawlctl flow watch {shlex.quote(flow)}", err=True)
+        click.echo(f"\nthe stop of flow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     if as_json:
         print_json({"flow_id": row.id, "state": row.state})

@@ -213,5 +213,5 @@ def cancel_items(
     with refusals_as_bad_input():
         request = CancelItems(numbers=numbers(words), manager=manager, **on_record(actor))
     answer = asyncio.run(open_commands(state).cancel_items(flow, request))
-    print_effect(answer, f"{counted(answer.count, 'item')} cancelled, crawls under way go on", as_json=as_json)
+    print_effect(answer, f"{counted(answer.count, 'item')} cancelled, crawls under way continue", as_json=as_json)
     refuse_left_out(answer, "not cancelled", as_json=as_json)

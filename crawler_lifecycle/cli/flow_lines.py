@@ -133,7 +133,7 @@ def failed_lines(jobs: Sequence[MemberRecord]) -> Iterator[str]:
     failed = [job for job in jobs if job.state in (MemberState.DISCARDED, MemberState.CANCELLED)]
     own = [job for job in failed if not (job.reason or "").startswith("dependency:")]
     for job in own[:MOST_FAILED]:
-        yield f"  {coloured(job.state)} {job.path}: {_reason(job) or job.outcome or 'no reason is on record'}"
+        yield f"  {coloured(job.state)} {job.path}: {_reason(job) or job.outcome or 'no reason is recorded'}"
     if len(own) > MOST_FAILED:
         yield f"  ... and {len(own) - MOST_FAILED} more"
     if len(failed) > len(own):
@@ -157,7 +157,7 @@ def answer_lines(answer: FlowAnswer, effect: str) -> Iterator[str]:
     """Yield the effect of a request, and a note if the flow's supervisor learns about the request later."""
     yield f"flow {answer.flow_id}: {effect}"
     if not answer.nudged:
-        yield f"  on record, and takes effect later: {answer.problem}"
+        yield f"  recorded, and takes effect later: {answer.problem}"
 
 
 def change_lines(flow: str, before: Mapping[str, MemberRecord], changed: Sequence[MemberRecord]) -> Iterator[str]:

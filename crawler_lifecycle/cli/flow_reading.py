@@ -112,7 +112,7 @@ def show(flow: str, state: Path | None, as_json: bool) -> None:
 @click.option("--outcome", help="Only a manager's items with this outcome, such as `banned`.")
 @click.option("--tag", help="Only a manager's items with this tag or label.")
 @click.option("--limit", type=click.IntRange(1), help="Most items of a manager to list; default: 1000, or all as CSV.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Only a manager's items behind this item.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Only a manager's items after this item.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print a manager's items as CSV.")
 @manager_option
 @standard_options

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def push(
     file: Path, workflow_name: str | None, family: str | None, actor: str | None, state: Path | None, as_json: bool
 ) -> None:
-    """Put the workflow in FILE on record: a Python file, or a definition as JSON. Print the flow's id.
+    """Store the workflow in FILE: a Python file, or a definition as JSON. Print the flow's id.
 
-    A push of a known id updates the flow. The flow is on record even if all workers and Temporal are away. Its steps
+    A push of a known id updates the flow. The flow is stored even if all workers and Temporal are away. Its steps
     need a host: `python -m workers.flows FILE`, or `crawlctl up --flows FILE`.
 
     \b
@@ -195,9 +195,9 @@ def cancel(
 @jobs_argument
 @click.option("--completed", is_flag=True, help="Retry completed jobs, too.")
 @click.option("--downstream", type=click.Choice(["cancelled", "all"]), default="cancelled", show_default=True,
-              help="`all`: retry all jobs behind JOBS, too, the completed ones included.")  # fmt: skip
+              help="`all`: retry all jobs after JOBS, too, the completed ones included.")  # fmt: skip
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True,
-              help="Argument over the former; for a step as JSON if possible, else as text; repeatable.")  # fmt: skip
+              help="Argument over the previous one; for a step as JSON if possible, or else as text.")  # fmt: skip
 @click.option("--no-arg", "removed", metavar="NAME", multiple=True,
               help="Remove an argument of the JOBS; repeatable.")  # fmt: skip
 @click.option("--spider", metavar="NAME", help="Another crawler for a manager's items, such as refused items.")
@@ -222,7 +222,7 @@ def retry(
     The exit status is 6 if one of JOBS is not retried, such as a completed job without --completed.
 
     Of a crawl manager, JOBS are numbers of items; without numbers, its failed items, and after a stop the items
-    that had not started. A manager that has ended goes on with all that it has not done, its generator included.
+    that had not started. A manager that has ended continues with all that it has not done, its generator included.
     A refused item needs --spider or --arg.
 
     \b

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def results(flow: str, jobs: tuple[str, ...], state: Path | None, as_json: bool) -> None:
     """Print the recorded results of FLOW's jobs, nested for sub-workflows. The output is JSON in any case.
 
-    The exit status is 6 if one of JOBS has no result yet. A completed job without a result is told on stderr.
+    The exit status is 6 if one of JOBS has no result yet. A completed job without a result is named on stderr.
 
     \b
     Examples:

@@ -60,7 +60,7 @@ def run(
 ) -> None:
     """Run the workflow or crawl manager in FILE to its end: host, start, follow, and exit by the outcome.
 
-    ARGUMENTS are the command line of a manager, behind `--`. A manager's close reason decides: 0 for `finished`.
+    ARGUMENTS are the command line of a manager, after `--`. A manager's close reason decides: 0 for `finished`.
 
     The running stack is used, or the installation in the environment. Without either, the whole service starts in a
     temporary folder, and is removed afterwards with all archives; --catalogue is for this case. With --json, print the
@@ -161,7 +161,7 @@ async def _beside_a_stack(
         return await until_interrupted(work(), lambda: None)
     except Interrupted as interrupted:
         flow = shlex.quote(definition.id)
-        click.echo(f"\nflow {definition.id} goes on: crawlctl flow watch {flow}", err=True)
+        click.echo(f"\nflow {definition.id} continues: crawlctl flow watch {flow}", err=True)
         if steps.targets:
             click.echo(f"its steps wait for a host: python -m workers.flows {shlex.join(steps.targets)}", err=True)
         return _status_of(interrupted.number)

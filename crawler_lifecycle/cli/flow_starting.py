@@ -43,7 +43,7 @@ def start(
 ) -> None:
     """Start the crawl manager TARGET: `module:Class`, `FILE.py:Class`, or a name in the catalogue. Print its flow's id.
 
-    ARGUMENTS are the manager's command line, behind `--`. The manager's own parser checks the line before anything is
+    ARGUMENTS are the manager's command line, after `--`. The manager's own parser checks the line before anything is
     written, if the module is on this machine. A second start under the same flow id joins the first one; with another
     class or other arguments, the start is refused. The manager needs a host: `python -m workers.flows MODULE`, or
     `crawlctl up --flows FILE`.

@@ -76,7 +76,7 @@ async def _watch(
     try:
         status, jobs = await (_print_changes(changes) if as_json else show_changes(changes))
     except asyncio.CancelledError:  # Ctrl-C
-        click.echo(f"\nflow {flow} goes on: crawlctl flow watch {shlex.quote(flow)}", err=True)
+        click.echo(f"\nflow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     managers = await read_managers()
     if not as_json:

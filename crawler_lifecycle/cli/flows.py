@@ -23,8 +23,8 @@ def flow() -> None:
     Start with:
       crawlctl flow run bookshop_graph.py     a graph from start to end, on this machine
       crawlctl flow run shops_manager.py      a crawl manager from start to end, on this machine
-      crawlctl flow start module:Manager      put a crawl manager on record; print its flow's id
-      crawlctl flow push bookshop_graph.py    put a graph on record; print its id
+      crawlctl flow start module:Manager      store and start a crawl manager; print its flow's id
+      crawlctl flow push bookshop_graph.py    store and start a graph; print its id
       crawlctl flow watch ID                  follow a graph to its end
       crawlctl flow why ID                    explain what a flow waits for; with a job's name, the job
     """

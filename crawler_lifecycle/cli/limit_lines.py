@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.records import Place, RunSummary
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.domain.words import counted
 
-COLUMNS = ("SCOPE", "RUNS", "TASKS", "PLACES KEPT", "WEIGHT", "RUNS IN LINE", "PAUSED")
+COLUMNS = ("SCOPE", "RUNS", "TASKS", "PLACES KEPT", "WEIGHT", "QUEUED RUNS", "PAUSED")
 
 
 def limit_lines(records: Sequence[LimitRecord]) -> Iterator[str]:

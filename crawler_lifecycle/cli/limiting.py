@@ -79,7 +79,7 @@ def set_limits(
     """Set limits; `none` takes a limit away.
 
     Without --crawler and --label, the limits are for the installation. A lower limit ends nothing: runs and tasks
-    above the limit go on, and new runs and tasks wait.
+    above the limit continue, and new runs and tasks wait.
     """
     from crawler_lifecycle.contract.limits import LimitChange
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
@@ -131,7 +131,7 @@ def pause(
     state: Path | None,
     as_json: bool,
 ) -> None:
-    """Let nothing new begin until a resume. Runs are accepted and wait, and jobs in the cluster go on."""
+    """Let nothing new begin until a resume. Runs are accepted and wait, and jobs in the cluster continue."""
     from crawler_lifecycle.contract.limits import PauseRequest
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
@@ -144,7 +144,7 @@ def pause(
 @scope_options
 @standard_options
 def resume(crawler: str | None, label: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
-    """End a pause. The runs in line begin as the limits allow."""
+    """End a pause. Queued runs begin as the limits allow."""
     from crawler_lifecycle.contract.limits import ScopeName
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 

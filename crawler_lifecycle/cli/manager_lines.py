@@ -72,7 +72,7 @@ def status_lines(manager: ManagerStatus) -> Iterator[str]:
 def problem_lines(problem: Problem) -> Iterator[str]:
     about = f" for job {problem.job}" if problem.job else ""
     times = counted(problem.failures, "time")
-    yield f"  paused: {problem.phase} failed {times}{about}; `crawlctl flow resume` lets the manager go on:"
+    yield f"  paused: {problem.phase} failed {times}{about}; `crawlctl flow resume` lets the manager continue:"
     yield from (f"    {line}" for line in problem.error.rstrip().splitlines()[-LAST_LINES:])
 
 

@@ -80,7 +80,7 @@ def _refuse_import() -> None:
     from crawler_lifecycle.services.flows.modules import is_importing
 
     if is_importing():
-        raise BadInput("run", 'is called while the module is imported: put the call behind if __name__ == "__main__":')
+        raise BadInput("run", 'is called while the module is imported: put the call after if __name__ == "__main__":')
 
 
 async def _exit_by(work: Awaitable[int]) -> None:

@@ -149,7 +149,7 @@ def situation(details: RunDetails) -> str | None:
 
 def cause_of(run: RunSummary) -> str | None:
     """Return why the run waits: the cause, its message and its beginning. None: no cause is recorded, or the run is
-    in line for a permit.
+    queued for a permit.
     """
     if run.waiting_cause is None or was_held(run):
         return None

@@ -72,7 +72,7 @@ def create(
 ) -> None:
     """Start runs of CRAWLER, the flow in a file, or a crawl manager by the clock, under the name SCHEDULE.
 
-    MANAGER_ARGUMENTS are the command line of a manager, behind `--`. Its flow id (family) is the schedule's name.
+    MANAGER_ARGUMENTS are the command line of a manager, after `--`. Its flow id (family) is the schedule's name.
 
     As in Temporal, a cron line with a day of the month and a day of the week applies when both days fit.
 
@@ -95,7 +95,7 @@ def create(
         if in_front := words_in_front(manager_arguments):
             raise BadInput(
                 "CRAWLER",
-                f"{in_front[0]!r} is not for --manager, whose arguments stand behind `--`: leave the word out",
+                f"{in_front[0]!r} is not for --manager, whose arguments follow `--`: leave the word out",
             )
         with _refusals_with_name_of_arguments():
             flow = _manager_of(manager, schedule_id, manager_arguments, state)

@@ -85,7 +85,7 @@ def show(schedule_id: str, last: int, before: datetime | None, state: Path | Non
 @record_options
 @standard_options
 def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
-    """Let no occurrence of SCHEDULE start until a resume. Runs under way go on.
+    """Let no occurrence of SCHEDULE start until a resume. Runs under way continue.
 
     \b
     Example:
@@ -167,9 +167,9 @@ def _in_utc(moment: datetime) -> datetime:
 @schedule_argument
 @standard_options
 def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
-    """Delete SCHEDULE. Runs under way go on, and earlier runs stay on record."""
+    """Delete SCHEDULE. Runs under way continue, and earlier runs stay recorded."""
     asyncio.run(open_schedules(state).delete(schedule_id))
     if as_json:
         print_json({"schedule_id": schedule_id, "deleted": True})
     else:
-        click.echo(f"schedule {schedule_id} is deleted; runs under way go on")
+        click.echo(f"schedule {schedule_id} is deleted; runs under way continue")

@@ -130,7 +130,7 @@ class LedgerClient:
         """Log a warning if the request is on record and has no effect yet."""
         if not answer.nudged:
             logger.warning(
-                "flow %s: the request is on record and takes effect later: %s", answer.flow_id, answer.problem
+                "flow %s: the request is recorded and takes effect later: %s", answer.flow_id, answer.problem
             )
         return answer
 

@@ -58,7 +58,7 @@ class Stopping(Message):
     intent: Intent
     told: str
     not_on_record: str | None = Field(
-        default=None, description="the problem of the database, for which the workflow puts the stop on record later"
+        default=None, description="the problem of the database, for which the workflow records the stop later"
     )
 
 

@@ -161,7 +161,7 @@ class AuditContinuation(Message):
     """State for the audit's next workflow execution, after a continue-as-new."""
 
     report: AuditReport
-    part: AuditPart = Field(description="part to go on with")
+    part: AuditPart = Field(description="part to continue with")
     after: str | None = Field(default=None, description="place in the part where the last page ended")
 
 

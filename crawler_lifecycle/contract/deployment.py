@@ -103,7 +103,7 @@ class JobNamespace(Message):
 
 
 class DeploymentRequest(Message):
-    """Request for an attempt's job. Requests with the same key get the same job, for ever."""
+    """Request for an attempt's job. Requests with the same key always get the same job."""
 
     installation: Annotated[str, Field(min_length=36, max_length=36)]
     run_id: int

@@ -48,7 +48,7 @@ class Carried(Message):
     resumed: bool = Field(default=False, description="the run had an earlier supervisor")
     stopping: AcceptedStop | None = Field(default=None, description="the stop that is under way")
     forced: bool = Field(default=False, description="a stop with force was accepted")
-    asked: list[AcceptedStop] = Field(default=[], description="stops that are not on record yet")
+    asked: list[AcceptedStop] = Field(default=[], description="stops that are not recorded yet")
     saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
     cancelled: bool = Field(default=False, description="the stop was a cancel: the workflow closes as cancelled")
     owes_start: bool = Field(default=False, description="the start notice is not delivered yet")

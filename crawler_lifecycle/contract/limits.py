@@ -80,7 +80,7 @@ class LimitChange(ChosenScope):
 
 
 class PauseRequest(ChosenScope):
-    """Pause a scope: new runs are accepted and wait, queued tasks stay queued, running work goes on."""
+    """Pause a scope: new runs are accepted and wait, queued tasks stay queued, running work continues."""
 
     reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)] = Field(
         description="reason of the pause, for the readers of waiting runs"
@@ -88,7 +88,7 @@ class PauseRequest(ChosenScope):
 
 
 class ScopeLimits(Message):
-    """A scope's limits on record."""
+    """A scope's stored limits."""
 
     scope: str
     runs: int | None = None

@@ -153,7 +153,7 @@ class FormerAttempt(Message):
 
 
 class TaskRecord(TaskLine):
-    """A task with its job, its evidence and its former attempts."""
+    """A task with its job, its evidence and its previous attempts."""
 
     job_name: str | None
     job_uid: str | None
@@ -162,12 +162,12 @@ class TaskRecord(TaskLine):
     deploy_after: datetime | None = Field(default=None, description="end of the pause before a retry")
     infrastructure_failures: int = Field(default=0, description="retries after failures of the infrastructure")
     program_failures: int = Field(default=0, description="retries after failures of the program")
-    former_attempts: list[FormerAttempt] = Field(default=[], description="the task's former attempts, oldest first")
+    former_attempts: list[FormerAttempt] = Field(default=[], description="the task's previous attempts, oldest first")
     crawl_result: CrawlResult | None = Field(default=None, description="the crawl's own account")
 
 
 class LogRecord(Message):
-    """Line in a run's timeline. `actor` and `door`: the person or program behind the event and their door, if known."""
+    """Line in a run's timeline. `actor` and `door`: the event's author and door, if known."""
 
     at: datetime
     event: str
@@ -181,7 +181,7 @@ class LogPart(Message):
 
     attempt: int
     text: str
-    offset: int = Field(description="byte from which to go on reading")
+    offset: int = Field(description="byte from which to continue reading")
     ended: bool = Field(description="whether the log is complete")
 
 

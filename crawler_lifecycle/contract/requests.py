@@ -140,9 +140,11 @@ class FlowLink(Message):
     path: str = Field(description="the member's path in the flow")
     generation: Annotated[int, Field(ge=1)]
     attempt: Annotated[int, Field(ge=1)]
-    tells_tasks: bool = Field(default=False, description="whether the flow is told when a task ends")
-    waits_for_archive: bool = Field(default=False, description="whether the flow is told when the archive is ready")
-    manager: int | None = Field(default=None, description="number of the manager with the crawl; the flow is not told")
+    tells_tasks: bool = Field(default=False, description="whether the flow is notified when a task ends")
+    waits_for_archive: bool = Field(default=False, description="whether the flow is notified when the archive is ready")
+    manager: int | None = Field(
+        default=None, description="number of the manager with the crawl; the flow is not notified"
+    )
 
 
 class AcceptedRequest(RunParameters):
@@ -197,7 +199,7 @@ class RunRequest(AcceptedRequest):
         fields = RunRequest.model_fields
         for name in sorted(fields.keys() - FIELDS_OF_A_RESUME):
             if getattr(self, name) != fields[name].get_default(call_default_factory=True):
-                raise PydanticCustomError(name, "not together with run_id: a run goes on as it was begun")
+                raise PydanticCustomError(name, "not together with run_id: a run continues as it was started")
         return self
 
 
@@ -210,7 +212,7 @@ class StopRequest(Message):
     )
     reason: str | None = Field(default=None, max_length=1024, description="reason of the stop, for the run's timeline")
     door: str = Field(default="temporal", max_length=64, description="door through which the stop came")
-    asked_at: Moment | None = Field(default=None, description="time of the request, which tells equal stops apart")
+    asked_at: Moment | None = Field(default=None, description="time of the request, which distinguishes equal stops")
 
 
 def refuse_flow(request: RunRequest) -> None:

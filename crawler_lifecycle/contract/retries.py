@@ -19,7 +19,7 @@ class FailureKind(StrEnum):
 
 
 class Retries(Message):
-    """Further attempts for every task while its run goes on."""
+    """Further attempts for every task while its run continues."""
 
     infrastructure: int = Field(
         default=2, ge=0, le=MOST_RETRIES, description="attempts after failures of the infrastructure, for each task"

@@ -53,7 +53,7 @@ class ScheduleRules(Request):
     overlap: Overlap = Field(default=Overlap.SKIP, description="rule while an earlier run of the schedule is open")
     missed_window_seconds: Annotated[int, Field(ge=SHORTEST_WINDOW, le=A_YEAR)] | None = Field(
         default=None,
-        description="longest delay of a start, after an outage or behind an earlier run; default: an hour, or a day "
+        description="longest delay of a start, after an outage or after an earlier run; default: an hour, or a day "
         "if occurrences wait (queue, replace)",
     )
     paused: bool = Field(default=False, description="create the schedule as paused")
@@ -123,7 +123,7 @@ class ScheduleRequest(ScheduleRules):
         if run is None:
             return None
         if run.run_id is not None:
-            raise ValueError("a schedule starts runs; it does not go on with one (run_id)")
+            raise ValueError("a schedule starts runs; it does not continue one (run_id)")
         if run.flow is not None:
             raise ValueError("has a place in a flow (flow), and only a flow's supervisor gives places")
         return run.model_copy(update={"trigger": Trigger.SCHEDULED})
@@ -159,7 +159,7 @@ class ScheduledManager(Request):
 
     name: Annotated[str, Field(min_length=1, max_length=128)] = Field(description="name in the catalogue")
     arguments: Annotated[list[str], Field(max_length=1000)] = Field(
-        default_factory=list, description="command line behind the catalogue's arguments"
+        default_factory=list, description="command line after the catalogue's arguments"
     )
 
 
@@ -201,7 +201,7 @@ class Occurrence(Message):
     outcome: Outcome
     reason: SkipReason | None = Field(default=None, description="reason of a skip; none: no skip")
     detail: str = Field(
-        default="", description="facts behind the outcome; Temporal lists no skips, so we conclude them"
+        default="", description="facts that support the outcome; Temporal lists no skips, so we conclude them"
     )
     started_at: datetime | None = None
     workflow_id: str | None = None

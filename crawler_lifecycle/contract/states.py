@@ -62,7 +62,7 @@ class TaskStatus(StrEnum):
     - `DEPLOYING`: a claim is held, and a job may have been created
     - `PENDING`: the job exists and waits in the cluster
     - `RUNNING`: the task's program runs
-    - `STOPPING`: the job was told to end and has not ended yet
+    - `STOPPING`: the job was asked to end and has not ended yet
     - `SUCCEEDED`: the task's program ended with the exit code 0
     - `FAILED`: the last attempt failed, and none follows
     - `STOPPED`: a stop ended the task
@@ -97,7 +97,7 @@ IN_CLUSTER = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, Task
 
 
 class Intent(StrEnum):
-    """People's wish for a run. The wish only moves down the list, until the run is reopened.
+    """People's intent for a run. The intent only moves down the list, until the run is reopened.
 
     - `RUN`: the run continues
     - `STOP`: jobs are asked to end, and are killed after the grace period

@@ -126,7 +126,7 @@ def _failing_runs(audits: AuditCommands) -> str:
     runs = ", ".join(str(finding.run_id) for finding in open_failures[:MOST_NAMED])
     more = ", ..." if len(open_failures) > MOST_NAMED else ""
     first = f"run {open_failures[0].run_id}: {open_failures[0].message}"
-    raise NotReady(f"{counted(len(open_failures), 'run')} cannot go on ({runs}{more}). The first, {first}")
+    raise NotReady(f"{counted(len(open_failures), 'run')} cannot continue ({runs}{more}). The first, {first}")
 
 
 @runtime_checkable

@@ -96,11 +96,11 @@ class LimitCommands:
             held = counted(sum(record.runs_held for record in idle), "run")
             scopes = ", ".join(in_words(record.scope) for record in idle)
             raise NotReady(
-                f"{held} in line for {scopes}, which has room: no dispatcher admits runs, start `python -m "
+                f"{held} queued for {scopes}, which has room: no dispatcher admits runs, start `python -m "
                 "workers.dispatcher`, or read its log"
             )
         in_line = counted(sum(record.runs_held for record in records), "run")
-        return "; ".join([*pauses(records), f"{in_line} in line for a permit"])
+        return "; ".join([*pauses(records), f"{in_line} queued for a permit"])
 
 
 def scopes_with_room(records: Sequence[LimitRecord]) -> list[LimitRecord]:

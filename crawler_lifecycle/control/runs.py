@@ -101,7 +101,7 @@ class RunCommands(RunReader):
         except TimeoutError as error:
             raise TemporaryError(
                 f"workflow {handle.id} is accepted, but no worker has {step} in {WORKER_PATIENCE:.0f} s; "
-                "it goes on once a worker is there (`crawlctl doctor` says what is missing, also space on a disk)"
+                "it continues once a worker is there (`crawlctl doctor` says what is missing, also space on a disk)"
             ) from error
         finally:
             result.cancel()
@@ -200,7 +200,7 @@ class RunCommands(RunReader):
         except TimeoutError as error:
             raise TemporaryError(
                 f"the export of run {record.run_id} is under way but not done after {EXPORT_PATIENCE:.0f} s; "
-                f"`crawlctl show {record.run_id}` tells how it goes"
+                f"`crawlctl show {record.run_id}` shows its progress"
             ) from error
         return await self._context.calls.run(self.overview, record.run_id)
 

@@ -18,7 +18,7 @@ TWO_CLOCKS = timedelta(minutes=1)  # the cluster's clock may differ from ours by
 ORDER_UNKNOWN = (
     "it ended with exit code {} within a minute of its deletion ({}), and nothing shows that it was done before"
 )
-ENDED_IN_ORDER = "it was told to end ({}) before it was done, and ended in order, with exit code {}"
+ENDED_IN_ORDER = "it was asked to end ({}) before it was done, and ended in order, with exit code {}"
 DONE_BEFORE = "it was done before the stop reached it"
 RAN_ON = "its main container ended with exit code {}, and another container ran on"
 ENDED_BEFORE = "its main container had ended with exit code {} before its job failed ({})"

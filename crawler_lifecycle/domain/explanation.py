@@ -110,7 +110,7 @@ def _explained_by_task(run: RunRecord, row: TaskRecord | None) -> Explanation | 
 def _reason_and_code(row: TaskRecord | FormerAttempt) -> str:
     """Return the reason and the exit code for the sentence. A reason such as `exit_1` only repeats the exit code."""
     if row.reason == reasons.KILLED:
-        return ": killed (SIGKILL); perhaps out of memory"
+        return ": killed (SIGKILL); possibly out of memory"
     code = "" if row.exit_code is None else f"exit code {row.exit_code}"
     if row.reason and row.reason != f"exit_{row.exit_code}":
         return f" ({row.reason}, {code})" if code else f" ({row.reason})"

@@ -162,9 +162,9 @@ def _explained(occurrence: Occurrence, unknown: int, known: Circumstances) -> Oc
     is_pause_on_record = any(pause.until is None for pause in known.pauses)
     # the beginning of another tool's pause is not on record, but the pause began after the last start
     if known.paused and not is_pause_on_record and occurrence.at >= last_start:
-        return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; since when is not on record")
+        return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; the time is not recorded")
     counted = f"Temporal counts {known.missed} that came too late"
     if unknown <= known.missed:
         return _skipped(occurrence.at, SkipReason.MISSED_WINDOW, counted)
-    doubt = f"{counted}, and {unknown} have no other reason" if known.missed else "no reason is on record"
+    doubt = f"{counted}, and {unknown} have no other reason" if known.missed else "no reason is recorded"
     return occurrence.model_copy(update={"detail": f"{doubt} (a pause by other means, or past Temporal's retention)"})

@@ -76,7 +76,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as error:
-        raise BadInput("job", f"{_title(function)} does not tell its parameters") from error
+        raise BadInput("job", f"{_title(function)} does not report its parameters") from error
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [part for part in parameters if part.kind not in variable]
 

@@ -20,7 +20,7 @@ class GeneratorChanged(AuthorsFailure):
 
     def __init__(self, position: int) -> None:
         error = ValueError(
-            f"the first {position} parameter sets are not those of the former reading, and dedup is off: after a "
-            "resume, as many sets are left out, and the sets behind them become jobs"
+            f"the first {position} parameter sets are not those of the previous reading, and dedup is off: after a "
+            "resume, that many sets are left out, and the sets after them become jobs"
         )
         super().__init__(GENERATOR_CHANGED, None, error)

@@ -216,7 +216,7 @@ class Generator:
         if not isinstance(yielded, Item) or yielded.cursor is None:
             return self._place
         if not takes_cursor(self._manager.set_parameters_gen):
-            raise BadInput("cursor", f"{PHASE} yields cursors, and has no parameter `cursor` to go on from a cursor")
+            raise BadInput("cursor", f"{PHASE} yields cursors, and has no parameter `cursor` to continue from a cursor")
         return Place(cursor=yielded.cursor, position=position)
 
     def _item(self, yielded: Any) -> items.Item:

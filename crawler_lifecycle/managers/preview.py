@@ -43,7 +43,7 @@ class Preview(Message):
     new: int = Field(default=0, description="jobs that would start")
     crawlers: list[str] = []
     differences: list[str] = Field(default=[], description="members of shub-workflow that are used in vain")
-    problem: str | None = Field(default=None, description="error of the author's code, behind the sets that were read")
+    problem: str | None = Field(default=None, description="error of the author's code, after the sets that were read")
 
     def hours(self, seconds_a_job: float) -> float:
         """Return the duration for all jobs, with the most jobs at once."""

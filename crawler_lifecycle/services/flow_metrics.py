@@ -43,7 +43,7 @@ def _gauges(figures: FlowFigures) -> list[Metric]:
     since = figures.silent_since
     silence.add_metric([], 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds()))
     return [
-        _by_state("crawler_flows", "Flows on record", {state: figures.flows.get(state, 0) for state in states}),
+        _by_state("crawler_flows", "Stored flows", {state: figures.flows.get(state, 0) for state in states}),
         _by_state(
             "crawler_flow_members",
             "Members of open flows",

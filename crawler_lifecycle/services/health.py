@@ -206,7 +206,7 @@ async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> 
             answered.fail(error.message, cause_word(error))
         except Exception as error:  # if this task ended, the process would stay unready for ever
             logger.exception("not ready: %s", name)
-            answered.fail(f"unexpected {type(error).__name__}; the log tells more")
+            answered.fail(f"unexpected {type(error).__name__}; see the log for more")
         await asyncio.sleep(pause)
 
 

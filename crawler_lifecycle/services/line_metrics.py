@@ -1,4 +1,4 @@
-"""Metrics of admission: runs in line for a permit, by cause, and the paused scopes."""
+"""Metrics of admission: runs queued for a permit, by cause, and the paused scopes."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

@@ -143,4 +143,4 @@ async def _answer_http_exception(_: Request, error: Exception) -> Response:
 
 
 async def _answer_bug(_: Request, error: Exception) -> Response:
-    return problem(500, f"unexpected {type(error).__name__}; the service's log tells more")
+    return problem(500, f"unexpected {type(error).__name__}; see the service's log for more")

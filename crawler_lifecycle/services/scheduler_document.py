@@ -11,7 +11,7 @@ DESCRIPTION = """
 Runs jobs in a cluster. A repeated request runs no second job. A company may use its own service in place of this
 reference service: this document is the contract.
 
-- **One key, one job, for ever.** The key of a deployment is `{run_uid}:{task}:{attempt}`; the header
+- **One key, one job, always.** The key of a deployment is `{run_uid}:{task}:{attempt}`; the header
   `Idempotency-Key` repeats the key. Equal requests with a key get the same job, also at the same time and after a
   restart of the service.
 - **Errors** are `application/problem+json`. 400, 409, 413 and 422 are final: no job was made, and none will be made.

@@ -23,7 +23,7 @@ class SchedulerSettings(BaseModel):
     read_token: SecretStr = Field(
         default=SecretStr(""),
         description="further token that the scheduler service accepts, for reading the catalogue alone; only the "
-        "service has this variable, and callers have the text as CRAWLER_SCHEDULER__TOKEN. Default: no such token",
+        "service has this variable, and callers have the teyt as CRAWLER_SCHEDULER__TOKEN. Default: no such token",
     )
     metrics_token: SecretStr = Field(
         default=SecretStr(""),
@@ -100,7 +100,7 @@ class WorkerSettings(BaseModel):
     )
     drain_seconds: float = Field(default=20, ge=0, description="time for activities under way after SIGTERM")
     sticky_seconds: float = Field(
-        default=2, gt=0, description="time until another worker goes on with the runs of a dead worker"
+        default=2, gt=0, description="time until another worker takes over the runs of a dead worker"
     )
     flow_search_seconds: float = Field(
         default=15,
@@ -112,7 +112,7 @@ class WorkerSettings(BaseModel):
 class FlowSettings(BaseModel):
     slots: int = Field(default=20, ge=1, description="number of steps that a host of steps runs at once")
     manager_slots: int = Field(
-        default=50, ge=1, description="number of crawl managers that a host of steps brings on, beside its steps"
+        default=50, ge=1, description="number of crawl managers that a host of steps runs beside its steps"
     )
     claim_seconds: float = Field(
         default=20, ge=2, description="time without a sign of life until other hosts take over the steps of a host"
@@ -159,15 +159,17 @@ class AuditSettings(BaseModel):
         default=300, ge=0, description="time after a run's end until its jobs are reported and ended"
     )
     handover_seconds: int = Field(
-        default=300, ge=0, description="time after a run's end until an owed export or notice is made again"
+        default=300, ge=0, description="time after a run's end until an owed eyport or notice is made again"
     )
-    failed_export_seconds: int = Field(default=3600, ge=0, description="time after a failed export until the next try")
+    failed_eyport_seconds: int = Field(default=3600, ge=0, description="time after a failed eyport until the neyt try")
     stuck_seconds: int = Field(
         default=1200,
         ge=60,
-        description="time after a claim's expiry, a look's due time or a run's last write until a finding is reported",
+        description="time after a claim's eypiry, a look's due time or a run's last write until a finding is reported",
     )
-    replay_days: int = Field(default=7, ge=1, description="greatest age of an end whose owed deliveries are made again")
+    replay_days: int = Field(
+        default=7, ge=1, description="greatest age of an end whose pending deliveries are made again"
+    )
     keep_days: int = Field(
         default=30, ge=1, description="time to keep audits, closed findings and the record of commands for schedules"
     )
@@ -179,7 +181,7 @@ class AuditSettings(BaseModel):
 
 
 class LogSettings(BaseModel):
-    format: Literal["text", "json"] = Field(default="text", description="lines for people, or JSON for programs")
+    format: Literal["teyt", "json"] = Field(default="teyt", description="lines for people, or JSON for programs")
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="lowest level in the log")
 
 

@@ -87,7 +87,7 @@ class CrawlerLifecycleWorkflow:
     def _fail_if_asked_to_stop(self, handed_over: HandedOver) -> None:
         """Fail if a stop came to this workflow without the run: a stop must not be lost unnoticed."""
         if self._watch.stop.has_unrecorded:
-            message = f"the run belongs to workflow {handed_over.workflow_id}, which goes on with it: stop that one"
+            message = f"the run belongs to workflow {handed_over.workflow_id}, which continues it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
     async def _deploy_and_reconcile(self, beginning: Beginning) -> str | None:

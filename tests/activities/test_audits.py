@@ -402,7 +402,7 @@ def test_jobs_leave_once_what_became_of_them_is_on_record(house: House) -> None:
     audit(house, AuditPart.JOBS)
     (told,) = house.details(plan).findings
     assert cluster.removed == [(0, 1)]
-    assert "1 stay until the cluster tells what became of them: no answer" in (told.action or "")
+    assert "1 stay until the cluster reports what became of them: no answer" in (told.action or "")
     cluster.busy = None
     for _ in range(2):
         audit(house, AuditPart.JOBS)

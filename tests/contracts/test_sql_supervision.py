@@ -307,7 +307,7 @@ def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
         ("created", "api run of books, 1 task"),
         ("started", "the main job has started"),
         ("ended", "FAILED: tasks failed"),
-        ("reopened", "its workflow goes on in execution execution-2"),
+        ("reopened", "its workflow continues in execution execution-2"),
         ("started", "the main job has started"),
         ("ended", "COMPLETED: all tasks succeeded"),
     ]

@@ -242,8 +242,8 @@ def test_what_the_comparison_tells_is_the_message_of_its_end(database: Database,
     assert port.sync(run, [change(row, TaskStatus.STOPPING)]) == 1
     assert record(database, run).message == "crawl ended with exit code 0"
     [row] = port.rows(run.run_id, [0])
-    assert port.sync(run, [change(row, TaskStatus.FAILED, message="it was told to end (drained)")]) == 1
-    assert record(database, run).message == "it was told to end (drained)"
+    assert port.sync(run, [change(row, TaskStatus.FAILED, message="it was asked to end (drained)")]) == 1
+    assert record(database, run).message == "it was asked to end (drained)"
 
 
 @pytest.mark.parametrize("end", OVER)
@@ -252,11 +252,11 @@ def test_what_comes_after_the_end_takes_nothing_from_what_the_end_said(
 ) -> None:
     run, port = ref_to(make_run(2)), SqlStore(database).tasks
     explained, silent = port.rows(run.run_id, [0, 1])
-    port.sync(run, [change(explained, end, message="it was told to end (drained)"), change(silent, end)])
+    port.sync(run, [change(explained, end, message="it was asked to end (drained)"), change(silent, end)])
     late = {"attempt": 1, "message": "crawl ended with exit code 0", "node": "node-1", "log_tail": "the end"}
     assert port.reconcile(run, [TaskEvidence.model_validate({"task": task} | late) for task in (0, 1)]) == 2
     is_final = end is not TaskStatus.LOST
-    assert record(database, run, 0).message == ("it was told to end (drained)" if is_final else late["message"])
+    assert record(database, run, 0).message == ("it was asked to end (drained)" if is_final else late["message"])
     assert record(database, run, 1).message == late["message"]
     assert {(task.node, task.log_tail) for task in SqlStore(database).records.details(run.run_id).tasks} == {
         ("node-1", "the end")

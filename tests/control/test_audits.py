@@ -128,7 +128,7 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
     assert (shown.kind, shown.closed_at) == (FindingKind.WORKFLOW_FAILING, None)
     doctor = {check.part: check for check in await control.doctor()}["runs"]
     assert not doctor.ok
-    assert f"1 run cannot go on ({run.run_id})" in doctor.line
+    assert f"1 run cannot continue ({run.run_id})" in doctor.line
     report = await control.audits.run(AuditRequest())
     assert [each.run_id for each in report.findings if each.kind is FindingKind.WORKFLOW_FAILING] == [run.run_id]
     await handle.terminate("as the message says")

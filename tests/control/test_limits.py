@@ -139,11 +139,11 @@ def test_bad_requests_change_nothing(limits: LimitCommands) -> None:
 
 
 async def test_doctor_tells_pauses_and_the_line(in_line: LimitCommands) -> None:
-    assert await in_line.check() == "1 run in line for a permit"
+    assert await in_line.check() == "1 run queued for a permit"
     in_line.pause(PauseRequest(crawler="books", reason="rebuilt"))
     line = await in_line.check()
     assert line.startswith("crawler books is paused since 20")
-    assert line.endswith("by ann: rebuilt; 1 run in line for a permit")
+    assert line.endswith("by ann: rebuilt; 1 run queued for a permit")
 
 
 async def test_doctor_misses_a_dispatcher_where_a_run_waits_without_a_cause(

@@ -118,7 +118,7 @@ async def test_a_drained_task_that_ends_in_order_has_failed_and_runs_again(servi
     task = details.tasks[0]
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "main_job_failed")
     assert (task.status, task.reason, task.exit_code) == (TaskStatus.FAILED, "drained", 0)
-    assert "it was told to end (drained) before it was done" in service.crawlctl("show", str(run.run_id))
+    assert "it was asked to end (drained) before it was done" in service.crawlctl("show", str(run.run_id))
 
 
 async def test_an_end_by_force_on_a_lost_node_says_that_nobody_confirms_it(service: Service) -> None:

@@ -423,5 +423,5 @@ async def test_an_occurrence_of_a_schedule_is_a_run(stack: Site) -> None:
     assert await command(stack, *create) == (6, "Error: there is a schedule every-second already\n")
     assert await command(stack, "schedule", "delete", "every-second") == (
         0,
-        "schedule every-second is deleted; runs under way go on\n",
+        "schedule every-second is deleted; runs under way continue\n",
     )

@@ -28,7 +28,7 @@ EXPECTED = [  # in this order
     r"run 1 ended COMPLETED \(outcome finished, reason all_succeeded\): 3 SUCCEEDED",
     r"task 2 +SUCCEEDED .*attempt 2",
     r"ended: FAILED: the run was stopped",
-    r"reopened: its workflow goes on",
+    r"reopened: its workflow continues",
     r"ended: COMPLETED: all tasks succeeded",
     r"3 +brief +COMPLETED",
     r"2 +stubborn +STOPPED +cancel_timeout +stopped_forced",

@@ -195,7 +195,7 @@ async def test_beside_a_stack_the_outcome_is_the_exit_status(home: Path) -> None
                 assert len(hosts(home)) == 1
                 assert await command.end(number) == (130 if number is signal.SIGINT else -number)
             if number is signal.SIGINT:
-                assert "flow long goes on: crawlctl flow watch long" in command.output
+                assert "flow long continues: crawlctl flow watch long" in command.output
                 assert f"its steps wait for a host: python -m workers.flows {home / 'graph.py'}" in command.output
             await eventually(lambda: not hosts(home) or None, "no host is left")
         _, stopped = await ask(state, "flow", "stop", "long")

@@ -109,7 +109,7 @@ def test_a_schedule_takes_no_crawler_beside_a_manager(upgraded: Crawlctl) -> Non
     result = upgraded(*words)
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: CRAWLER: 'shop' is not for --manager, whose arguments stand behind `--`: leave the word out\n",
+        "Error: CRAWLER: 'shop' is not for --manager, whose arguments follow `--`: leave the word out\n",
     )
     assert upgraded(*words, "--", "--own", "2").stderr == result.stderr
 

@@ -31,7 +31,7 @@ async def test_a_part_that_lives_is_awaited_for_longer(tmp_path: Path, monkeypat
     finally:
         child.kill()
         await child.stop()
-    assert lines == ["scheduler is not ready after 0 s (it does not listen); the start goes on"]
+    assert lines == ["scheduler is not ready after 0 s (it does not listen); the start continues"]
     assert module.START_PATIENCE > 100
 
 

@@ -251,7 +251,7 @@ def test_flows_are_changed(crawlctl: Cli, flow: str) -> None:
     for words, effect in (
         (["approve", flow, "release", "--note", "fine"], "release is approved"),
         (["pause", flow], "paused"),
-        (["resume", flow], "goes on"),
+        (["resume", flow], "resumed"),
         (["cancel", flow, "shop", "--reason", "wrong"], "cancelled"),
         (["stop", flow], "cancelled"),
     ):

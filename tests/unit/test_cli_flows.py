@@ -171,7 +171,7 @@ def test_every_verb_has_help_and_json() -> None:
 def test_a_push_tells_that_the_flow_starts_later(upgraded: Crawlctl, file: Path) -> None:
     first, later = lines(upgraded, "push", str(file))
     assert first == "flow nightly-1: made with 4 jobs"
-    assert later.startswith("  on record, and takes effect later: Temporal does not answer")
+    assert later.startswith("  recorded, and takes effect later: Temporal does not answer")
     again = said(upgraded, "push", str(file), "--flow", "nightly")
     assert (again["created"], again["changed"], again["nudged"]) == (False, False, False)
     other = said(upgraded, "push", str(file), "--id", "nightly-2", "--actor", "ann")
@@ -366,7 +366,7 @@ def test_cancel_retry_approve_and_holds(pushed: Crawlctl, database: Database) ->
     assert lines(pushed, "retry", "nightly-1")[0] == "flow nightly-1: 1 job retried"
     assert said(pushed, "pause", "nightly-1")["changed"]
     assert said(pushed, "show", "nightly-1")["status"]["state"] == "paused"
-    assert lines(pushed, "resume", "nightly-1")[0] == "flow nightly-1: goes on"
+    assert lines(pushed, "resume", "nightly-1")[0] == "flow nightly-1: resumed"
     assert lines(pushed, "approve", "nightly-1", "release")[0] == "flow nightly-1: release is approved"
     assert lines(pushed, "approve", "nightly-1", "release")[0] == "flow nightly-1: release is approved already"
     refused = lines(pushed, "approve", "nightly-1", "release", "--reject", status=6)

@@ -131,7 +131,7 @@ def test_a_limit_is_told_with_the_failures_before_it() -> None:
 def test_a_killed_program_is_called_killed() -> None:
     """`sigkill_unknown, exit code 137` was shown."""
     main = a_task(0, FAILED, reason="sigkill_unknown", exit_code=137, log_tail="page 8\n")
-    said = "task 0 (the main job) FAILED: killed (SIGKILL); perhaps out of memory"
+    said = "task 0 (the main job) FAILED: killed (SIGKILL); possibly out of memory"
     assert text_of("main_job_failed", main) == f"{said}; its last line: page 8"
     assert text_of("main_job_failed", main.model_copy(update={"log_tail": None})) == said
 

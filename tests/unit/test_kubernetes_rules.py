@@ -924,7 +924,7 @@ def test_rule_3_a_kubelet_tells_its_pods_without_deleting_them() -> None:
 def test_rule_3_the_sentence_says_that_it_was_told() -> None:
     told = verdict(row(), look([job(0, 1, COMPLETE)], [told_pod("Succeeded", ended(0))]), Intent.RUN, NOW)
     assert told
-    assert told.message == "it was told to end (disrupted) before it was done, and ended in order, with exit code 0"
+    assert told.message == "it was asked to end (disrupted) before it was done, and ended in order, with exit code 0"
 
 
 def test_rule_3_a_job_that_went_on_after_it_was_suspended_was_not_told_to_end() -> None:

@@ -60,7 +60,7 @@ class FanOut:
         problems = [f"{pusher.name}: {error.message}" for pusher, error in self._for_all(check_one) if error]
         if problems:
             raise NotReady("; ".join(problems))
-        return ", ".join(sorted(lines)) or "nobody is told"
+        return ", ".join(sorted(lines)) or "nobody is notified"
 
     def _for_all(
         self, action: Callable[[NamedPusher], LifecycleError | None]

@@ -65,7 +65,7 @@ class FlowSupervision(OnFlows):
         }
         tx.execute(update(flows).where(flows.c.id == head.id).values(values))
         if head.supervisor_run_id is not None:
-            message = f"its workflow goes on in execution {execution.run_id}"
+            message = f"its workflow continues in execution {execution.run_id}"
             add_line(tx, head.id, self._db.clock(), "taken over", message)
         return FlowRef(uid=flow_uid, epoch=head.epoch + 1, writes=head.writes, starts=head.starts)
 

@@ -73,7 +73,7 @@ class FlowRequests(OnDoors):
         intent = FlowIntent(request.hold)
         effect = hold(door.ledger, intent)
         if intent is FlowIntent.RUN and tx.execute(CLEAR_PROBLEMS, {"of_flow": head.id}).rowcount:
-            door.log("cleared", "crawl managers go on after a failure")
+            door.log("cleared", "crawl managers continue after a failure")
             if effect.flow is None:
                 return door.answer(1)
         if effect.flow is not None and door.ledger.flow.intent is FlowIntent.DRAIN:

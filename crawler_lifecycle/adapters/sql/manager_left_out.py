@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.flows.answers import LeftOut
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM
 
-OF_CLOSED = "was left by the closed manager: a retry without numbers lets the manager go on, and react to its end"
+OF_CLOSED = "was left by the closed manager: a retry without numbers lets the manager continue, and react to its end"
 BY_FILTER = "was left out by the manager's own filter"
 AFTER_RETRY = {
     ItemState.RUNNING: "is running: a retry is for items that have ended",

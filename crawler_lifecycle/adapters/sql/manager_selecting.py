@@ -64,5 +64,5 @@ def written(
     if total:
         door.log(event, counted(total, "item"))
     elif is_reopened:
-        door.log(event, "no item; the manager goes on with all that it has not done")
+        door.log(event, "no item; the manager continues with all that it has not done")
     return door.answer(total or 0, changed=bool(total) or is_reopened)

@@ -176,7 +176,7 @@ def _write_supervisor(connection: Connection, row: Row[Any], execution: Executio
     acknowledged = {"nudge_acknowledged": row.nudge_sent}
     connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **acknowledged))
     run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)
-    message = f"its workflow goes on in execution {execution.run_id}"
+    message = f"its workflow continues in execution {execution.run_id}"
     log(connection, run, f"{event}:{epoch}", {"at": now, "event": event, "message": message})
 
 

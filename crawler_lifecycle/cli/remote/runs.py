@@ -57,7 +57,7 @@ class RemoteRuns:
         return view.model_copy(update={"saturated": view.saturated[:most_saturated]})
 
     def attention(self) -> Attention:
-        """Return the counts of waits for people, hosts and room."""
+        """Count waits for people, hosts and room."""
         return self._api.attention()
 
     def show(self, run: int | str) -> RunDetails:

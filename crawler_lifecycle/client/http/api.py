@@ -75,7 +75,7 @@ class Api:
         return self.connection.read(Token, "/v1/me")
 
     def attention(self) -> Attention:
-        """Return the counts of waits for people, hosts and room."""
+        """Count waits for people, hosts and room."""
         return self.connection.read(Attention, "/v1/attention")
 
     def crawlers(self) -> Sequence[str]:

@@ -78,7 +78,7 @@ class _Picture(TypedDict):
 
 
 class FlowFilters(TypedDict, total=False):
-    """Filters for flows. `search`: text in id or name. `attention`: only flows that need a person or a host."""
+    """Filters for flows. `search`: text in id or name. `attention`: only flows counted by `Api.attention`."""
 
     state: FlowState | None
     family: str | None
@@ -190,7 +190,7 @@ class Flows:
                 return
 
     def push(self, request: PushFlow) -> FlowAnswer:
-        """Put a flow on record, or update the flow with its id. The record names the token."""
+        """Store a flow, or update the flow with its id. The record names the token."""
         body = request.definition.model_dump(mode="json")
         return self._connection.command(FlowAnswer, "POST", "/v1/flows", body, repeatable=True)
 
@@ -229,7 +229,7 @@ class Flows:
         return self._send(flow, "approve", body | {"job": request.path})
 
     def hold(self, flow: str, request: HoldFlow) -> FlowAnswer:
-        """Pause or drain a flow, or let the flow go on."""
+        """Pause or drain a flow, or let the flow continue."""
         return self._send(flow, "hold", request.model_dump(mode="json", exclude={"door"}))
 
     def stop(self, flow: str, request: StopFlow) -> FlowAnswer:

@@ -31,7 +31,7 @@ def error_of(answer: Answer, place: str) -> LifecycleError:
     messages: dict[str, tuple[type[LifecycleError], str]] = {
         "unauthenticated": (
             NotReady,
-            f"{place} does not know the token: `crawlctl token create` over there makes a token",
+            f"{place} does not know the token: `crawlctl token create` in that installation makes a token",
         ),
         "forbidden": (NotReady, f"{place} refuses the request: {problem.detail}"),
         "too_many_requests": (

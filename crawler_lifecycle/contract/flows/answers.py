@@ -20,7 +20,7 @@ class LeftOut(Message):
 
 
 class FlowAnswer(Message):
-    """A request's effect. The effect is on record in any case; without Temporal, the flow goes on later."""
+    """A request's effect. The effect is recorded in any case; without Temporal, the flow continues later."""
 
     flow_id: str
     flow_uid: str
@@ -32,7 +32,7 @@ class FlowAnswer(Message):
     )
     reopened: bool = Field(
         default=False,
-        description="whether an ended crawl manager goes on: its generator, its unstarted items and its crawls",
+        description="whether an ended crawl manager continues: its generator, its unstarted items and its crawls",
     )
     nudged: bool = Field(default=True, description="whether the flow's supervisor knows about the request already")
     problem: str | None = Field(default=None, description="why the supervisor learns about the request later")

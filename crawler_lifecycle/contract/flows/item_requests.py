@@ -22,7 +22,7 @@ class StartManager(FlowRequest):
         default=None, description="family of the manager's flow, whose id is `family/manager`; default: a new family"
     )
     arguments: Annotated[tuple[Annotated[str, Field(max_length=LONGEST_ARGUMENT)], ...], Field(max_length=1000)] = (
-        Field(default=(), description="command line behind the catalogue's arguments")
+        Field(default=(), description="command line after the catalogue's arguments")
     )
 
 
@@ -40,12 +40,14 @@ class AddItems(ItemsRequest):
 
 
 class RetryItems(ItemsRequest):
-    """Give failed, cancelled and refused items another attempt. An ended manager goes on."""
+    """Give failed, cancelled and refused items another attempt. An ended manager continues."""
 
     numbers: Numbers | None = Field(default=None, description="default: all failed items")
-    arguments: dict[str, JsonValue] | None = Field(default=None, description="arguments over the former arguments")
+    arguments: dict[str, JsonValue] | None = Field(
+        default=None, description="arguments in place of the previous arguments"
+    )
     spider: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = Field(
-        default=None, description="crawler in place of the former crawler"
+        default=None, description="crawler in place of the previous crawler"
     )
 
     @property
@@ -54,7 +56,7 @@ class RetryItems(ItemsRequest):
 
 
 class CancelItems(ItemsRequest):
-    """Cancel waiting items, and items cancelled by the manager's close. Crawls under way go on."""
+    """Cancel waiting items, and items cancelled by the manager's close. Crawls under way continue."""
 
     numbers: Numbers | None = Field(
         default=None, description="default: all items that wait; a refused item is cancelled only by its number"

@@ -26,7 +26,7 @@ class FlowRequest(Request):
 
 
 class PushFlow(FlowRequest):
-    """Put a flow on record, or update the flow with its id."""
+    """Store a flow, or update the flow with its id."""
 
     definition: FlowDefinition
 
@@ -73,7 +73,7 @@ class RetryMembers(FlowRequest):
     completed: bool = Field(default=False, description="retry completed members, too")
     downstream: Downstream = Downstream.CANCELLED
     arguments: dict[str, JsonValue] | None = Field(
-        default=None, description="arguments over the former arguments, for the named members"
+        default=None, description="arguments in place of the previous arguments, for the named members"
     )
     removed_arguments: ArgumentNames = Field(
         default=(), description="names of arguments that the named members no longer have"
@@ -93,7 +93,7 @@ class ApproveMember(FlowRequest):
 
 
 class HoldFlow(FlowRequest):
-    """Pause or drain a flow, or let the flow go on."""
+    """Pause or drain a flow, or let the flow continue."""
 
     hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")]
 

@@ -24,12 +24,14 @@ class RetryRule(Message):
         default=None, description="attempts with this rule's outcomes; default: the policy's number; 1: no retry"
     )
     pause_seconds: Pause | None = Field(default=None, description="constant pause; default: the policy's pauses")
-    arguments: dict[str, JsonValue] = Field(default={}, description="arguments for the next attempt, over the former")
+    arguments: dict[str, JsonValue] = Field(
+        default={}, description="arguments for the next attempt, in place of the previous ones"
+    )
     memory_factor: float = Field(
         default=1.0,
         gt=0,
         le=LARGEST_MEMORY_FACTOR,
-        description="memory of a crawl's next attempt, times the former; at most 16 times the memory in its entry",
+        description="memory of a crawl's next attempt, times its last memory; at most 16 times the memory in its entry",
     )
 
 

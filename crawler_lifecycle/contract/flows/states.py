@@ -73,7 +73,7 @@ class FlowState(Word):
 
 
 class FlowIntent(StrEnum):
-    """People's wish for a flow."""
+    """People's intent for a flow."""
 
     RUN = "run"
     PAUSE = "pause"  # start no attempt until the flow is resumed

@@ -14,7 +14,7 @@ Override = dict[str, JsonValue]  # a crawl's parameters as the author wrote them
 
 
 class Origin(StrEnum):
-    """Source for an item, in the order of the choice behind delayed items."""
+    """Source for an item, in the order of the choice after delayed items."""
 
     ADDED = "added"  # by `add_job`, or by a person
     GENERATOR = "generator"
@@ -40,7 +40,7 @@ class ItemState(StrEnum):
 
 
 class Item(Message):
-    """A parameter set for the ledger. An item with a problem is on record as refused, and never starts."""
+    """A parameter set for the ledger. An item with a problem is stored as refused, and never starts."""
 
     override: Override
     request: RunParameters | None = Field(default=None, description="None: the item is refused")
@@ -58,7 +58,7 @@ class Waiting(Message):
     number: int = Field(description="number of the item, from 1: the value in the tag JOBSEQ")
     attempt: int = Field(description="number of the attempt that would start")
     generation: int = Field(default=1, description="raised by each retry that people ask for")
-    tries: int = Field(default=0, description="former attempts in the present generation")
+    tries: int = Field(default=0, description="previous attempts in the present generation")
     origin: Origin
     override: Override
     request: RunParameters

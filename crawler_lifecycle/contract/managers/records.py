@@ -84,9 +84,7 @@ class ManagerStatus(Message):
     read: int = Field(default=0, description="parameter sets taken from the generator, repeats included")
     is_exhausted: bool = Field(default=False, description="whether the generator has ended")
     close_reason: str | None = None
-    problem: ManagerProblem | None = Field(
-        default=None, description="failure behind the manager's pause, until a resume"
-    )
+    problem: ManagerProblem | None = Field(default=None, description="failure that paused the manager, until a resume")
     held: dict[str, datetime] = Field(default={}, description="ends of pauses by breakers, by key")
     next_attempt_at: datetime | None = Field(
         default=None, description="end of the first pause before an item's next attempt"

@@ -137,13 +137,13 @@ class Counts(Message):
 
 
 class Intent(StrEnum):
-    """People's wish for a manager."""
+    """People's intent for a manager."""
 
     RUN = "run"
     PAUSE = "pause"  # start no crawl until the flow is resumed; hooks go on
     DRAIN = "drain"  # start no crawl any more; close when no crawl is under way
     STOP = "stop"  # as a drain; the crawls under way are asked to stop
-    LEAVE = "leave"  # close at once; the crawls under way go on without the manager
+    LEAVE = "leave"  # close at once; the crawls under way continue without the manager
 
 
 class Wake(Message):

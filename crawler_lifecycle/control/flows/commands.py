@@ -47,7 +47,7 @@ class FlowCommands(FlowReader):
         self._engine = engine
 
     async def push(self, request: PushFlow) -> FlowAnswer:
-        """Put a flow on record, or update the flow with its id. All of the request or nothing is on record."""
+        """Store a flow, or update the flow with its id. All of the request or nothing is on record."""
         return await self._do(lambda doors: doors.push(request))
 
     async def start_manager(self, request: StartManager) -> FlowAnswer:
@@ -90,7 +90,7 @@ class FlowCommands(FlowReader):
         return await self._do(lambda doors: doors.approve(flow, request))
 
     async def hold(self, flow: str, request: HoldFlow) -> FlowAnswer:
-        """Pause or drain a flow, or let the flow go on."""
+        """Pause or drain a flow, or let the flow continue."""
         return await self._do(lambda doors: doors.hold(flow, request))
 
     async def stop(self, flow: str, request: StopFlow) -> FlowAnswer:

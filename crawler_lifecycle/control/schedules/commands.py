@@ -138,7 +138,7 @@ class ScheduleCommands:
         )
 
     async def pause(self, schedule_id: str, *, reason: str | None = None) -> ScheduleDetails:
-        """Let no occurrence start until the schedule is resumed. Runs under way go on."""
+        """Let no occurrence start until the schedule is resumed. Runs under way continue."""
         return await self._set_paused(schedule_id, True, reason)
 
     async def resume(self, schedule_id: str, *, reason: str | None = None) -> ScheduleDetails:

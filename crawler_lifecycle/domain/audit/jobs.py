@@ -106,7 +106,7 @@ def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[JobKey
 
 def nameless_job(job: ListedJob) -> Finding:
     """Return the finding for a job whose labels do not name its run."""
-    message = f"job {job.name} has our label, but does not tell its run: remove it by hand"
+    message = f"job {job.name} has our label, but does not name its run: remove it by hand"
     return Finding(kind=FindingKind.UNKNOWN_JOB, subject=job.name, message=message)
 
 

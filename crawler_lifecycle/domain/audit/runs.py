@@ -10,7 +10,7 @@ from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import MAIN_TASK
 
 ENDED_WELL = ("completed", "canceled")  # a supervisor's workflow ends so only after the run's end is on record
-OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
+OLD_COPY = "its end is recorded, says Temporal: is the database an old copy? `crawlctl resume` continues all the same"
 
 
 def unsupervised(
@@ -103,7 +103,7 @@ def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Fin
     delay = (
         f"a look was due at {timestamp(due)}" if due else f"nothing was written of it since {timestamp(run.changed_at)}"
     )
-    message = f"it is {run.status}, and {delay}: Temporal's page of {run.workflow_id} tells what is in its way"
+    message = f"it is {run.status}, and {delay}: Temporal's page of {run.workflow_id} shows what is in its way"
     return run_finding(run, FindingKind.LOOK_OVERDUE, message)
 
 
@@ -135,7 +135,7 @@ def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str) -> F
     times = workflow.task_attempt - 1
     message = (
         f"it is {run.status}, and its workflow has failed the same task {times} times{since} "
-        f"({failure}): nothing of the run goes on, and a stop only waits. "
+        f"({failure}): the run makes no progress, and a stop only waits. "
         f"{WHAT_TO_DO.format(run.workflow_id, run.run_id)}"
     )
     return run_finding(run, FindingKind.WORKFLOW_FAILING, message)

@@ -11,7 +11,7 @@ SPIDER, SPIDER_ARGS = "spider", "spider_args"  # the author's words for a crawle
 
 
 def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
-    """Return the item's parameters with the arguments over the former arguments, and with the crawler."""
+    """Return the item's parameters with new arguments over the previous arguments, and with the crawler."""
     former = override.get(SPIDER_ARGS)
     changed: Override = {**override}
     if arguments:
@@ -24,7 +24,7 @@ def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spi
 def renewed(
     request: RunParameters, arguments: Mapping[str, JsonValue] | None, spider: str | None = None
 ) -> RunParameters:
-    """Return the item's request with the arguments over the former arguments, and with the crawler."""
+    """Return the item's request with new arguments over the previous arguments, and with the crawler."""
     texts = {name: value if isinstance(value, str) else str(value) for name, value in (arguments or {}).items()}
     with refusals_as_bad_input():
         fields = request.model_dump(exclude_none=True)

@@ -39,7 +39,7 @@ def set_limits(commands: Commands, body: Annotated[messages.LimitBody, docs.LIMI
 def pause_scope(
     commands: Commands, body: Annotated[messages.ScopePauseBody, docs.SCOPE_PAUSE_BODY]
 ) -> messages.LimitList:
-    """Pause a scope: runs are accepted and wait, nothing new is deployed, and jobs in the cluster go on.
+    """Pause a scope: runs are accepted and wait, nothing new is deployed, and jobs in the cluster continue.
 
     The pause of a paused scope gives the pause another reason.
     """

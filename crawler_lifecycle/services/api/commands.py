@@ -44,7 +44,7 @@ async def start_run(
     response: Response,
     key: OptionalKey = None,
 ) -> Started | Response:
-    """Start a run. The answer comes as soon as the run is on record. Without an answer, repeat with the same key.
+    """Start a run. The answer comes as soon as the run is recorded. Without an answer, repeat with the same key.
     Two requests without a key make two runs. If a run is accepted but not made yet, the 503 names its workflow.
     """
     try:
@@ -76,9 +76,9 @@ def run_request(body: messages.StartRequest, caller: str) -> RunRequest:
 async def stop_run(
     api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, docs.STOP_BODY] = DEFAULT_STOP
 ) -> Stopping:
-    """Stop a run, by force if requested. The run's timeline tells when the stop is proved.
+    """Stop a run, by force if requested. The run's timeline shows when the stop is confirmed.
 
-    The stop is on record before the answer. If `not_on_record` is set, the database took no writes: the run's workflow
+    The stop is recorded before the answer. If `not_on_record` is set, the database took no writes: the run's workflow
     received the stop and records it later.
     """
     requester = of_token(caller.name, body.actor, DOOR)

@@ -129,12 +129,12 @@ TASK = example(TASK_RECORD)
 RUN_DETAILS = example({"run": RUN_RECORD, "place": None, "log": [CREATION], "exports": [], "tasks": [TASK_RECORD]})
 RUN = {"run_id": 42, "run_uid": UID}
 STARTED = {"workflow_id": WORKFLOW, "first_execution_run_id": EXECUTION, **RUN}
-RUN_STARTED = example(STARTED | {"created": True}, 201, "The run is on record.") | example(
+RUN_STARTED = example(STARTED | {"created": True}, 201, "The run is recorded.") | example(
     STARTED | {"created": False}, 200, "An earlier request with this key has made this run."
 )
-STOPPED = example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The stop is on record.")
+STOPPED = example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The stop is recorded.")
 TASKS_ADDED = example({"first": 4, "count": 2}, 201, "The tasks are queued.")
-RESUMED = example({"run": RUN_RECORD, "started": True}, 202, "The run's workflow goes on.")
+RESUMED = example({"run": RUN_RECORD, "started": True}, 202, "The run's workflow continues.")
 EXPORTED = example({"exports": [EXPORT]})
 _CHECKSUM = {
     "X-Archive-SHA256": {
@@ -302,7 +302,7 @@ START_BODY = Body(
 ADD_TASKS_BODY = Body(openapi_examples={"two": {"summary": "Two tasks more", "value": {"count": 2}}})
 RESUME_BODY = Body(
     openapi_examples={
-        "resume": {"summary": "Go on", "value": {}},
+        "resume": {"summary": "Continue", "value": {}},
         "reopen": {"summary": "Give the unfinished tasks of a FAILED run another attempt", "value": {"reopen": True}},
     }
 )

@@ -52,9 +52,9 @@ async def push_flow(
     body: Annotated[messages.FlowBody, docs.PUSH_BODY],
     response: Response,
 ) -> FlowAnswer:
-    """Put a flow on record, or update the flow with its id. A repeated request changes nothing.
+    """Store a flow, or update the flow with its id. A repeated request changes nothing.
 
-    The whole flow is on record before the answer, or nothing. If `nudged` is false, Temporal did not answer, and the
+    The whole flow is stored before the answer, or nothing. If `nudged` is false, Temporal did not answer, and the
     flow starts later.
     """
     del body  # checked and described by the framework; the definition is read strictly from the request itself
@@ -122,7 +122,7 @@ async def approve_in_flow(
 async def hold_flow(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.HoldBody, docs.HOLD_BODY]
 ) -> FlowAnswer:
-    """Pause a flow, drain a flow, or let a flow go on."""
+    """Pause, drain or resume a flow."""
     return await api.control.flows.hold(flow, HoldFlow(hold=body.hold, **on_record(caller, body.actor)))
 
 

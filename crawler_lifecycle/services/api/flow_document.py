@@ -50,7 +50,7 @@ ATTEMPTS = example({"attempts": [_ATTEMPT]})
 RESULTS = example({"results": {"sites": {"de": {"run_id": 42, "status": "COMPLETED"}}}, "context": {"date": "x"}})
 WHY = example(_why("load", "suspended", "dependencies", _CRAWL))
 GRAPH = example({"format": "mermaid", "graph": 'flowchart TD\n    load["load (load)"]'})
-EFFECT = example(_EFFECT, 202, "The request is on record.")
+EFFECT = example(_EFFECT, 202, "The request is recorded.")
 PUSHED = example(_EFFECT | {"created": True, "count": 6}, 201, "The flow is made.") | example(
     _EFFECT, 200, "The flow with this id is updated, or was pushed before."
 )
@@ -86,7 +86,7 @@ ITEM_ATTEMPTS = example(
 OUTPUT = example({"lines": [{"at": AT, "text": "INFO shops: 40 shops in the list"}]})
 MANAGERS = example({"managers": [_MANAGER]})
 STARTED_MANAGER = example(
-    _EFFECT | {"flow_id": "november/shops", "created": True}, 201, "The manager is on record."
+    _EFFECT | {"flow_id": "november/shops", "created": True}, 201, "The manager is stored."
 ) | example(_EFFECT | {"flow_id": "november/shops"}, 200, "The manager was started before under this flow id.")
 CHANGES = stream_example(
     'event: flow\ndata: {"status":{"id":"nightly-2026-11-22","state":"executing"},"is_over":false,"jobs":[]}\n\n'
@@ -179,7 +179,7 @@ APPROVE_BODY = Body(
 HOLD_BODY = Body(
     openapi_examples={
         "pause": {"summary": "Start no further jobs", "value": {"hold": "pause"}},
-        "resume": {"summary": "Go on", "value": {"hold": "run"}},
+        "resume": {"summary": "Continue", "value": {"hold": "run"}},
     }
 )
 STOP_FLOW_BODY = Body(

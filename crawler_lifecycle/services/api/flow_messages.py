@@ -54,10 +54,10 @@ class RetryBody(ActorBody):
     jobs: Jobs | None = Field(default=None, description="paths; default: all cancelled, discarded and retryable jobs")
     completed: bool = Field(default=False, description="retry completed jobs, too")
     downstream: Downstream = Field(
-        default=Downstream.CANCELLED, strict=False, description="`all`: retry all jobs behind these jobs, too"
+        default=Downstream.CANCELLED, strict=False, description="`all`: retry all jobs after these jobs, too"
     )
     arguments: dict[str, JsonValue] | None = Field(
-        default=None, description="arguments over the former arguments of the named jobs"
+        default=None, description="arguments in place of the named jobs' previous arguments"
     )
     removed_arguments: ArgumentNames = Field(
         default=(), description="names of arguments that the named jobs no longer have"
@@ -72,7 +72,7 @@ class ApproveBody(ActorBody):
 
 class HoldBody(ActorBody):
     hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")] = Field(
-        description="`pause`: start no further job; `drain`: let jobs under way end, and cancel the rest; `run`: go on"
+        description="`pause`: start no further job; `drain`: let jobs under way end, and cancel the rest; `run`: resume"
     )
 
 
@@ -97,7 +97,7 @@ class StartManagerBody(ActorBody):
         "the first; default: a new family, and then a repeated request starts a second manager",
     )
     arguments: Annotated[list[Annotated[str, Field(max_length=LONGEST_ARGUMENT)]], Field(max_length=1000)] = Field(
-        default_factory=list, description="command line behind the catalogue's arguments"
+        default_factory=list, description="command line after the catalogue's arguments"
     )
 
 
@@ -116,9 +116,11 @@ class RetryItemsBody(ItemsBody):
     numbers: Annotated[list[ItemNumber], Field(max_length=MOST_IN_REQUEST)] | None = Field(
         default=None, description="default: all failed items"
     )
-    arguments: dict[str, JsonValue] | None = Field(default=None, description="arguments over the former arguments")
+    arguments: dict[str, JsonValue] | None = Field(
+        default=None, description="arguments in place of the previous arguments"
+    )
     spider: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = Field(
-        default=None, description="crawler in place of the former crawler"
+        default=None, description="crawler in place of the previous crawler"
     )
 
 

@@ -43,7 +43,7 @@ async def start_manager(
 ) -> FlowAnswer:
     """Start a crawl manager of the catalogue, once in its family. The answer has the flow's id, `family/manager`.
 
-    A host with the manager's module brings the manager on; the host also checks the arguments.
+    A host with the manager's module runs the manager; the host also checks the arguments.
     """
     request = StartManager(
         manager=body.manager,
@@ -76,7 +76,7 @@ def list_items(
     api: CurrentApi,
     flow: Flow,
     chosen: Chosen,
-    after: Annotated[int, Query(ge=0, le=1 << 31, description="only items behind this number")] = 0,
+    after: Annotated[int, Query(ge=0, le=1 << 31, description="only items after this number")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
 ) -> messages.ItemPage:
     """Return the items of a crawl manager by number, each with its last attempt."""
@@ -147,7 +147,7 @@ async def retry_items(
     flow: Flow,
     body: Annotated[messages.RetryItemsBody, docs.RETRY_ITEMS_BODY] = ALL_FAILED,
 ) -> FlowAnswer:
-    """Give items another attempt, by default all failed items. A manager that has ended goes on. A refused item needs
+    """Give items another attempt, by default all failed items. A manager that has ended continues. A refused item needs
     another crawler or other arguments.
     """
     record = on_record(caller, body.actor)

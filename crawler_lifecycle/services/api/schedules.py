@@ -117,7 +117,7 @@ async def pause_schedule(
     schedule: ScheduleName,
     body: Annotated[messages.PauseBody, docs.PAUSE_BODY] = NO_PAUSE_BODY,
 ) -> ScheduleDetails:
-    """Pause a schedule. Runs under way go on."""
+    """Pause a schedule. Runs under way continue."""
     return await commands_of(api, caller, body.actor).schedules.pause(schedule, reason=body.reason)
 
 
@@ -143,7 +143,7 @@ async def resume_schedule(
     responses=docs.TRIGGERED | problems(_404=docs.NO_SCHEDULE),
 )
 async def trigger_schedule(commands: Commands, schedule: ScheduleName, response: Response) -> Triggered | Response:
-    """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
+    """Start an occurrence now, also of a paused schedule. The overlap policy applies; the answer has the outcome.
     Two requests start two occurrences: without an answer, or after a 503, check first whether the occurrence exists.
     """
     try:
@@ -181,6 +181,6 @@ async def backfill_schedule(
     responses=docs.DELETED | problems(_404=docs.NO_SCHEDULE),
 )
 async def delete_schedule(commands: Commands, schedule: ScheduleName) -> messages.Deleted:
-    """Remove a schedule. Runs under way go on, and earlier runs stay on record."""
+    """Remove a schedule. Runs under way continue, and earlier runs stay recorded."""
     await commands.schedules.delete(schedule)
     return messages.Deleted(schedule_id=schedule, deleted=True)

@@ -70,7 +70,7 @@ async def _text_after(api: ApiState, run: str, task: int, part: LogPart) -> Asyn
 async def follow_log(
     api: CurrentApi, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last_id: LastId = None
 ) -> StreamingResponse:
-    """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""
+    """Stream the log of a task, attempt after attempt, until the task is over. Ids name the place to resume from."""
     api.streams.refuse_too_many(caller.name)  # before the log is read in vain
     follower = await following.begin(api, run, task, _read_log_id(last_id) if last_id else (None, offset))
     return stream(api, caller, follower.events())

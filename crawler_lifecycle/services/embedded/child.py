@@ -83,7 +83,7 @@ class Child:
                     raise self._did_not_start(f"ended with status {process_end.result()}")
                 if seconds > SLOW_SECONDS and not is_slow:
                     is_slow = True
-                    self._say(f"{self.name} is not ready after {SLOW_SECONDS:.0f} s ({problem}); the start goes on")
+                    self._say(f"{self.name} is not ready after {SLOW_SECONDS:.0f} s ({problem}); the start continues")
             raise self._did_not_start(f"is not ready after {START_PATIENCE:.0f} s ({problem})")
         finally:
             process_end.cancel()

@@ -158,7 +158,7 @@ class Stack:
             self._is_recorded = True
         except NotReady as error:  # a missing record is no reason to end a part
             if self._is_recorded:
-                self._say(f"the processes of the stack are not on record yet: {error.message} (tried again)")
+                self._say(f"the processes of the stack are not recorded yet: {error.message} (tried again)")
             self._is_recorded = False
 
     async def _record_when_possible(self) -> None:

@@ -1,4 +1,4 @@
-"""Attempts: brings claimed attempts to their ends on record."""
+"""Attempts: runs claimed attempts until their ends are recorded."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ class Attempts:
     ends: EndWriter
     threads: Executor
     step_seconds: float  # time limit for a step without a timeout
-    managers: Managers | None = None  # None: the host brings no crawl managers on
+    managers: Managers | None = None  # None: the host runs no crawl managers
 
     async def run(self, execution: Execution, function: Function) -> Outcome:
         """Run the function, and put its end on record."""

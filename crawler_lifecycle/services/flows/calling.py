@@ -76,7 +76,7 @@ def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
         case CallForm.PARAMETERS:
             return functools.partial(function, **checked(function, _parameters(function, step, context)))
         case CallForm.MANAGER:
-            raise BadInput("form", "this host brings no crawl managers on")
+            raise BadInput("form", "this host runs no crawl managers")
 
 
 def _keywords(step: ClaimedStep) -> dict[str, Any]:

@@ -97,10 +97,10 @@ class EndWriter:
                 ends, failures = [self._without_result(ends[0], error)], failures + 1
             except TemporaryError as error:
                 failures += 1
-                logger.warning("%d ends of steps are not on record yet: %s", len(ends), error.message)
+                logger.warning("%d ends of steps are not recorded yet: %s", len(ends), error.message)
             except Exception:  # a fault of our own loses no end of a function: the write is tried again
                 failures += 1
-                logger.exception("%d ends of steps are not on record yet", len(ends))
+                logger.exception("%d ends of steps are not recorded yet", len(ends))
             time.sleep(PAUSES.seconds(failures))  # no event reports that the database is back
         return {}
 

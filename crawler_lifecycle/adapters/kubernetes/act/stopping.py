@@ -41,7 +41,7 @@ CUT_OFF_AFTER = timedelta(minutes=1)
 # Later than this in a call no further node is asked: the surrounding step has a minute or two.
 NODES_SECONDS = 20.0
 WITHOUT_GRACE = {"gracePeriodSeconds": 0}
-NOT_ALL_JOBS = "not all jobs could be told to end"
+NOT_ALL_JOBS = "not all jobs could be asked to end"
 CONFLICT = 409  # status of the answer if the object differs from the object as read
 
 
@@ -205,7 +205,7 @@ class Stopping:
                     return ending
             except Missing:
                 return None
-        raise TemporaryError(f"the job of task {key[0]} changes faster than it can be told to end")
+        raise TemporaryError(f"the job of task {key[0]} changes faster than it can be asked to end")
 
     def _delete_copy(self, job: Job) -> None:
         """Delete the Job under another name; after a change meanwhile, the next round sees the Job."""
@@ -238,7 +238,7 @@ class Stopping:
                 if error.status != CONFLICT:  # another pod has the same name by now: the next round ends this pod
                     raise
 
-        self.jobs.for_each(delete, chosen, "not all pods could be told to end")
+        self.jobs.for_each(delete, chosen, "not all pods could be asked to end")
 
 
 def _outcome_facts(run_uid: str, pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Uids) -> dict[JobKey, OutcomeFacts]:

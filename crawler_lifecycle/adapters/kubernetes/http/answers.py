@@ -77,7 +77,7 @@ def _decompressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             yield decompressor.decompress(piece)
             if decompressor.unused_data:
-                raise DecodeError("its answer goes on where what was packed has ended")
+                raise DecodeError("its answer continues after the end of the compressed data")
     except zlib.error as error:
         raise DecodeError(f"its answer cannot be unpacked: {error}") from error
     if not decompressor.eof:

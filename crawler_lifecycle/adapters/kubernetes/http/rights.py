@@ -45,7 +45,7 @@ RIGHTS = (
     Right("get", "pods", "to read logs", subresource="log"),
     Right("list", "events", "to say why something waits"),
     Right("list", "resourcequotas", "to say why something waits"),
-    Right("get", "namespaces", "to tell what is gone from what cannot be seen"),
+    Right("get", "namespaces", "to distinguish what is gone from what cannot be seen"),
 )
 
 

@@ -62,7 +62,7 @@ class Absence:
             listed.update((item.metadata.name, item.metadata.uid) for item in page.whole)
             listed.update((item.name, item.uid) for item in page.broken)
         if "" in listed:
-            raise Unreadable("the namespace has a Job without a name: what is absent cannot be told")
+            raise Unreadable("the namespace has a Job without a name: what is absent cannot be known")
 
         def may_be_ours(name: str, uid_on_record: str | None) -> bool:
             return not uid_on_record or listed[name] in ("", uid_on_record)

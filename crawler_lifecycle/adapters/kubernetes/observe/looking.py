@@ -169,7 +169,7 @@ class Observer:
                         continue
                     key = survey.own_key(pod.metadata.labels)
                     if key is None:
-                        raise Unreadable(f"pod {pod.metadata.name or '?'} does not tell which job it is of")
+                        raise Unreadable(f"pod {pod.metadata.name or '?'} does not name its job")
                     if key in keys:
                         pods_by_key.setdefault(key, []).append(pod)
         # a list that began anew repeats pods

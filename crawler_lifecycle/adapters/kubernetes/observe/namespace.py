@@ -76,7 +76,7 @@ class NamespaceCheck:
         """Record the present place. Return the place on record before, and the present place."""
         present = self._present_place()
         if present is None:
-            raise TemporaryError(f"namespace {self.api.namespace} does not tell its uid")
+            raise TemporaryError(f"namespace {self.api.namespace} does not report its uid")
         on_record, present = self.places.known(), self._with_cluster_uid(present)
         self.places.keep(present, on_record)
         return on_record, present
@@ -164,5 +164,5 @@ def _words(place: Place) -> str:
 
 def _difference(on_record: Place, present: Place) -> str:
     if present.cluster_uid is None or on_record.cluster_uid is None:
-        return f"and {CLUSTER} could not be read to tell whether it is in the same cluster"
+        return f"and {CLUSTER} could not be read to learn whether it is in the same cluster"
     return "of the same cluster" if present.cluster_uid == on_record.cluster_uid else "and is of another cluster"

@@ -41,7 +41,7 @@ class Survey:
         if key is None and self.is_ours(labels):
             key = key_named(name, labels, self.run_uid)
         if key is None or not job.metadata.uid:
-            self.add_unclear(key, name, f"job {name} does not tell which task it is, or has no uid")
+            self.add_unclear(key, name, f"job {name} does not name its task, or has no uid")
             return
         if key in self.jobs and not self._settle_two_jobs(key, name):
             return

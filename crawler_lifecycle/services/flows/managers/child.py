@@ -1,4 +1,4 @@
-"""Main for a manager's object: imports the author's module, and brings the manager on for its host.
+"""Main for a manager's object: imports the author's module, and runs the manager for its host.
 
 The process ends with its host: the process kills itself as soon as the connection to the host breaks.
 """

@@ -183,7 +183,7 @@ class Desk:
         try:
             self.ledger.keep_output(self.ref, lines)
         except TemporaryError as error:
-            logger.warning("a crawl manager's lines are not on record yet: %s", error.message)
+            logger.warning("a crawl manager's lines are not recorded yet: %s", error.message)
             self.output.defer()
             return
         self.output.note_written(lines)

@@ -1,4 +1,4 @@
-"""Hosting: brings a claimed manager on, in process after process, until the manager's end is on record.
+"""Run a manager, restarting its process as needed, until its end is recorded.
 
 A manager has a thread in the host. The thread serves the object's process, and waits in a single place: its box.
 """

@@ -68,7 +68,7 @@ class ObjectProcess:
                 return last
             self._take(message)
             if self._desk.is_outdated:
-                logger.info("a run was reopened behind the reaction to its end: the object is made anew")
+                logger.info("a run was reopened after the reaction to its end: the object is made anew")
                 return None
 
     def _next(self, phases: Phases) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ class ObjectProcess:
     def _last(self, message: dict[str, Any]) -> Problem | None:
         """Return the failure in the object's last message; None for a call."""
         if "closed" in message:
-            return self._problem("the object has ended without its end on record")
+            return self._problem("the object has ended, and its end is not recorded")
         try:
             if "failure" in message:
                 failure = PROBLEM.validate_python(message["failure"])
