@@ -53,6 +53,8 @@ PATTERNS = {
     "letter or digit at the beginning, 100 at most",
     r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$": "expected a name such as cluster-1: small letters, digits and inner "
     "hyphens, 63 at most",
+    r"^[!-~]+$": "expected visible ASCII characters without blanks",
+    r"^(run|pause|drain)$": "expected run, pause or drain",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "expected the name of a variable: letters, digits and _ without a digit at the "
     "beginning",
 }

@@ -162,7 +162,7 @@ def test_an_append_is_made_once_under_its_key(database: Database) -> None:
         flow.append("second", Workflow().add("x", plain))
     assert flow.events == ["pushed", "appended", "appended"]
     last = flow.store.flow_records.lines("chain", after=0, limit=9)[1]
-    assert (last.message, last.actor, last.door) == ("2 jobs under the key 'first'", "bob", "python")
+    assert (last.message, last.actor, last.door) == ("added 2 jobs under the key 'first'", "bob", "python")
 
 
 def test_a_cancelled_flow_takes_no_further_members(database: Database) -> None:

@@ -190,7 +190,7 @@ def test_the_timeline_is_read_page_by_page(database: Database) -> None:
     flow.hold("run")
     records = flow.store.flow_records
     first, second = records.lines("w", after=0, limit=2)
-    assert (first.event, first.message, first.actor, first.door) == ("pushed", "2 new or changed jobs", "ann", "cli")
+    assert (first.event, first.message, first.actor, first.door) == ("pushed", "added or changed 2 jobs", "ann", "cli")
     assert first.at.tzinfo is UTC
     (third,) = records.lines("w", after=second.number, limit=9)
     assert (second.event, third.event) == ("paused", "resumed")

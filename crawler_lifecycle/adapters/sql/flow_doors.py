@@ -50,7 +50,7 @@ class FlowAdditions(OnDoors):
         family = door.head.family or definition.family
         if not merged.is_empty or family != door.head.family:
             door.merge(merged, family=family)
-            door.log("pushed", counted(len(merged.members), "new or changed job"))
+            door.log("pushed", f"added or changed {counted(len(merged.members), 'job')}")
         return door.answer(len(merged.members), created=known is None, changed=not merged.is_empty)
 
     def _insert(self, tx: Connection, request: PushFlow) -> str:
@@ -87,7 +87,7 @@ class FlowAdditions(OnDoors):
         merged = _checked(merging.append(door.ledger, request, door.at))
         if merged.key is not None:
             door.merge(merged)
-            door.log("appended", f"{counted(len(merged.members), 'job')} under the key {request.key!r}")
+            door.log("appended", f"added {counted(len(merged.members), 'job')} under the key {request.key!r}")
         return door.answer(len(merged.members), changed=merged.key is not None)
 
     @transaction
@@ -98,7 +98,7 @@ class FlowAdditions(OnDoors):
         _write_context(door, request)
         if not merged.is_empty:
             door.merge(merged)
-            door.log("grafted", f"{counted(len(merged.members), 'job')} by {request.grafter!r}")
+            door.log("grafted", f"{request.grafter!r} added {counted(len(merged.members), 'job')}")
         return door.answer(len(merged.members), changed=not merged.is_empty)
 
 

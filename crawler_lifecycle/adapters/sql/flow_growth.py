@@ -41,4 +41,4 @@ class FlowGrowth(OnFlows):
         merged = merging.grow(door.ledger, grown, definition, door.at)
         door.merge(merged)
         tx.execute(update(flow_groups).where(*this_group).values(expected=step.expected, door=door.number))
-        door.log("grown", f"{counted(len(merged.members), 'job')} for the tasks of {definition.grower!r}")
+        door.log("grown", f"added {counted(len(merged.members), 'job')} for the tasks of {definition.grower!r}")

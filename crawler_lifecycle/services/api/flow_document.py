@@ -26,7 +26,7 @@ JOB = {
     "priority": 0, "max_attempts": 1, "generation": 1, "attempt": 1, "since": LATER, "due": None, "started_at": LATER,
     "began_at": LATER, "ended_at": LATER, "run_id": 42,
 }  # fmt: skip
-_LINE = {"at": AT, "event": "pushed", "message": "6 new or changed members", "actor": "shop-backend", "door": "api",
+_LINE = {"at": AT, "event": "pushed", "message": "added or changed 6 jobs", "actor": "shop-backend", "door": "api",
          "number": 1}  # fmt: skip
 _EFFECT = {"flow_id": FLOW_ID, "flow_uid": UID, "count": 1, "created": False, "changed": True, "left_out": [],
            "nudged": True, "problem": None}  # fmt: skip
