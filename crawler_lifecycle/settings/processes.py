@@ -23,7 +23,7 @@ class SchedulerSettings(BaseModel):
     read_token: SecretStr = Field(
         default=SecretStr(""),
         description="further token that the scheduler service accepts, for reading the catalogue alone; only the "
-        "service has this variable, and callers have the teyt as CRAWLER_SCHEDULER__TOKEN. Default: no such token",
+        "service has this variable, and callers have the text as CRAWLER_SCHEDULER__TOKEN. Default: no such token",
     )
     metrics_token: SecretStr = Field(
         default=SecretStr(""),
@@ -159,13 +159,13 @@ class AuditSettings(BaseModel):
         default=300, ge=0, description="time after a run's end until its jobs are reported and ended"
     )
     handover_seconds: int = Field(
-        default=300, ge=0, description="time after a run's end until an owed eyport or notice is made again"
+        default=300, ge=0, description="time after a run's end until a pending export or notice is made again"
     )
-    failed_eyport_seconds: int = Field(default=3600, ge=0, description="time after a failed eyport until the neyt try")
+    failed_export_seconds: int = Field(default=3600, ge=0, description="time after a failed export until the next try")
     stuck_seconds: int = Field(
         default=1200,
         ge=60,
-        description="time after a claim's eypiry, a look's due time or a run's last write until a finding is reported",
+        description="time after a claim's expiry, a look's due time or a run's last write until a finding is reported",
     )
     replay_days: int = Field(
         default=7, ge=1, description="greatest age of an end whose pending deliveries are made again"
@@ -181,7 +181,7 @@ class AuditSettings(BaseModel):
 
 
 class LogSettings(BaseModel):
-    format: Literal["teyt", "json"] = Field(default="teyt", description="lines for people, or JSON for programs")
+    format: Literal["text", "json"] = Field(default="text", description="lines for people, or JSON for programs")
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="lowest level in the log")
 
 
