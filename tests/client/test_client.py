@@ -31,7 +31,7 @@ async def test_025_a_pushed_workflow_is_on_record_without_temporal(
     workflow = diamond()
     with caplog.at_level(logging.WARNING):
         assert await flows.push(workflow) == workflow.id
-    assert "on record and takes effect later: Temporal does not answer" in caplog.text
+    assert "recorded and takes effect later: Temporal does not answer" in caplog.text
     fetched = await flows.fetch_one(workflow.id)
     assert fetched is not None
     assert (fetched.id, fetched.name, fetched.state) == (workflow.id, "diamond", WorkflowState.PENDING)

@@ -471,7 +471,7 @@ def test_receivers_who_do_not_answer_take_only_a_share_of_the_slots() -> None:
 
 
 def test_a_check_names_each_that_is_wrong() -> None:
-    assert FanOut([]).check() == "nobody is told"
+    assert FanOut([]).check() == "nobody is notified"
     assert FanOut([Steps("b"), Steps("a")]).check() == "a, b"
     with pytest.raises(NotReady, match=r"^a: away; c: gone$"):
         FanOut([Steps("a", TemporaryError("away")), Steps("b"), Steps("c", Refused("gone"))]).check()

@@ -151,7 +151,7 @@ async def test_doctor_misses_a_dispatcher_where_a_run_waits_without_a_cause(
 ) -> None:
     monkeypatch.setattr(module, "DISPATCHER_PATIENCE", 0.0)
     in_line.change(LimitChange(label=SITE, runs=4))
-    with pytest.raises(NotReady, match=r"1 run in line for label site:example\.com, which has room: no dispatcher"):
+    with pytest.raises(NotReady, match=r"1 run queued for label site:example\.com, which has room: no dispatcher"):
         await in_line.check()
 
 

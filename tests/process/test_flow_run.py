@@ -239,7 +239,7 @@ async def test_a_program_runs_its_own_graph_and_exits_by_the_state(home: Path) -
         assert "one is called" in output
         status, output = await program(home, "unguarded.py", CRAWLER_STATE=str(state))
         assert status != 0
-        assert "is called while the module is imported: put the call behind" in output
+        assert "is called while the module is imported: put the call after" in output
     await eventually(lambda: not leftovers(home) or None, "no host is left")
 
 

@@ -427,7 +427,7 @@ def test_stops(pushed: Crawlctl, database: Database, monkeypatch: pytest.MonkeyP
 
 def test_a_stop_leaves_jobs_under_way_alone(pushed: Crawlctl) -> None:
     assert lines(pushed, "stop", "nightly-1", "--leave", "--reason", "r")[0].startswith(
-        "flow nightly-1: 4 jobs cancelled, those under way go on"
+        "flow nightly-1: 4 jobs cancelled, those under way continue"
     )
 
 
