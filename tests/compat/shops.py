@@ -4,7 +4,14 @@ import logging
 
 from crawler_lifecycle.compat.shub.base import CachedFinishedJobsMixin
 from crawler_lifecycle.compat.shub.crawl import FullJobParams, GeneratorCrawlManager, JobParams, StopRetry
-from crawler_lifecycle.compat.shub.script import JobDict, JobKey, Outcome, SpiderName
+from crawler_lifecycle.compat.shub.script import (
+    BaseScript,
+    BaseScriptProtocol,
+    JobDict,
+    JobKey,
+    Outcome,
+    SpiderName,
+)
 
 SHOPS = ("alfa", "beta", "gamma")
 
@@ -31,6 +38,23 @@ class ShopManager(CachedFinishedJobsMixin, GeneratorCrawlManager):
 
     def resume_running_job_hook(self, job: JobDict):
         super().resume_running_job_hook(job)
+
+
+class ShopMixin(BaseScriptProtocol):
+    def add_argparser_options(self):
+        super().add_argparser_options()
+        self.argparser.add_argument("--shop", required=True)
+
+    @property
+    def target(self):
+        return f"{self.args.shop} of {self.name}"
+
+
+class ShopScript(ShopMixin, BaseScript):
+    name = "shops"
+
+    def run(self):
+        print(self.target)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """A manager from shub-workflow with other import lines."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crawler_lifecycle import managers
+from crawler_lifecycle import files, managers
 from crawler_lifecycle.compat.shub import base, crawl, script, utils
+from crawler_lifecycle.compat.shub.utils import contexts, futils
 from crawler_lifecycle.testing import ManagerPlay
 from tests.compat import shops
 
@@ -28,6 +30,45 @@ def test_a_manager_runs_with_other_imports() -> None:
     play.close()
 
 
+def test_mixins_and_command_lines_of_authors() -> None:
+    with contexts.script_args(["--shop", "alfa"]):
+        assert program.ShopScript().target == "alfa of shops"
+
+
+def test_the_functions_for_files_take_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = f"{tmp_path}/inputs"
+    futils.touch(f"{folder}/a.csv")
+    with futils.get_file(f"{folder}/b.csv", "w") as file:
+        file.write("b")
+    assert futils.list_folder(folder, aws_key="key", aws_secret="secret") == [f"{folder}/a.csv", f"{folder}/b.csv"]
+    helpers: list[dict[str, Any]] = []
+
+    class Helper:
+        def __init__(self, *keys: Any, **options: Any) -> None:
+            helpers.append({"keys": keys, **options})
+
+        def upload_file(self, path: str, dest: str) -> str:
+            return f"{path} to {dest}"
+
+    monkeypatch.setattr(futils, "FSHelper", Helper)
+    uploaded = futils.upload_file(
+        "a", "s3://b/c", aws_key="k", aws_secret="s", region="r", op_kwargs={"ACL": "private"}
+    )
+    assert uploaded == "a to s3://b/c"
+    assert helpers == [
+        {
+            "keys": ("k", "s"), "aws_token": None, "region": "r",
+            "op_kwargs_by_method_name": {"upload_file": {"ACL": "private"}},
+        }
+    ]  # fmt: skip
+
+
+def test_no_function_for_files_is_missing() -> None:
+    ours = {name for name, value in vars(files).items() if getattr(value, "__self__", None) is not None}
+    assert {name for name in ours if not callable(getattr(futils, name, None))} == set()
+    assert len(ours) > 10
+
+
 def test_all_names_of_a_module_are_our_own() -> None:
     for module in (base, crawl, script, utils):
         own = {name: getattr(managers, name) for name in module.__all__ if hasattr(managers, name)}
@@ -38,11 +79,14 @@ def test_all_names_of_a_module_are_our_own() -> None:
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        ("base", ("CachedFinishedJobsMixin", "WorkFlowManager")),
+        ("base", ("CachedFinishedJobsMixin", "WorkFlowManager", "WorkFlowManagerProtocol")),
         ("crawl", ("AsyncSchedulerCrawlManagerMixin", "CrawlManager", "GeneratorCrawlManager", "PeriodicCrawlManager")),
         ("crawl", ("FullJobParams", "JobParams", "SpiderArgs", "StopRetry", "get_jobseq")),
+        ("script", ("BaseLoopScript", "BaseScript", "BaseScriptProtocol")),
         ("script", ("JobDict", "JobKey", "Outcome", "SpiderName")),
         ("utils", ("get_kumo_loglevel",)),
+        ("utils.contexts", ("script_args",)),
+        ("utils.monitor", ("SpiderStatsAggregatorMixin",)),
     ],
 )
 def test_modules_have_the_names_of_shub_workflow(module: str, names: tuple[str, ...]) -> None:

@@ -2,4 +2,6 @@
 
 from crawler_lifecycle.managers import CachedFinishedJobsMixin, WorkFlowManager
 
-__all__ = ["CachedFinishedJobsMixin", "WorkFlowManager"]
+__all__ = ["CachedFinishedJobsMixin", "WorkFlowManager", "WorkFlowManagerProtocol"]
+
+WorkFlowManagerProtocol = object  # base for authors' mixins

@@ -1,8 +1,9 @@
-"""shub-workflow's words for types. The words are types for checkers and plain texts at run time."""
+"""shub-workflow's bases for scripts, and its words for types: plain texts at run time."""
 
-from crawler_lifecycle.managers import JobDict, JobKey
+from crawler_lifecycle.managers import BaseLoopScript, BaseScript, JobDict, JobKey
 
-__all__ = ["JobDict", "JobKey", "Outcome", "SpiderName"]
+__all__ = ["BaseLoopScript", "BaseScript", "BaseScriptProtocol", "JobDict", "JobKey", "Outcome", "SpiderName"]
 
+BaseScriptProtocol = object  # base for authors' mixins
 Outcome = str
 SpiderName = str
