@@ -1,14 +1,17 @@
 """What a class takes from shub-workflow in vain, as `crawlctl flow check` names it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import GeneratorCrawlManager
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.differences import MEMBERS, NEVER_CALLED, differences
 from crawler_lifecycle.managers.preview import preview
+from crawler_lifecycle.managers.requesting import request_of
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
 from tests.managers.reference import at_once, crawlmanager, input_files
 
@@ -87,3 +90,34 @@ def test_the_limits_are_in_the_words_of_the_author() -> None:
         "job_settings.DELAY: expected a text, a number, a list or a dict, not None: leave the name out",
     ]
     assert any("get_sc_project_settings" in difference for difference in result.differences)
+
+
+def arguments(number: int, length: int = 1) -> dict[str, str]:
+    return {f"name-{n}": "x" * length for n in range(number)}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused", "limit"),
+    [
+        ({"spider_args": {"url": "x" * 4096}}, {"spider_args": {"url": "x" * 4097}}, "4,096 characters"),
+        ({"job_settings": {"A": "x" * 4096}}, {"job_settings": {"A": "x" * 4097}}, "4,096 characters"),
+        ({"spider_args": arguments(100)}, {"spider_args": arguments(101)}, "100 each"),
+        ({"spider_args": {"n" * 128: "x"}}, {"spider_args": {"n" * 129: "x"}}, "of 128 characters"),
+        ({"spider_args": arguments(15, 4096)}, {"spider_args": arguments(17, 4096)}, "65,536 bytes"),
+        ({"job_settings": {"A": 1}}, {"job_settings": {"A": None}}, "leave the name out"),
+        ({"units": 16}, {"units": 16.5}, "16, above 0"),
+        ({"units": 0.5}, {"units": -1}, "16, above 0"),
+        ({"tags": sorted(arguments(100))}, {"tags": sorted(arguments(101))}, "100, of 128 characters"),
+        ({"tags": ["t" * 128]}, {"tags": ["t" * 129]}, "100, of 128 characters"),
+        ({"labels": [f"a:{n}" for n in range(20)]}, {"labels": [f"a:{n}" for n in range(21)]}, "| 20 |"),
+        ({"priority": -100}, {"priority": 101}, "-100 to 100"),
+    ],
+)
+def test_the_limits_of_the_page_hold(allowed: Any, refused: Any, limit: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "managers.md").read_text()
+    assert limit in page.partition("## Limits")[2].partition("\n## ")[0]
+    spider: Any = {"spider": "books"}
+    request_of(spider | allowed, ())
+    (field,) = refused
+    with pytest.raises(BadInput, match=field):
+        request_of(spider | refused, ())
