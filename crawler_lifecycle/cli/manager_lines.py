@@ -64,7 +64,7 @@ def status_lines(manager: ManagerStatus) -> Iterator[str]:
     if manager.tags:
         yield f"    tags      {', '.join(manager.tags)}"
     for name, value in sorted(manager.stats.items()):
-        yield f"    {name}: {value:g}"
+        yield f"    {name}: {value}" if isinstance(value, str) else f"    {name}: {value:g}"
     if manager.problem is not None:
         yield from problem_lines(manager.problem)
 

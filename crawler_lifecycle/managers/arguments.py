@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any, NoReturn
 
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.managers.parameters import check_parts
 
 FLOW_ID = "--flow-id"
 OF_AN_OPTION = re.compile(r"argument (?P<names>\S+): (?P<expected>.*)", re.DOTALL)  # argparse's message
@@ -85,15 +86,27 @@ def number_of_jobs(text: str) -> int:
     return number
 
 
-def json_object(text: str) -> dict[str, Any]:
-    """Return the JSON object of an option."""
+def json_object(text: str) -> str:
+    """Return the option's text if it is a JSON object."""
     try:
         value = json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("expected a JSON object")
-    return value
+    return text
+
+
+def spider_arguments(text: str) -> str:
+    """Return the option's text if it is a JSON object with arguments for every spider."""
+    value = json.loads(json_object(text))
+    if "spider" in value:
+        raise argparse.ArgumentTypeError("names a spider, which is an argument of its own")
+    try:
+        check_parts(value)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(f"{error.field}: {error.message}") from error
+    return text
 
 
 def variables(text: str) -> dict[str, str]:

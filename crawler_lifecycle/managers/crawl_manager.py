@@ -1,20 +1,21 @@
 """CrawlManager: one job of a spider, with the starts and the ends of jobs that all crawl managers share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 from pydantic import ValidationError
 
-from crawler_lifecycle.contract.managers.items import Job, Origin, Waiting
+from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Waiting
 from crawler_lifecycle.contract.managers.turns import SCHEDULED, Begun, Reaction, Retry, Start, Verdict
 from crawler_lifecycle.errors import BadInput, PermanentError
 from crawler_lifecycle.managers.alerts import ALERTS, Progress, sentence
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.mixins import SpiderStatsAggregatorMixin
-from crawler_lifecycle.managers.owned_jobs import UNKNOWN, job_dict, outcome_of, params_of
+from crawler_lifecycle.managers.owned_jobs import UNKNOWN, checked_word, job_dict, outcome_of, params_of
 from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams, check_parts
-from crawler_lifecycle.managers.requesting import request_of
+from crawler_lifecycle.managers.requesting import item_of, request_of
 from crawler_lifecycle.managers.spider_jobs import SpiderJobs
 
 ENDS_IN_A_PAGE = 100
@@ -23,6 +24,7 @@ HOOKS = (
     *("get_retry_override", "retry_delay", "retry_with", "give_up", "aggregate_spider_stats", "note_end"),
     *("effective", "get_job_settings", "get_tags", "item"),  # for a retry's parameters, and for breakers
 )
+STARTERS = ("schedule_spider", "async_schedule_spider")
 REFUSED = "refused"  # close reason of a manager whose job can never start
 
 
@@ -30,12 +32,15 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
     """Schedules one job of a spider, and closes with the job's outcome."""
 
     running_jobs_reverse_check: bool = False
+    starter = "schedule_spider"  # method behind `schedule_spider_with_jobargs`
     alert_after: float = 0  # seconds without a start or an end until an alert; 0: no alert
 
     def __init__(self) -> None:
         super().__init__()
         self._chosen: Waiting | None = None
+        self._unnamed: FullJobParams = {}  # the chosen item's parameters without a name in `schedule_spider`
         self._retry: Retry | None = None
+        self._own_words: dict[JobKey, str | None] = {}  # the author's for the ends of jobs
         self._ended_job: Job | None = None  # while the hooks for its end are called
         self._ended_badly = False
         self._live_hooks_at: float | None = None
@@ -55,21 +60,81 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
         chosen, self._chosen = self._chosen, None
         if chosen is None:
-            chosen = self._added(params)
-        return None if chosen is None else self.start_all([(chosen, params)])[0]
+            chosen = self._added(self.item(params))
+        if chosen is None:
+            return None
+        if self.has_only_ours(*STARTERS) or not _are_parts(params):
+            return self.start_all([(chosen, params)])[0]
+        return self.act(self._start_by_author(chosen, self.effective(params)))
 
-    def _added(self, params: FullJobParams) -> Waiting | None:
+    async def _start_by_author(self, chosen: Waiting, params: FullJobParams) -> JobKey | None:
+        """Start the item by the author's own `schedule_spider`."""
+        arguments = {
+            "tags": [*(params.get("tags") or []), *self.own_tags(chosen)],
+            "units": params.get("units"),
+            "project_id": params.get("project_id"),
+            "job_settings": params.get("job_settings"),
+            **(params.get("spider_args") or {}),
+        }
+        self._chosen, self._unnamed = chosen, {"labels": params.get("labels"), "priority": params.get("priority")}
+        try:
+            key: JobKey | None = await self._awaited(getattr(self, self.starter)(params["spider"], **arguments))
+        finally:
+            self._chosen, self._unnamed = None, {}
+        return key
+
+    def schedule_spider(
+        self,
+        spider: str,
+        tags: Sequence[str] | None = None,
+        units: float | None = None,
+        project_id: int | str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Start a job with these parameters alone, without those of the command line, and return its key.
+
+        An override is called for each start, with all parameters of the job.
+        """
+        settings = kwargs.pop("job_settings", None)
+        params: FullJobParams = {
+            **self._unnamed,
+            "spider": spider,
+            "spider_args": kwargs,
+            "job_settings": settings,
+            "tags": list(tags or ()),
+            "units": units,
+            "project_id": project_id,
+        }
+        chosen, self._chosen = self._chosen, None
+        if chosen is None:
+            chosen = self._added(item_of(params, deepcopy, self.get_tags(), Origin.ADDED))
+        return None if chosen is None else self.start_all([(chosen, params)], deepcopy)[0]
+
+    async def async_schedule_spider(self, spider: str, **parameters: Any) -> Any:
+        """Start a job as `schedule_spider` does."""
+        return self.schedule_spider(spider, **parameters)
+
+    def _added(self, item: Item) -> Waiting | None:
         """Put a further item on record. None: the item is refused."""
-        item = self.item(params)
         self._collected.add.append(item)
         number = self.commit()[-1]
         if item.request is None:
             return None
         return Waiting(number=number, attempt=1, origin=Origin.ADDED, override=item.override, request=item.request)
 
-    def start_all(self, chosen: Sequence[tuple[Waiting, FullJobParams]]) -> list[JobKey | None]:
-        """Start the items at once, and return the keys of their jobs. An item without a possible request is refused."""
-        starts = [start for waiting, params in chosen if (start := self._start_of(waiting, params)) is not None]
+    def start_all(
+        self,
+        chosen: Sequence[tuple[Waiting, FullJobParams]],
+        effective: Callable[[FullJobParams], FullJobParams] | None = None,
+    ) -> list[JobKey | None]:
+        """Start the items at once, and return the keys of their jobs. An item without a possible request is refused.
+
+        `effective`: completes the parameters; by default, with those of the command line.
+        """
+        complete = effective or self.effective
+        starts = [
+            start for waiting, params in chosen if (start := self._start_of(waiting, params, complete)) is not None
+        ]
         answers = self.link.start(starts) if starts else ()
         keys = {
             start.number: answer.key for start, answer in zip(starts, answers, strict=True) if isinstance(answer, Job)
@@ -90,16 +155,22 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
                 )
         return [keys.get(waiting.number) for waiting, _ in chosen]
 
-    def _start_of(self, waiting: Waiting, params: FullJobParams) -> Start | None:
+    def _start_of(
+        self, waiting: Waiting, params: FullJobParams, effective: Callable[[FullJobParams], FullJobParams]
+    ) -> Start | None:
         """Return the item's start. None: the item is refused, as its parameters over the manager's make no request."""
-        tags, shown = self.tags_of(waiting), params
+        tags, shown = self.own_tags(waiting), params
         try:
             check_parts(params)
-            shown = self.effective(params)
-            request = request_of(shown, tags)
+            shown = effective(params)
+            tags = list(self._make_children_tags([*(shown.get("tags") or []), *tags]) or [])
+            request = request_of({**shown, "tags": None}, tags)
             return Start(number=waiting.number, attempt=waiting.attempt, generation=waiting.generation, request=request)
         except BadInput as error:
-            request_of(self.effective({"spider": waiting.request.crawler}), tags)  # raises if the manager is to blame
+            general = self._make_children_tags([]) or []
+            request_of(
+                self.effective({"spider": waiting.request.crawler}), general
+            )  # raises if the manager is to blame
             problem = error.message
         self.link.refuse(waiting.number, waiting.attempt, problem)
         self._handle_refusal(
@@ -131,8 +202,14 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
 
     async def _check_running_jobs(self) -> dict[JobKey, str]:
         outcomes: dict[JobKey, str] = {}
-        while ended := self.link.ended(ENDS_IN_A_PAGE):
-            outcomes |= {job.key: outcome_of(job) or UNKNOWN for job in ended}
+        denied: set[JobKey] = set()  # ends of which the author's own `is_finished` knows nothing
+        while page := [job for job in self.link.ended(ENDS_IN_A_PAGE + len(denied)) if job.key not in denied]:
+            words = {job.key: await self._word(job) for job in page}
+            denied |= {key for key, word in words.items() if word is None}
+            self._own_words = {job.key: words[job.key] for job in page if words[job.key] != outcome_of(job)}
+            known = [self.as_the_author_left(job) for job in page if job.key not in denied]
+            ended = [job.model_copy(update={"outcome": words[job.key]}) for job in known]
+            outcomes |= {job.key: job.outcome or UNKNOWN for job in ended}
             if self.running_jobs_reverse_check:
                 ended = sorted(ended, key=lambda job: (job.number, job.attempt), reverse=True)
             if self.has_only_ours(*HOOKS):
@@ -143,6 +220,13 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         await self._tell_live_jobs()
         await self._alert()
         return outcomes
+
+    async def _word(self, job: Job) -> str | None:
+        """Return the word for the job's end: the author's own, if the author has one."""
+        if self.has_only_ours("is_finished"):
+            return outcome_of(self.as_the_author_left(job))
+        word: str | None = await self.call(self.is_finished, job.key, job=job.key)
+        return None if word is None else checked_word("is_finished", word)
 
     async def _react_together(self, ended: Sequence[Job]) -> None:
         """Put the reactions on record at once: no author's hook would be called again after the process's death."""
@@ -170,19 +254,17 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         self.aggregate_spider_stats(job_dict(job))
         self.note_end(job, is_bad=is_bad)
         verdict = Verdict.BAD if is_bad else Verdict.OK
+        self.finishing.pop(job.key, None)
         effects = self._collected.take()
         return Reaction(
             number=job.number,
             attempt=job.attempt,
             ended_at=job.ended_at,
             verdict=verdict,
+            outcome=self._own_words.get(job.key),
             retry=self._retry,
             effects=effects,
         )
-
-    def hooks_params(self, job: Job) -> JobParams:
-        """Return a copy of the job's parameters for the hooks of its end."""
-        return params_of(job)
 
     def note_end(self, job: Job, *, is_bad: bool) -> None:  # noqa: ARG002 - for specializations
         """Take notice of an end, behind the hooks."""
@@ -273,3 +355,12 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
 
     def _goes_on_after_its_job(self) -> bool:
         return False
+
+
+def _are_parts(params: FullJobParams) -> bool:
+    """Return whether the parameters have parts that can be joined with the manager's."""
+    try:
+        check_parts(params)
+    except BadInput:
+        return False
+    return True

@@ -16,23 +16,9 @@ STATS = "stats are stored with each reaction"
 SCRAPY_CLOUD = "there is no Scrapy Cloud: settings come from the catalogue and the command line"
 # members of shub-workflow's scripts and managers, with advice for those without a counterpart
 MEMBERS: Mapping[str, str] = {
-    "async_add_job_tags": "tags belong to a job's start: use `tags` in its parameters",
-    "async_schedule_spider": "use schedule_spider_with_jobargs",
-    "add_job_tags": "tags belong to a job's start: use `tags` in its parameters, or append_flow_tag",
     "client": SCRAPY_CLOUD,
-    "finish": "use `crawlctl stop RUN`, or set_close_reason for the manager itself",
-    "get_canonical_spidername": "a crawler has one name",
-    "get_job": "use get_owned_jobs, or the hooks' dict",
-    "get_job_metadata": "use finished_metadata_hook, or get_owned_jobs",
-    "get_job_tags": "use `tags` in the hooks' override, or get_tags",
-    "get_jobs": "use get_owned_jobs",
-    "get_jobs_with_tags": "use get_owned_jobs(has_tag=...)",
-    "get_keyvalue_job_tag": "read `tags` in the hooks' override",
-    "get_metadata_key": "use the dict of finished_metadata_hook",
     "get_own_jobkey_from_env": "a manager is no job: use flow_id and name",
     "get_project": "an installation has a single cluster",
-    "get_project_running_spiders": "use get_running_spiders",
-    "get_running_jobs": 'use get_owned_jobs(state=["running"])',
     "get_sc_project_settings": SCRAPY_CLOUD,
     "is_max_time_ran_out": "max_running_time ends the manager by itself",
     "maybe_upload_stats": STATS,
@@ -40,7 +26,6 @@ MEMBERS: Mapping[str, str] = {
     "print_stats": "`crawlctl flow show` has the stats",
     "project_id": "an installation has a single cluster",
     "project_settings": SCRAPY_CLOUD,
-    "schedule_spider": "use schedule_spider_with_jobargs",
     "set_flow_id_name": "use --flow-id, and generate_flow_id",
     "spider_loader": SCRAPY_CLOUD,
     "update_finished_cache": "ends are always read with one statement",
@@ -49,18 +34,18 @@ MEMBERS: Mapping[str, str] = {
     "_close": "use on_close",
     "_get_flowid_name_from_tags": "use flow_id and name",
     "_get_metadata_key": "use the dict of finished_metadata_hook",
-    "_make_children_tags": "use children_tags, or get_tags",
     "_on_start": "use on_start",
     "_run_loops": "use workflow_loop",
     "_async_run_loops": "use workflow_loop",
-    "_running_job_keys": 'use get_owned_jobs(state=["running"])',
     "_schedule_job": "use schedule_spider_with_jobargs",
 }
 # members that are here, and that the engine never calls: there, an override changes what the manager does
 NEVER_CALLED: Mapping[str, str] = {
+    "get_job": "the ledger knows the manager's jobs",
+    "get_job_metadata": "the ledger knows the manager's jobs",
+    "get_jobs": "the ledger knows the manager's jobs",
     "get_owned_jobs": "the ledger knows the manager's jobs",
     "get_finished_owned_jobs": "the ledger knows the manager's jobs",
-    "is_finished": "the ledger knows the ends of jobs",
     "is_running": "the ledger knows the ends of jobs",
     "run": "its host runs the manager: use workflow_loop",
     "wait_for": "the engine itself never waits for jobs",
@@ -73,6 +58,7 @@ ATTRIBUTES: Mapping[str, str] = {
 ARGUMENTS: Mapping[tuple[str, str], str] = {
     ("get_owned_jobs", "meta"): "each job has all fields",
     ("get_finished_owned_jobs", "meta"): "each job has all fields",
+    ("get_project_running_spiders", "crawlmanagers"): "a manager is no job",
 }
 
 

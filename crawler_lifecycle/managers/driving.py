@@ -76,6 +76,8 @@ class Drive:
         await manager.call(manager.base_loop_tasks)
         goes_on = bool(await manager.call(manager.workflow_loop))
         manager.commit()
+        if manager.close_reason not in (None, FINISHED):
+            return False
         if intent in STOPS:
             return bool(self._link.counts().running)
         return goes_on

@@ -10,10 +10,10 @@ from crawler_lifecycle.contract.managers.turns import BREAKERS, FILTERED, Begun,
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.breaking import Breakers
 from crawler_lifecycle.managers.choosing import Choice, was_renewed
-from crawler_lifecycle.managers.crawl_manager import CrawlManager
+from crawler_lifecycle.managers.crawl_manager import STARTERS, CrawlManager
 from crawler_lifecycle.managers.generator import Generator
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.owned_jobs import chosen_dict, params_of
+from crawler_lifecycle.managers.owned_jobs import STOPPED, chosen_dict, params_of
 from crawler_lifecycle.managers.parameters import (
     JOBSEQ,
     FullJobParams,
@@ -33,7 +33,6 @@ WITH_FAILURES = "finished_with_failures"
 SINGLE_CYCLE = "loop_mode is 0: the manager starts jobs in a single cycle, then closes"
 ITEMS_IN_A_PAGE = 200
 RETRIED_FROM = "RETRIED_FROM="  # tag: key of the job before
-STOPPED_BY_PEOPLE = ("cancelled", "cancel_timeout")  # outcomes of stops without and with force
 
 
 class DupeFilter(set[str]):
@@ -171,7 +170,7 @@ class GeneratorCrawlManager(CrawlManager):
 
     def _chosen_jobs(self) -> Iterable[JobDict]:
         chosen = () if self._choice is None else self._choice.chosen
-        return [chosen_dict(waiting, params, self.tags_of(waiting)) for waiting, params in chosen]
+        return [chosen_dict(waiting, params, [*self.get_tags(), *self.own_tags(waiting)]) for waiting, params in chosen]
 
     def get_running_spiders(self) -> set[str]:
         return set(self._running_spiders())
@@ -209,7 +208,7 @@ class GeneratorCrawlManager(CrawlManager):
     async def _try_again(self, spider: str, outcome: str, override: JobParams, jobkey: JobKey) -> None:
         job, rule = self._ended_job, rule_for(self.retry_policy, outcome)
         most = self.MAX_RETRIES if rule.tries is None else rule.tries
-        if job is None or job.tries > most or (outcome in STOPPED_BY_PEOPLE and outcome not in self.retry_policy):
+        if job is None or job.tries > most or (outcome in STOPPED and outcome not in self.retry_policy):
             return
         again = {"retry_num": str(job.tries)} if self.pass_retry_num else {}
         override["tags"] = _retried_from(jobkey, override)
@@ -227,9 +226,9 @@ class GeneratorCrawlManager(CrawlManager):
         changed = merged(merged(override, rule.changes(job.request.memory_factor)), extra or {})
         self.retry_with(job, {**changed, "spider": spider}, self.retry_delay(outcome, job.tries))
 
-    def tags_of(self, waiting: Waiting) -> list[str]:
+    def own_tags(self, waiting: Waiting) -> list[str]:
         suffix = f".r{waiting.tries}" if waiting.tries else ""
-        return [*super().tags_of(waiting), f"{JOBSEQ}{waiting.number:010d}{suffix}"]
+        return [f"{JOBSEQ}{waiting.number:010d}{suffix}"]
 
     def hooks_params(self, job: Job) -> JobParams:
         """Return a copy of the job's parameters for the hooks of its end, with the tag JOBSEQ."""
@@ -343,12 +342,13 @@ class GeneratorCrawlManager(CrawlManager):
         """Start the jobs at once; one by one through the author's own method for starts."""
         if not chosen:
             return
-        if self.has_only_ours("schedule_spider_with_jobargs"):
+        if self.has_only_ours("schedule_spider_with_jobargs", *STARTERS):
             self.start_all(chosen)
             return
         for waiting, params in chosen:
             self._chosen = waiting
             await self.call(self.schedule_spider_with_jobargs, params_of(waiting), params["spider"])
+        self._chosen = None
 
     def _params(self, waiting: Waiting) -> FullJobParams:
         """Return the item's parameters as the author wrote them."""

@@ -4,7 +4,7 @@ Every call is one transaction, which is refused if another process has taken the
 process ends. A call that returned is on record; a call that did not return may be on record, and is safe to repeat.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -46,7 +46,7 @@ class ManagerLink(Protocol):
     def jobs(
         self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
     ) -> Sequence[Job]:
-        """Return a page with the manager's attempts, by number: the last attempt of each item.
+        """Return a page with the manager's attempts, by number. A page has all attempts of its last item.
 
         `after`: number on the previous page. `tags`: only jobs with all of the tags. `every_flow`: also the jobs of
         managers with the same name in other flows.
@@ -75,8 +75,11 @@ class ManagerLink(Protocol):
     def refuse(self, number: int, attempt: int, problem: str) -> None:
         """Put an item on record as refused: the parameters for its next attempt can never become a run."""
 
-    def stop(self) -> None:
-        """Ask the runs of all jobs under way to stop. The call does not wait for their ends."""
+    def stop(self, reasons: Mapping[str, str] | None = None) -> None:
+        """Ask the runs of all jobs under way to stop. The call does not wait for their ends.
+
+        `reasons`: the reasons by key, for these jobs alone.
+        """
 
     def commit(self, effects: Effects) -> Sequence[int]:
         """Put effects on record. Return the numbers of the added items, in their order.

@@ -30,7 +30,8 @@ class SpiderStatsAggregatorMixin:
 
         `stats_added_prefix`: beginning of the sums' names; the spider's name alone makes no further sums.
         """
-        spider, stats = jobdict["spider"], self.stats  # type: ignore[attr-defined]
+        spider = self.get_canonical_spidername(jobdict["spider"])  # type: ignore[attr-defined]
+        stats = self.stats  # type: ignore[attr-defined]
         for name, value in jobdict["stats"].items():
             if not any(pattern.match(name) for pattern in self.target_stats):
                 continue
@@ -55,6 +56,7 @@ class AsyncSchedulerCrawlManagerMixin:
     """In front of GeneratorCrawlManager. A cycle's jobs start at once, and hooks may be coroutine functions."""
 
     awaits = True
+    starter = "async_schedule_spider"
 
     async def workflow_loop(self) -> bool:
         goes_on: bool = await self._cycle()  # type: ignore[attr-defined]

@@ -2,13 +2,15 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any, cast
 
 from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.turns import LONGEST_OUTCOME
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.calls import AuthorsCode
 from crawler_lifecycle.managers.collecting import whole
@@ -18,12 +20,21 @@ log = logging.getLogger(__name__)
 JOBS_IN_A_PAGE = 500
 STATES = {"pending": JobState.RUNNING, "running": JobState.RUNNING, "finished": JobState.FINISHED}
 CHOSEN = "pending"  # state of a job that a cycle has chosen
+CANCELLED = "cancelled"  # outcome of a job that people, or the manager, have stopped
+STOPPED = (CANCELLED, "cancel_timeout")
 UNKNOWN = "unknown"  # outcome word of a run that is gone
 
 
 def outcome_of(job: Job) -> str | None:
     """Return the word for the job's end; None without an end."""
     return None if job.state is JobState.RUNNING else job.outcome or UNKNOWN
+
+
+def checked_word(field: str, word: str) -> str:
+    """Return the author's word for an end if it can be kept."""
+    if not word or len(word) > LONGEST_OUTCOME:
+        raise BadInput(field, f"expected a word of at most {LONGEST_OUTCOME} characters, not {word[:100]!r}")
+    return word
 
 
 def params_of(job: Job | Waiting) -> JobParams:
@@ -47,8 +58,10 @@ def job_dict(job: Job) -> JobDict:
         "close_reason": outcome_of(job),
         "stats": stats,
         "scrapystats": stats,
-        "running_time": _milliseconds(job.started_at),
-        "finished_time": _milliseconds(job.ended_at),
+        **counts_in(stats),
+        "pending_time": milliseconds(job.started_at),
+        "running_time": milliseconds(job.started_at),
+        "finished_time": milliseconds(job.ended_at),
         "result": job.result,
         "run_id": job.run_id,
         "number": job.number,
@@ -56,7 +69,20 @@ def job_dict(job: Job) -> JobDict:
     }
 
 
-def _milliseconds(time: datetime | None) -> int | None:
+def counts_in(stats: Mapping[str, float]) -> JobDict:
+    """Return the numbers of items, pages and errors in a crawl's stats: its own, or those of Scrapy."""
+
+    def number(*names: str) -> int:
+        return next((int(stats[name]) for name in names if name in stats), 0)
+
+    return {
+        "items": number("items", "item_scraped_count"),
+        "pages": number("pages", "downloader/response_count"),
+        "errors": number("errors", "log_count/ERROR"),
+    }
+
+
+def milliseconds(time: datetime | None) -> int | None:
     return None if time is None else int(time.timestamp() * 1000)
 
 
@@ -73,6 +99,8 @@ def chosen_dict(waiting: Waiting, params: FullJobParams, tags: Iterable[str]) ->
         "close_reason": None,
         "stats": {},
         "scrapystats": {},
+        **counts_in({}),
+        "pending_time": None,
         "running_time": None,
         "finished_time": None,
         "result": None,
@@ -87,10 +115,108 @@ def _several(value: str | Iterable[str]) -> Iterable[str]:
     return [value] if isinstance(value, str) else value
 
 
+@dataclass(frozen=True)
+class OwnedJob:
+    """A job as `get_job` returns it."""
+
+    key: JobKey
+    metadata: JobDict
+    _manager: "OwnedJobs"
+
+    def cancel(self) -> None:
+        """Ask the job to stop."""
+        self._manager.finish(self.key, CANCELLED)
+
+
 class OwnedJobs(AuthorsCode):
-    """Readings of a manager's jobs."""
+    """Readings of a manager's jobs, and their ends by the author."""
 
     acquire_all_jobs = False
+
+    def finish(self, jobkey: JobKey | None = None, close_reason: str | None = None) -> None:
+        raise NotImplementedError
+
+    def get_job_metadata(self, jobkey: JobKey | None = None) -> Any:
+        """Return the job's fields; None for an unknown job. Without a key, the manager's own."""
+        jobs = self.link.find([jobkey]) if jobkey else ()
+        return next((job_dict(self.as_the_author_left(job)) for job in jobs), None)
+
+    @staticmethod
+    def get_metadata_key(metadata: Mapping[str, Any], key: str) -> Any:
+        """Return a field of a job; None without the field."""
+        return metadata.get(key)
+
+    def get_job(self, jobkey: JobKey | None = None) -> OwnedJob | None:
+        """Return the job with its key and its metadata; None for an unknown job."""
+        metadata = self.get_job_metadata(jobkey)
+        return None if metadata is None else OwnedJob(metadata["key"], metadata, self)
+
+    def get_job_tags(self, jobkey: JobKey | None = None) -> list[str]:
+        """Return the job's tags; without a key, the manager's own."""
+        metadata = self.get_job_metadata(jobkey) or {}
+        return list(metadata.get("tags") or [])
+
+    @staticmethod
+    def get_keyvalue_job_tag(key: str, tags: Iterable[str]) -> str | None:
+        """Return the value in the first tag `key=value`; None without such a tag."""
+        return next((tag.removeprefix(f"{key}=") for tag in tags if tag.startswith(f"{key}=")), None)
+
+    def get_jobs(self, project_id: object = None, **filters: Any) -> Iterator[JobDict]:
+        """Return jobs as `get_owned_jobs` does; in all states by default."""
+        return self.get_owned_jobs(project_id, **{"state": list(STATES), **filters})
+
+    def get_jobs_with_tags(
+        self, spider: str, tags: Iterable[str], project_id: object = None, **filters: Any
+    ) -> Iterator[OwnedJob]:
+        """Return the spider's jobs with all of the tags."""
+        for job in self.get_jobs(project_id, spider=spider, has_tag=tags, **filters):
+            if job["key"]:
+                yield OwnedJob(job["key"], job, self)
+
+    def get_canonical_spidername(self, spidername: str) -> str:
+        """Return the name under which the spider's stats are summed."""
+        return spidername
+
+    def get_project_running_spiders(
+        self,
+        canonical: bool = False,
+        crawlmanagers: Sequence[str] = (),  # noqa: ARG002 - a manager is no job
+        only_crawlmanagers: bool = False,
+    ) -> set[str]:
+        """Return the spiders of the jobs under way."""
+        spiders = set() if only_crawlmanagers else {job["spider"] for job in self.get_jobs(state=["running"])}
+        return {self.get_canonical_spidername(spider) for spider in spiders} if canonical else spiders
+
+    def get_running_jobs(self) -> dict[JobKey, tuple[str, JobParams]]:
+        """Return the spiders and the parameters of the jobs under way by key."""
+        return {job.key: (job.request.crawler, self.hooks_params(job)) for job in self.link.running()}
+
+    @property
+    def _running_job_keys(self) -> dict[JobKey, tuple[str, JobParams]]:
+        return self.get_running_jobs()
+
+    def hooks_params(self, job: Job) -> JobParams:
+        """Return a copy of the job's parameters for hooks."""
+        return params_of(job)
+
+    def as_the_author_left(self, job: Job) -> Job:
+        """Return the job with the author's changes that are not stored yet: tags, and the reason of the end."""
+        reason, tags = self.finishing.get(job.key), self.new_tags.get(job.key)
+        if reason is not None and job.outcome in STOPPED:
+            job = job.model_copy(update={"outcome": reason, "is_failed": False})  # the word alone decides
+        if tags is not None:
+            job = job.model_copy(update={"request": job.request.model_copy(update={"tags": tags})})
+        return job
+
+    @property
+    def new_tags(self) -> dict[JobKey, list[str]]:
+        """The tags of jobs whose tags the author has changed, by key."""
+        return {}
+
+    @property
+    def finishing(self) -> dict[JobKey, str]:
+        """The author's reasons for the ends of jobs under way, by key."""
+        return {}
 
     def get_owned_jobs(
         self,
@@ -105,7 +231,7 @@ class OwnedJobs(AuthorsCode):
         meta: object = None,  # noqa: ARG002 - every job has all fields
         **unknown: Any,
     ) -> Iterator[JobDict]:
-        """Return the last jobs of the manager's items in these states, by number.
+        """Return the manager's jobs in these states, by number. An item that was tried again has several jobs.
 
         The jobs that a cycle has chosen, and not started yet, come last. They have no key. `has_tag`: jobs with all
         of the tags. `lacks_tag`: jobs with none of them. `start` and `count`: a part of the jobs. `meta` changes
@@ -141,7 +267,7 @@ class OwnedJobs(AuthorsCode):
 
     def is_finished(self, key: JobKey) -> str | None:
         """Return the job's outcome; None while the job runs, or for an unknown job."""
-        return next((outcome_of(job) for job in self.link.find([key])), None)
+        return next((outcome_of(self.as_the_author_left(job)) for job in self.link.find([key])), None)
 
     def is_running(self, key: JobKey) -> bool:
         return any(job.state is JobState.RUNNING for job in self.link.find([key]))
@@ -179,5 +305,5 @@ class OwnedJobs(AuthorsCode):
         while page := self.link.jobs(
             state, after=after, limit=JOBS_IN_A_PAGE, tags=wanted, every_flow=self.acquire_all_jobs
         ):
-            yield from page
+            yield from map(self.as_the_author_left, page)
             after = page[-1].number

@@ -46,6 +46,10 @@ class JobDict(TypedDict, total=False):
     close_reason: str | None
     stats: dict[str, float]
     scrapystats: dict[str, float]  # the same as `stats`
+    items: int  # by the crawl's stats, as pages and errors
+    pages: int
+    errors: int
+    pending_time: int | None  # when the job was scheduled, in milliseconds since 1970
     running_time: int | None  # when the run began, in milliseconds since 1970
     finished_time: int | None  # when the run ended, in milliseconds since 1970
     result: JsonValue

@@ -1,13 +1,14 @@
 """SpiderJobs: the command line for a spider's jobs, and the parameters and requests of the jobs."""
 
+import json
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
 from crawler_lifecycle.contract.managers.items import Item as LedgerItem
 from crawler_lifecycle.contract.managers.items import Origin, Waiting
-from crawler_lifecycle.managers.arguments import json_object
-from crawler_lifecycle.managers.parameters import FullJobParams
+from crawler_lifecycle.managers.arguments import json_object, spider_arguments
+from crawler_lifecycle.managers.parameters import FullJobParams, full_params
 from crawler_lifecycle.managers.policies import key_of
 from crawler_lifecycle.managers.requesting import item_of
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
@@ -24,8 +25,8 @@ class SpiderJobs(WorkFlowManager):
         super().add_argparser_options()
         self.add_spider_argument()
         add = self.argparser.add_argument
-        add("--spider-args", type=json_object, default={}, metavar="JSON", help="arguments for every job")
-        add("--job-settings", type=json_object, default={}, metavar="JSON", help="settings for every job")
+        add("--spider-args", type=spider_arguments, default="{}", metavar="JSON", help="arguments for every job")
+        add("--job-settings", type=json_object, default="{}", metavar="JSON", help="settings for every job")
         add("--units", type=int, help="memory of every job, times the memory in the catalogue")
 
     def add_spider_argument(self) -> None:
@@ -38,17 +39,22 @@ class SpiderJobs(WorkFlowManager):
 
     def get_job_settings(self, override: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the settings of the command line with the override."""
-        return {**self.args.job_settings, **(override or {})}
+        return {**json.loads(self.args.job_settings), **(override or {})}
 
     def effective(self, params: FullJobParams) -> FullJobParams:
-        """Return the parameters over those of the command line."""
-        units, priority = params.get("units"), params.get("priority")
+        """Return the parameters over those of the command line. Reserved names in `--spider-args` count as such."""
+        line = full_params(json.loads(self.args.spider_args), self.spider)
+        settings = params.get("job_settings")
+        units = [value for value in (params.get("units"), line.get("units"), self.args.units) if value is not None]
+        priority = params.get("priority")
         effective: FullJobParams = {
+            **line,
             **deepcopy(params),
             "spider": params.get("spider") or self.spider or "",
-            "spider_args": {**self.args.spider_args, **(params.get("spider_args") or {})},
-            "job_settings": self.get_job_settings(params.get("job_settings")),
-            "units": self.args.units if units is None else units,
+            "spider_args": {**(line["spider_args"] or {}), **(params.get("spider_args") or {})},
+            "job_settings": self.get_job_settings(line.get("job_settings") if settings is None else settings),
+            "units": units[0] if units else None,
+            "tags": [*(line.get("tags") or []), *(params.get("tags") or [])],
             "priority": self.priority if priority is None else priority,
         }
         own = [key for template in self.labels if (key := key_of(template, effective)) is not None]
@@ -59,6 +65,6 @@ class SpiderJobs(WorkFlowManager):
         """Return the item with these parameters for the ledger."""
         return item_of(params, self.effective, self.get_tags(), origin, key)
 
-    def tags_of(self, waiting: Waiting) -> list[str]:  # noqa: ARG002 - for specializations
-        """Return the tags of a job that starts."""
-        return self.get_tags()
+    def own_tags(self, waiting: Waiting) -> list[str]:  # noqa: ARG002 - for specializations
+        """Return the tags by which a job that starts is known."""
+        return []

@@ -14,11 +14,13 @@ from crawler_lifecycle.flows.program import run_manager
 from crawler_lifecycle.managers.arguments import ManagerParser, given, number_of_jobs, program_name, with_program
 from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.owned_jobs import OwnedJobs, job_dict
+from crawler_lifecycle.managers.owned_jobs import OwnedJobs, checked_word, job_dict, milliseconds
 from crawler_lifecycle.managers.parameters import JobDict, JobKey
 from crawler_lifecycle.managers.requesting import request_of
 
 FILES = "crawler_lifecycle.files"  # by name: a manager without files needs no client for S3
+FINISHING, OWN_TAGS = "finishing", "own_tags"  # subjects in the memory on record
+KEPT_TAGS = ("FLOW_ID=", "NAME=", "PARENT_NAME=")
 FINISHED = "finished"  # close reason of a manager without another reason
 
 
@@ -34,6 +36,8 @@ class BaseScript(OwnedJobs):
     def __init__(self) -> None:
         self.is_resumed = False
         self._begun: Begun | None = None
+        self.close_reason: str | None = None  # by `finish`
+        self._asked_to_stop: set[JobKey] = set()
         self._collected = Collected()
         self._flow_tags: list[str] = []
         self._children_tags: list[str] = []
@@ -120,6 +124,28 @@ class BaseScript(OwnedJobs):
     def stats(self) -> Stats:
         return self._collected.stats
 
+    @property
+    def finishing(self) -> dict[JobKey, str]:
+        return self._collected.memory.setdefault(FINISHING, {})
+
+    @property
+    def new_tags(self) -> dict[JobKey, list[str]]:
+        return self._collected.job_tags
+
+    def get_job_metadata(self, jobkey: JobKey | None = None) -> Any:
+        if jobkey is not None or self._begun is None:
+            return super().get_job_metadata(jobkey)
+        family = [f"FLOW_ID={self.flow_id}"] if self.flow_id else []
+        own: JobDict = {
+            "key": self._begun.flow_id,
+            "spider": f"py:{self.name}",
+            "tags": [*family, f"NAME={self.name}", *self._flow_tags, *self._own_tags],
+            "state": "running",
+            "pending_time": milliseconds(self._begun.first_began_at),
+            "running_time": milliseconds(self._begun.first_began_at),
+        }
+        return own
+
     def append_flow_tag(self, tag: str) -> None:
         """Add the tag to the manager, and to every job that starts from now on."""
         if tag not in self._flow_tags:
@@ -131,10 +157,39 @@ class BaseScript(OwnedJobs):
         """Refuse a script: a manager starts crawls alone."""
         raise BadInput("schedule_script", f"{' '.join(cmd)[:100]!r}: push a flow with a step for a script")
 
+    @property
+    def _own_tags(self) -> dict[str, bool]:
+        """The manager's own tags, which its jobs do not get."""
+        return self._collected.memory.setdefault(OWN_TAGS, {})
+
+    def add_job_tags(self, jobkey: JobKey | None = None, tags: Sequence[str] | None = None) -> None:
+        """Add tags to the job, as the manager's lists and the page of its flow show them; or to the manager itself."""
+        if jobkey is None:
+            self._own_tags.update(dict.fromkeys([tag for tag in tags or () if not tag.startswith(KEPT_TAGS)], True))
+            return
+        self._change_tags(jobkey, lambda former: {*former, *(tags or ())})
+
+    async def async_add_job_tags(self, jobkey: JobKey | None = None, tags: Sequence[str] | None = None) -> None:
+        self.add_job_tags(jobkey, tags)
+
+    def _change_tags(self, jobkey: JobKey, change: Callable[[set[str]], set[str]]) -> None:
+        former = self.get_job_tags(jobkey)
+        changed = sorted(change(set(former)))
+        if changed != former and self.get_job_metadata(jobkey) is not None:
+            request_of({"spider": "any"}, changed)  # raises for a tag that no run accepts
+            self.new_tags[jobkey] = changed
+
     def remove_job_tags(self, tags: Sequence[str], jobkey: JobKey | None = None) -> None:
-        """Leave the flow tags out for all jobs that start from now on. FLOW_ID, NAME and PARENT_NAME always stay."""
+        """Remove tags of a job; or the manager's own, flow tags among them. FLOW_ID, NAME and PARENT_NAME always stay.
+
+        All jobs that start from now on go without the removed flow tags.
+        """
+        tags = [tag for tag in tags if not tag.startswith(KEPT_TAGS)]
         if jobkey is not None:
-            raise BadInput("jobkey", "a job keeps the tags of its start")
+            self._change_tags(jobkey, lambda former: former.difference(tags))
+            return
+        for tag in tags:
+            self._own_tags.pop(tag, None)
         gone = [tag for tag in tags if tag in self._flow_tags]
         self._flow_tags = [tag for tag in self._flow_tags if tag not in gone]
         self._collected.remove_tags(gone)
@@ -144,6 +199,10 @@ class BaseScript(OwnedJobs):
         own = [f"PARENT_NAME={self.name}"] if self.flow_id else []
         family = [f"FLOW_ID={self.flow_id}"] if self.flow_id else []
         return sorted({*family, *own, *self._children_tags, *self._flow_tags})
+
+    def _make_children_tags(self, tags: Sequence[str] | None) -> Sequence[str] | None:
+        """Return all tags of a job that starts. `tags`: the job's own."""
+        return sorted({*(tags or []), *self.get_tags()}) or None
 
     def log(self, message: str) -> None:
         """Add a line to the flow's timeline."""
@@ -189,12 +248,26 @@ class BaseLoopScript(BaseScript):
     def get_close_reason(self) -> str | None:
         return self._close_reason or self._own_reason
 
+    def finish(self, jobkey: JobKey | None = None, close_reason: str | None = None) -> None:
+        """Ask the job to stop. Its close reason is the given one, and its hooks follow the proof that nothing runs.
+
+        Without a key, the manager closes after the cycle, unless the reason is `finished`.
+        """
+        reason = close_reason or FINISHED
+        if jobkey is None:
+            self.close_reason = reason
+            if reason != FINISHED:
+                self.set_close_reason(reason)
+        elif self.is_running(jobkey):
+            self.finishing[jobkey] = checked_word("close_reason", reason)
+
     def is_closed(self) -> bool:
         """Return whether the manager has come to its end."""
         return self._is_closed
 
     def close_on_record(self, reason: str) -> bool:
         """Put the end on record with the wishes so far. False: people have added items, and the manager goes on."""
+        self._stop_finished_jobs()
         effects = self.take_effects()
         self._is_closed = self.link.close(reason, effects)
         if not self._is_closed:
@@ -209,7 +282,16 @@ class BaseLoopScript(BaseScript):
     def commit(self) -> list[int]:
         """Put the wishes so far on record. Return the numbers of the added items."""
         effects = self._collected.take_if_any()
-        return [] if effects is None else list(self.link.commit(effects))
+        numbers = [] if effects is None else list(self.link.commit(effects))
+        self._stop_finished_jobs()
+        return numbers
+
+    def _stop_finished_jobs(self) -> None:
+        """Ask the jobs to stop that the author has finished. The reasons are on record: a further object asks again."""
+        reasons = {key: reason for key, reason in self.finishing.items() if key not in self._asked_to_stop}
+        if reasons:
+            self.link.stop(reasons)
+            self._asked_to_stop.update(reasons)
 
     # methods for authors
 

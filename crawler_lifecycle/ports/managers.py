@@ -114,10 +114,10 @@ class ManagerLedger(Protocol):
         tags: Collection[str] = (),
         every_flow: bool = False,
     ) -> list[Job]:
-        """Return a page with last attempts, by number. `tags`: only runs with all of the tags.
+        """Return a page with attempts, by number. `tags`: only runs with all of the tags.
 
-        `every_flow`: also the jobs of managers with the same name in other flows. A page then ends with all jobs that
-        have its last number, and may be longer than the limit.
+        `every_flow`: also the jobs of managers with the same name in other flows. A page ends with all jobs that have
+        its last number, and may be longer than the limit.
         """
 
     def offer(self, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:

@@ -151,10 +151,11 @@ class PlayedLink:
         self._ledger.refuse(self._ref, number, attempt, Refusal(problem))
         self._point("after refuse")
 
-    def stop(self) -> None:
+    def stop(self, reasons: Mapping[str, str] | None = None) -> None:
         """Note the jobs under way: a test itself decides how their runs end."""
         self._point("stop")
-        self._stage.stops += [job.key for job in self._ledger.running(self._ref)]
+        running = [job.key for job in self._ledger.running(self._ref)]
+        self._stage.stops += [key for key in running if reasons is None or key in reasons]
 
     def commit(self, effects: Effects) -> Sequence[int]:
         self._point("before commit")

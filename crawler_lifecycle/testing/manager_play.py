@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -204,7 +205,7 @@ class ManagerPlay:
         return self.managed.store.manager_doors.items(self.managed.id, limit=MOST_ITEMS)
 
     @property
-    def stats(self) -> Mapping[str, float]:
+    def stats(self) -> Mapping[str, Any]:
         """The manager's stats on record."""
         return self.managed.on_record()[0]
 

@@ -100,10 +100,17 @@ class Managed(Flow):
     def ended(self, limit: int = 100, **fields: Any) -> list[Job]:
         return list(self.managers.ended(self.mine, limit, **fields))
 
-    def react(self, job: Job, verdict: Verdict = Verdict.OK, effects: Effects = NO_EFFECTS, **retry: Any) -> None:
+    def react(
+        self,
+        job: Job,
+        verdict: Verdict = Verdict.OK,
+        effects: Effects = NO_EFFECTS,
+        outcome: Any = None,
+        **retry: Any,
+    ) -> None:
         again = Retry(override=job.override, request=job.request, **retry) if retry else None
         end = {"number": job.number, "attempt": job.attempt, "ended_at": job.ended_at}
-        reaction = Reaction(**end, verdict=verdict, retry=again, effects=effects)
+        reaction = Reaction(**end, verdict=verdict, retry=again, effects=effects, outcome=outcome)
         self.managers.react(self.mine, [reaction])
 
     def claimed_by(self, token: str) -> ManagerRef:

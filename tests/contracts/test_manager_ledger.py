@@ -471,6 +471,37 @@ def test_jobs_are_listed_and_found(flow: Managed) -> None:
     assert known == [first[1]]
 
 
+def test_all_attempts_are_listed_in_pages_of_whole_items(flow: Managed) -> None:
+    flow.offer("a", "b", read=2)
+    for _ in range(2):
+        flow.ended_run(flow.started(1), RunStatus.FAILED)
+        (job,) = flow.ended()
+        flow.react(job, Verdict.BAD, delay_seconds=0)
+    flow.started(1)
+    flow.ended_run(flow.started(2))
+    listed = flow.managers.jobs(flow.mine, JobState.FINISHED, limit=1)
+    assert [(job.number, job.attempt) for job in listed] == [(1, 1), (1, 2)]
+    rest = flow.managers.jobs(flow.mine, JobState.FINISHED, limit=1, after=1)
+    assert [(job.number, job.attempt) for job in rest] == [(2, 1)]
+    running = flow.managers.jobs(flow.mine, JobState.RUNNING, limit=9)
+    assert [(job.number, job.attempt) for job in running] == [(1, 3)]
+
+
+def test_authors_words_texts_and_tags_are_stored_with_their_reaction(flow: Managed) -> None:
+    flow.offer("a", "b", read=2)
+    for number in (1, 2):
+        flow.ended_run(flow.started(number))
+    first, second = flow.ended()
+    tags = {first.key: ["DONE"], "flow-x-1-1": ["DONE"], "nonsense": ["DONE"]}
+    for _ in range(2):
+        flow.react(first, outcome="few_items", effects=Effects(texts={"last": "text"}, stats={"n": 1}, job_tags=tags))
+    flow.react(second, effects=Effects(texts={"last": "other"}))
+    known = flow.managers.find(flow.mine, [first.key, second.key])
+    assert [(job.outcome, list(job.request.tags)) for job in known] == [("few_items", ["DONE"]), ("finished", [])]
+    assert flow.begun().stats == {"last": "other", "n": 1, SCHEDULED: 2}
+    assert [job.key for job in flow.managers.jobs(flow.mine, JobState.FINISHED, limit=9, tags=["DONE"])] == [first.key]
+
+
 def test_pruning_deletes_a_manager_with_its_items(flow: Managed, database: Database) -> None:
     flow.offer("a")
     flow.started()

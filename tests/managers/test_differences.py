@@ -33,8 +33,8 @@ class Old(GeneratorCrawlManager):
     def upload_stats(self) -> None:
         super().upload_stats()  # type: ignore[misc]
 
-    def is_finished(self, key: str) -> str | None:
-        return super().is_finished(key)
+    def is_running(self, key: str) -> bool:
+        return super().is_running(key)
 
     def on_close(self) -> None:
         list(self.get_owned_jobs(state=["finished"], meta=["tags"], colour="red"))
@@ -53,7 +53,7 @@ def test_each_member_that_is_used_in_vain_is_named_with_its_place() -> None:
         "stats_interval has no effect: stats are stored with each reaction",
         f"self.get_sc_project_settings is not there: {MEMBERS['get_sc_project_settings']}",
         "an own upload_stats is never called: stats are stored with each reaction",
-        f"an own is_finished is never called: {NEVER_CALLED['is_finished']}",
+        f"an own is_running is never called: {NEVER_CALLED['is_running']}",
         "get_owned_jobs ignores meta: each job has all fields",
         "get_owned_jobs takes no argument colour",
         "add_job takes no argument override",

@@ -49,15 +49,34 @@ def test_29_the_override_is_over_the_command_line() -> None:
     assert (first.memory_factor, second.memory_factor) == (3, 2)
 
 
-def test_30_reserved_names_on_the_command_line_are_arguments_and_nothing_else() -> None:
-    play = ManagerPlay(
-        Books, "--spider-args", '{"spider": "toys", "units": 9, "tags": ["x"], "job_settings": {"X": 1}}'
-    )
+def test_30_reserved_names_on_the_command_line_are_no_arguments() -> None:
+    line = '{"units": 9, "tags": ["x"], "job_settings": {"X": 1}, "country": "de"}'
+    play = ManagerPlay(Books, "--spider-args", line, "--units", "2")
     play.cycle()
     (job,) = play.started
-    assert (job.spider, job.memory_factor, job.settings) == ("books", 1, {})
-    assert job.arguments == {"spider": "toys", "units": "9", "tags": '["x"]', "job_settings": '{"X":1}'}
-    assert "x" not in job.tags
+    assert (job.memory_factor, job.settings, job.arguments) == (9, {"X": "1"}, {"country": "de"})
+    assert "x" in job.tags
+
+
+def test_30_a_set_has_precedence_over_reserved_names_on_the_command_line() -> None:
+    class Override(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"units": 3, "tags": ["y"], "job_settings": {"Y": 1}}
+
+    play = ManagerPlay(Override, "--spider-args", '{"units": 9, "tags": ["x"], "job_settings": {"X": 1}}')
+    play.cycle()
+    (job,) = play.started
+    assert (job.memory_factor, job.settings, job.arguments) == (3, {"Y": "1"}, {})
+    assert {"x", "y"} <= set(job.tags)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [('{"spider": "toys"}', "names a spider"), ('{"tags": "x"}', "tags: expected a list"), ("[]", "a JSON object")],
+)
+def test_30_impossible_arguments_for_all_spiders_are_refused(line: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
+        ManagerPlay(Books, "--spider-args", line)
 
 
 def test_31_32_a_started_job_is_on_record_with_its_override_and_counted() -> None:
@@ -454,13 +473,54 @@ def test_48_own_stats_have_the_methods_of_scrapys_and_whole_numbers_stay_whole()
     assert seen == ["[None, None, None, None, None, None]", "[None, 6, 0.5, 7, 3, 4]"]
 
 
-def test_48_a_stat_is_a_number() -> None:
-    class Text(Shops):
-        def on_start(self, resumed: bool = False) -> None:
-            self.stats.set_value("last", "text")  # type: ignore[arg-type]
+def test_48_a_stat_may_be_a_text_which_stays_over_deaths() -> None:
+    seen: list[Any] = []
 
-    with pytest.raises(AuthorsFailure, match="state"):
-        ManagerPlay(Text).cycle()
+    class Texts(Shops):
+        names = "a"
+
+        def on_start(self, resumed: bool = False) -> None:
+            seen.append((self.stats.get_value("last"), "last" in self.stats, self.stats.get_stats().get("last")))
+            self.stats.set_stats({"last": f"text {resumed}", "number": 1})
+
+    play = ManagerPlay(Texts)
+    play.cycle()
+    assert play.stats["last"] == "text False"
+    play.replace()
+    assert play.until_closed() == "finished"
+    assert seen == [(None, False, None), ("text False", True, "text False")]
+    assert (play.stats["last"], play.stats["number"]) == ("text True", 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ([True], "number or a text"),
+        ([None], "number or a text"),
+        ([[1]], "number or a text"),
+        (["text", 1], "stays a text"),
+        ([1, "text"], "stays a number"),
+        (["x" * 4097], "4097 characters"),
+    ],
+)
+def test_48_a_stat_stays_a_number_or_a_text(values: list[Any], problem: str) -> None:
+    class Sets(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            for value in values:
+                self.stats.set_value("last", value)
+
+    with pytest.raises(AuthorsFailure, match=problem):
+        ManagerPlay(Sets).cycle()
+
+
+def test_48_no_number_is_added_to_a_text() -> None:
+    class Adds(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            self.stats.set_value("last", "text")
+            self.stats.inc_value("last")
+
+    with pytest.raises(AuthorsFailure, match="is a text"):
+        ManagerPlay(Adds).cycle()
 
 
 def test_38_ends_are_told_backwards_on_request() -> None:

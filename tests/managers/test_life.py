@@ -15,12 +15,15 @@ from crawler_lifecycle.managers import (
     CrawlManager,
     GeneratorCrawlManager,
     JobDict,
+    JobParams,
     PeriodicCrawlManager,
     SpiderStatsAggregatorMixin,
     WorkFlowManager,
 )
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.defining import build, family_of, flow_of
+from crawler_lifecycle.managers.failures import AuthorsFailure
+from crawler_lifecycle.managers.owned_jobs import STATES
 from crawler_lifecycle.testing import ManagerPlay
 from tests.contracts.managers import managed
 from tests.managers.authors import Shops, shops_with
@@ -133,9 +136,58 @@ def test_8_9_flow_tags_are_removed_for_good_and_the_family_stays() -> None:
     assert [job.tags for job in play.started] == [(*family, "a", "b"), (*family, "b"), (*family, "b")]
 
 
-def test_9_a_jobs_tags_stay_as_they_are() -> None:
-    with pytest.raises(BadInput, match="keeps the tags"):
-        manager_of(Books).remove_job_tags(["a"], "some key")
+def test_9_tags_of_a_job_are_changed_but_for_its_family_and_parent() -> None:
+    class Marks(Shops):
+        names = "ab"
+
+        def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            self.add_job_tags(jobkey, ["DONE", "TWICE"])
+            self.remove_job_tags(["TWICE", "FLOW_ID=play", "PARENT_NAME=nightly"], jobkey)
+            self.add_job_tags("unknown", ["DONE"])
+            tags.append(self.get_job_tags(jobkey))
+
+    tags: list[list[str]] = []
+    play = ManagerPlay(Marks)
+    play.cycle()
+    play.end(1)
+    play.crash("before react")
+    play.cycle()
+    marked = ["DONE", "FLOW_ID=play", "JOBSEQ=0000000001", "PARENT_NAME=nightly"]
+    assert tags == [marked, marked]
+    manager = play.manager
+    assert [job["number"] for job in manager.get_owned_jobs(state=list(STATES), has_tag=["DONE"])] == [1]
+    assert [job["number"] for job in manager.get_owned_jobs(state=list(STATES), lacks_tag=["DONE"])] == [2]
+    assert next(item.tags for item in play.items) == tuple(marked)
+
+
+def test_9_the_managers_own_tags_are_for_itself() -> None:
+    class Marks(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            self.append_flow_tag("FLOW=1")
+            if not resumed:
+                self.add_job_tags(tags=["OWN=1", "OTHER", "NAME=x"])
+                self.remove_job_tags(["OTHER"])
+            seen.append(self.get_job_tags())
+
+    seen: list[list[str]] = []
+    play = ManagerPlay(Marks)
+    play.cycle()
+    play.replace()
+    play.cycle()
+    assert seen == [["FLOW_ID=play", "NAME=nightly", "FLOW=1", "OWN=1"]] * 2
+    assert not any("OWN=1" in job.tags for job in play.started)
+
+
+def test_9_a_tag_that_no_run_accepts_is_refused() -> None:
+    class Marks(Shops):
+        def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            self.add_job_tags(jobkey, ["x" * 1000])
+
+    play = ManagerPlay(Marks)
+    play.cycle()
+    play.end(1)
+    with pytest.raises(AuthorsFailure, match="tags"):
+        play.cycle()
 
 
 def test_10_all_jobs_with_the_name_are_seen_and_repeats_and_numbers_stay_apart() -> None:

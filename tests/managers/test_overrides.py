@@ -1,5 +1,6 @@
 """Methods that authors override, with an own part before, after and instead of `super()`."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,7 +31,10 @@ def around(name: str, place: str, instead: Callable[..., Any]) -> dict[str, Any]
             own_part(self)
         inherited: Any = getattr(GeneratorCrawlManager, name)
         is_property = isinstance(inherited, property)
-        answer = inherited.__get__(self) if is_property else inherited(self, *arguments, **keywords)
+        if inspect.ismethod(inherited):  # of the class
+            answer = inherited(*arguments, **keywords)
+        else:
+            answer = inherited.__get__(self) if is_property else inherited(self, *arguments, **keywords)
         if place == AFTER:
             own_part(self)
         return answer

@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.flow_locks import IN_ORDER, SHARED
 from crawler_lifecycle.adapters.sql.manager_life import MEMBER, intent_of
 from crawler_lifecycle.adapters.sql.manager_locks import OF_ATTEMPTS, OF_MANAGER, Managed, OnManagers
 from crawler_lifecycle.adapters.sql.manager_reactions import is_open, put_on_record
-from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, job_of
+from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, job_of, place_of_job
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
@@ -132,7 +132,7 @@ class ManagerJobs(OnManagers):
     @reading
     def find(self, connection: Connection, ref: ManagerRef, keys: Collection[str]) -> list[Job]:
         row = self.fenced(connection, ref)
-        wanted = [place for place in map(_place, keys) if place is not None and place[0] == ref.flow_uid]
+        wanted = [place for place in map(place_of_job, keys) if place is not None and place[0] == ref.flow_uid]
         jobs: list[Job] = []
         for page in pages(wanted):
             these = or_(*(and_(attempts.member == place[1], attempts.attempt == place[2]) for place in page))
@@ -203,12 +203,3 @@ def start_of(head: Row[Any], path: str, manager: Row[Any], row: Row[Any]) -> Man
     )
     fields = job.request.model_dump(exclude_none=True)
     return ManagerStart(job, RunRequest.model_validate({**fields, "flow": link}))
-
-
-def _place(key: str) -> tuple[str, int, int] | None:
-    """Return flow, member and attempt from a job's key; None for a text in another form."""
-    head, _, attempt = key.rpartition("-")
-    head, _, member = head.rpartition("-")
-    if not head.startswith("flow-") or not member.isdigit() or not attempt.isdigit():
-        return None
-    return head.removeprefix("flow-"), int(member), int(attempt)

@@ -1,4 +1,4 @@
-"""Lists of a manager's jobs: the last attempts of its items, also in further flows with the manager's name."""
+"""Lists of a manager's jobs: the attempts of its items, also in further flows with the manager's name."""
 
 from collections.abc import Collection
 from typing import Any
@@ -21,11 +21,10 @@ IS_LAST_ATTEMPT = and_(
     attempts.attempt == items.attempt,
 )
 HAS_END = {JobState.RUNNING: attempts.ended_at.is_(None), JobState.FINISHED: attempts.ended_at.is_not(None)}
-LAST_ATTEMPTS = (
+ATTEMPTS = (
     select(*JOB_COLUMNS, flows.c.uid)
-    .join_from(manager_items, manager_attempts, IS_LAST_ATTEMPT)
-    .join(flows, flows.c.id == items.flow)
-    .order_by(items.number, items.flow)
+    .join_from(manager_attempts, flows, flows.c.id == attempts.flow)
+    .order_by(attempts.number, attempts.flow, attempts.attempt)
 )
 ROWS_FOR_A_FILTER = 1000
 
@@ -46,13 +45,13 @@ class ManagerLists(OnManagers):
         every_flow: bool = False,
     ) -> list[Job]:
         row = self.fenced(connection, ref)
-        query = LAST_ATTEMPTS.where(HAS_END[state])
+        query = ATTEMPTS.where(HAS_END[state])
         if every_flow:
             head = self.head(connection, ref.flow_uid)
             named = select(flows.c.id).join(managers, managers.c.flow == flows.c.id)
-            query = query.where(items.flow.in_(named.where(flows.c.name == head.name)))
+            query = query.where(attempts.flow.in_(named.where(flows.c.name == head.name)))
         else:
-            query = query.where(items.flow == row.flow, items.manager == row.manager)
+            query = query.where(attempts.flow == row.flow, attempts.manager == row.manager)
         jobs: list[Job] = []
         while len(jobs) < limit:
             size = ROWS_FOR_A_FILTER if tags else limit
@@ -66,9 +65,9 @@ class ManagerLists(OnManagers):
 
 def _page(connection: Connection, query: Any, after: int, size: int) -> list[Job]:
     """Return the next jobs by number. The page has all jobs with its last number."""
-    rows = connection.execute(query.where(items.number > after).limit(size)).all()
+    rows = connection.execute(query.where(attempts.number > after).limit(size)).all()
     if len(rows) == size:
-        rest = connection.execute(query.where(items.number == rows[-1].number)).all()
+        rest = connection.execute(query.where(attempts.number == rows[-1].number)).all()
         rows = [row for row in rows if row.number != rows[-1].number] + list(rest)
     return [job_of(row.uid, row) for row in rows]
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, OnFlows, add_line
 from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.manager_rows import new_item
+from crawler_lifecycle.adapters.sql.manager_rows import new_item, place_of_job
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.contract.managers.items import Item, ItemState
@@ -30,6 +30,13 @@ OF_ATTEMPTS = (
     manager_attempts.c.flow == bindparam("of_flow"),
     manager_attempts.c.manager == bindparam("of_manager"),
 )
+THIS_JOB = (
+    *OF_ATTEMPTS,
+    manager_attempts.c.member == bindparam("of_member"),
+    manager_attempts.c.attempt == bindparam("of_attempt"),
+)
+REQUEST = select(manager_attempts.c.request).where(*THIS_JOB).with_for_update()
+WRITE_REQUEST = update(manager_attempts).where(*THIS_JOB)
 KNOWN_KEYS = select(items.dedup_key, items.number).where(
     *OF_MANAGER, items.dedup_key.in_(bindparam("keys", expanding=True))
 )
@@ -106,6 +113,10 @@ class Managed:
             self.values["tags"] = list(dict.fromkeys([*tags, *effects.tags]))
         for name, increment in effects.stats.items():
             self.add_to_stat(name, increment)
+        for key, tags in effects.job_tags.items():
+            self._write_tags(key, tags)
+        if effects.texts:
+            self.values["stats"] = {**self.values.get("stats", self.row.stats), **effects.texts}
         if effects.state is not None:
             self.values["state"] = effects.state
         if effects.close_reason is not None:
@@ -113,6 +124,16 @@ class Managed:
         for message in effects.lines:
             self.line("manager", message)
         return self._add_unknown(effects.add) if effects.add else []
+
+    def _write_tags(self, key: str, tags: Sequence[str]) -> None:
+        """Write the tags into the job's attempt. The run keeps the tags of its start."""
+        place = place_of_job(key)
+        if place is None or place[0] != self.flow_uid:
+            return
+        of_job = {**self.bound, "of_member": place[1], "of_attempt": place[2]}
+        request = self.tx.scalar(REQUEST, of_job)
+        if request is not None:
+            self.tx.execute(WRITE_REQUEST.values(request=request.model_copy(update={"tags": list(tags)})), of_job)
 
     def save(self) -> None:
         if self.values:

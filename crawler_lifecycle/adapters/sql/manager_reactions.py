@@ -97,9 +97,12 @@ def _end_of(reaction: Reaction) -> tuple[int, int, datetime | None]:
 
 
 def _judge(mine: Managed, reactions: Sequence[Reaction]) -> None:
-    """Write the verdicts into the attempts, with a statement for each verdict and number of attempt."""
-    for (verdict, attempt), numbers in _grouped(((r.verdict, r.attempt), r.number) for r in reactions).items():
+    """Write the verdicts into the attempts, with a statement for each verdict, own word and number of attempt."""
+    groups = _grouped(((r.verdict, r.outcome, r.attempt), r.number) for r in reactions)
+    for (verdict, outcome, attempt), numbers in groups.items():
         judged = JUDGE.values(reacted_at=mine.at, verdict=verdict)
+        if outcome is not None:
+            judged = judged.values(outcome=outcome)
         mine.tx.execute(judged, {**mine.bound, "of_attempt": attempt, "numbers": numbers})
 
 

@@ -77,3 +77,12 @@ def new_item(key: Mapping[str, int], number: int, member: int, item: Item, now: 
         "problem": (item.problem or "the parameters give no request") if is_refused else None,
         "changed_at": now,
     }
+
+
+def place_of_job(key: str) -> tuple[str, int, int] | None:
+    """Return flow, member and attempt from a job's key; None for a text in another form."""
+    head, _, attempt = key.rpartition("-")
+    head, _, member = head.rpartition("-")
+    if not head.startswith("flow-") or not member.isdigit() or not attempt.isdigit():
+        return None
+    return head.removeprefix("flow-"), int(member), int(attempt)

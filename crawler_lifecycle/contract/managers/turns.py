@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.requests import A_YEAR, RunParameters
 GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whether the new sets are right
 OURS = "crawler_lifecycle"  # key in `self.state` on record for our own values, by subject
 BREAKERS, HELD = "breakers", "held"  # subject; its pauses: ends and keys
+LONGEST_OUTCOME = 64  # characters in an outcome word
 LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
 FILTERED = "crawlmanager/filtered"  # stat: items refused by the manager's own filter
 UNREADABLE = "parameters that are no JSON"  # only key in an override with unrecordable parameters
@@ -38,7 +39,7 @@ class Begun(Message):
     is_exhausted: bool = False
     close_reason: str | None = None
     is_closed: bool = Field(default=False, description="whether the end is on record: only the step has to end")
-    stats: dict[str, float] = {}
+    stats: dict[str, float | str] = {}
     items_door: int = Field(default=0, description="number of the last door that added or renewed items")
 
 
@@ -49,6 +50,8 @@ class Effects(Message):
     tags: tuple[str, ...] = ()
     removed_tags: tuple[str, ...] = Field(default=(), description="the tags for further crawls go without these tags")
     stats: dict[str, float] = Field(default={}, description="increments by name")
+    job_tags: dict[str, list[str]] = Field(default={}, description="all tags of jobs with changed tags, by key")
+    texts: dict[str, str] = Field(default={}, description="stats that are texts, by name")
     state: dict[str, JsonValue] | None = Field(default=None, description="the whole new state; None: no change")
     close_reason: str | None = None
     lines: tuple[str, ...] = Field(default=(), description="lines for the flow's timeline")
@@ -79,6 +82,7 @@ class Reaction(Message):
     attempt: int
     ended_at: datetime | None = Field(description="time of the end: a run that was reopened ends anew")
     verdict: Verdict
+    outcome: str | None = Field(default=None, max_length=LONGEST_OUTCOME, description="author's own word for the end")
     retry: Retry | None = None
     effects: Effects = NO_EFFECTS
 

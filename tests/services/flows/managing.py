@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crawler_lifecycle.managers import CrawlManager, GeneratorCrawlManager, JobParams
+from crawler_lifecycle.managers import CrawlManager, GeneratorCrawlManager, JobDict, JobParams
 
 
 class Shops(GeneratorCrawlManager):
@@ -162,6 +162,18 @@ class Mixed(Shops):
         yield from ({"spider": name} for name in ("books", "unknown", "books"))
 
     dedup = False
+
+
+class Stalls(Shops):
+    """Finishes its first job."""
+
+    def running_job_hook(self, jobkey: str) -> None:
+        if self.get_keyvalue_job_tag("JOBSEQ", self.get_job_tags(jobkey)) == "0000000001":
+            self.finish(jobkey, "stalled")
+
+    def finished_metadata_hook(self, jobkey: str, metadata: JobDict) -> None:
+        self.stats.set_value(f"outcome {metadata['number']}", str(metadata["close_reason"]))
+        self.add_job_tags(jobkey, ["SEEN"])
 
 
 class Limited(Shops):

@@ -45,6 +45,7 @@ class FakeTemporal:
     flow: Flow
     started: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    reasons: dict[str, str | None] = field(default_factory=dict)  # of the stops, by workflow id
     problems: list[Exception] = field(default_factory=list)  # of the next starts
     is_away: bool = False
     has_worker: bool = True  # whether workflows that start make their runs
@@ -82,6 +83,7 @@ class FakeTemporal:
         if self.is_away or workflow_id not in self.workflows:
             raise NotFound("no such workflow")
         self.stopped.append(workflow_id)
+        self.reasons[workflow_id] = stop.reason
         return "signal"
 
     async def describe(self, workflow_id: str) -> WorkflowInfo:
@@ -146,9 +148,9 @@ class Stage:
     async def started(self, number: int) -> None:
         await self.until(lambda: len(set(self.temporal.started)) >= number)
 
-    def end_runs(self, status: RunStatus = RunStatus.COMPLETED) -> None:
+    def end_runs(self, status: RunStatus = RunStatus.COMPLETED, reason: str = "all_succeeded") -> None:
         for run_id in self.flow.store.manager_doors.runs_under_way(self.flow.id):
-            self.flow.close(self.flow.store.runs.get(run_id), status)
+            self.flow.close(self.flow.store.runs.get(run_id), status, reason)
 
     def end_one(self) -> None:
         run_id = self.flow.store.manager_doors.runs_under_way(self.flow.id)[0]

@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.services.flows.managers import crawls
 from tests.services.flows.stages import PATIENCE, Stage
 
@@ -123,6 +124,28 @@ async def test_a_manager_whose_time_is_over_stops_its_crawls(staged: Staged) -> 
         await asyncio.wait_for(running, PATIENCE)
     assert stage.counts == Counts(completed=2, cancelled=0)
     assert (await stage.result())["close_reason"] == "max_running_time"
+
+
+async def test_a_job_that_its_manager_finishes_is_stopped_alone_until_temporal_knows(staged: Staged) -> None:
+    stage = staged("Stalls", "--loop-mode", "0.2")
+    async with stage.hosted() as running:
+        stage.temporal.problems = [RuntimeError("a fault of our own")]  # the first job starts later
+        await stage.started(3)
+        await stage.until(lambda: bool(stage.temporal.stopped))
+        assert set(stage.temporal.reasons.values()) == {"stalled"}
+        (key,) = set(stage.temporal.stopped)
+        await asyncio.to_thread(stage.end_runs, RunStatus.FAILED, "stopped")
+        await asyncio.wait_for(running, PATIENCE)
+    result = await stage.result()
+    assert {name: text for name, text in result["stats"].items() if name.startswith("outcome")} == {
+        "outcome 1": "stalled",
+        "outcome 2": "cancelled",
+        "outcome 3": "cancelled",
+    }
+    items = stage.flow.store.manager_doors.items(stage.flow.id, limit=10)
+    assert [item.outcome for item in items] == ["stalled", "cancelled", "cancelled"]
+    assert all("SEEN" in item.tags for item in items)
+    assert key == stage.temporal.stopped[0]
 
 
 async def test_a_stopped_manager_keeps_its_numbers(staged: Staged) -> None:

@@ -47,7 +47,7 @@ CALLS = {
     "delay": _call(tuple[list[int]]),
     "start": _call(tuple[list[Start]], list[Job | str | None]),
     "refuse": _call(tuple[int, int, str]),
-    "stop": _call(NO_ARGUMENTS),
+    "stop": _call(tuple[dict[str, str] | None]),
     "commit": _call(tuple[Effects], list[int]),
     "find": _call(tuple[list[str]], list[Job]),
     "counts": _call(NO_ARGUMENTS, Counts),

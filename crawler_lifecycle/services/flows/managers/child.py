@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -101,8 +101,8 @@ class HostLink:
     def refuse(self, number: int, attempt: int, problem: str) -> None:
         self._ask("refuse", number, attempt, problem)
 
-    def stop(self) -> None:
-        self._ask("stop")
+    def stop(self, reasons: Mapping[str, str] | None = None) -> None:
+        self._ask("stop", None if reasons is None else dict(reasons))
 
     def commit(self, effects: Effects) -> Sequence[int]:
         numbers: Sequence[int] = self._ask("commit", effects)

@@ -5,7 +5,7 @@ While Temporal is away, starts wait here: the manager's thread goes on with the 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -50,6 +50,10 @@ class Crawls:
         self._asked: set[str] = set()  # jobs whose workflows know of the stop
         self._starting: dict[str, asyncio.Task[str | None]] = {}  # by workflow id
         self._stopping: asyncio.Task[None] | None = None
+        self._stops_all = False
+        self._reasons: dict[str, str] = {}  # for the stops of single jobs, by key
+        self._requests: dict[str, StopRequest] = {}  # by key: a repeated request is the same
+        self._finishing: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
     # for the manager's thread
@@ -69,6 +73,10 @@ class Crawls:
         """Ask all crawls under way to stop, again and again until their ends are on record."""
         self._soon(self._begin_to_stop)
 
+    def finish(self, reasons: Mapping[str, str]) -> "Future[None]":
+        """Ask the crawls with a reason to stop. The answer comes after some seconds at the latest; the rest goes on."""
+        return asyncio.run_coroutine_threadsafe(self._finish(reasons), self._loop)
+
     def close(self) -> None:
         """Leave the crawls. Another host makes the starts that Temporal has not taken."""
         self._soon(self._cancel)
@@ -80,7 +88,7 @@ class Crawls:
     # on the event loop
 
     def _cancel(self) -> None:
-        for task in (self._checking, self._stopping, *self._starting.values()):
+        for task in (self._checking, self._stopping, self._finishing, *self._starting.values()):
             if task is not None:
                 task.cancel()
 
@@ -180,26 +188,44 @@ class Crawls:
     # stops
 
     def _begin_to_stop(self) -> None:
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop_all())
+        if not self._stops_all:
+            self._stops_all = True
+            self._go_on_to_stop()
 
-    async def _stop_all(self) -> None:
-        request = StopRequest(actor=f"flow {self._flow_id}"[:256], door="flow", asked_at=datetime.now(UTC))
+    async def _finish(self, reasons: Mapping[str, str]) -> None:
+        self._reasons.update(reasons)
+        self._finishing = asyncio.create_task(self._goes_on(self._ask_all()))
+        await asyncio.wait([self._finishing], timeout=START_SECONDS)
+        if self._reasons:
+            self._go_on_to_stop()
+
+    def _go_on_to_stop(self) -> None:
+        """Make the new requests at once, and repeat them."""
+        if self._stopping is not None:
+            self._stopping.cancel()
+        self._stopping = asyncio.create_task(self._stop())
+
+    async def _stop(self) -> None:
         rounds = 0
-        while True:
+        while self._stops_all or self._reasons:
             rounds += 1
-            await self._goes_on(self._ask_all(request))
+            await self._goes_on(self._ask_all())
             await asyncio.sleep(STOP_PAUSES.seconds(rounds))
 
-    async def _ask_all(self, request: StopRequest) -> None:
+    async def _ask_all(self) -> None:
         """Ask the workflows to stop. A workflow without a start gets the request later."""
         running = await self._written(lambda: self._ledger.running(self._ref)) or []
-        await asyncio.gather(*(self._ask(job.key, request) for job in running if job.key not in self._asked))
+        keys = {job.key for job in running if self._stops_all or job.key in self._reasons}
+        await asyncio.gather(*(self._ask(key) for key in keys - self._asked))
+        self._reasons = {key: reason for key, reason in self._reasons.items() if key in keys - self._asked}
 
-    async def _ask(self, key: str, request: StopRequest) -> None:
+    async def _ask(self, key: str) -> None:
+        if key not in self._requests:
+            actor, reason = f"flow {self._flow_id}"[:256], self._reasons.get(key)
+            self._requests[key] = StopRequest(actor=actor, door="flow", reason=reason, asked_at=datetime.now(UTC))
         async with self._stop_limit:
             try:
-                await self._supervisors.stop(key, request)
+                await self._supervisors.stop(key, self._requests[key])
             except LifecycleError as error:
                 logger.info("%s cannot be asked to stop yet: %s", key, error.message)
             else:

@@ -129,8 +129,11 @@ class Desk:
     def refuse(self, number: int, attempt: int, problem: str) -> None:
         self._patiently(lambda: self.ledger.refuse(self.ref, number, attempt, Refusal(problem)))
 
-    def stop(self) -> None:
-        self.crawls.stop()
+    def stop(self, reasons: dict[str, str] | None = None) -> None:
+        if reasons is None:
+            self.crawls.stop()
+        else:
+            self.box.result(self.crawls.finish(reasons), None)
 
     def commit(self, effects: Effects) -> list[int]:
         return self._commit(effects, None)
