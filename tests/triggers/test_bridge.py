@@ -1,6 +1,7 @@
 """The loop from the queue to the API, against SQS's protocol: what is deleted, given up, and left in the queue."""
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,14 +58,18 @@ class Queues:
         return int(attributes[names[0]]), int(attributes[names[1]])
 
     def given_up(self) -> list[tuple[str, str]]:
-        """Bodies and reasons, as they are in the dead letter queue."""
+        """Bodies and reasons in the dead letter queue, which is empty afterwards."""
+        taken = list[tuple[str, str]]()
+        while messages := self._receive_dead():
+            taken += [(message["Body"], message["MessageAttributes"]["Reason"]["StringValue"]) for message in messages]
+        return taken
+
+    def _receive_dead(self) -> list[dict[str, Any]]:
         answer = self.sqs.receive_message(
-            QueueUrl=self.dead, MaxNumberOfMessages=10, VisibilityTimeout=0, MessageAttributeNames=["All"]
+            QueueUrl=self.dead, MaxNumberOfMessages=10, VisibilityTimeout=600, MessageAttributeNames=["All"]
         )
-        return [
-            (message["Body"], message["MessageAttributes"]["Reason"]["StringValue"])
-            for message in answer.get("Messages", [])
-        ]
+        messages: list[dict[str, Any]] = answer.get("Messages", [])
+        return messages
 
 
 @pytest.fixture
@@ -170,9 +175,14 @@ def test_both_queues_are_needed(queues: Queues, name: str) -> None:
         EventQueue(queues.settings(**{name: None}))
 
 
-def test_a_missing_region_names_our_variable(queues: Queues) -> None:
-    with pytest.raises(NotReady, match="CRAWLER_TRIGGERS__REGION"):
+def test_a_missing_region_names_the_variables_that_help(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message named AWS_REGION, which AWS's library for Python does not read."""
+    with pytest.raises(NotReady) as refused:
         EventQueue(queues.settings(region=None))
+    ours, of_aws = re.findall(r"[A-Z][A-Z_]+_REGION", refused.value.message)
+    assert ours == "CRAWLER_TRIGGERS__REGION"
+    monkeypatch.setenv(of_aws, REGION)
+    EventQueue(queues.settings(region=None))
 
 
 def _problem(status: int, code: str) -> Answer:

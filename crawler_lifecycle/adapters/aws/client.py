@@ -62,7 +62,7 @@ def make_client(
         return boto3.session.Session().client(service, region_name=region, endpoint_url=endpoint, config=config)
     except NoRegionError as error:
         group = variable.rpartition("__")[0]
-        raise NotReady(f"{group}__REGION: no region is set, here or in AWS_REGION") from error
+        raise NotReady(f"{group}__REGION: no region is set, here or in AWS_DEFAULT_REGION") from error
     except ValueError as error:
         raise NotReady(f"{variable}: expected an address such as https://s3.example.com, not {endpoint!r}") from error
     except BotoCoreError as error:
