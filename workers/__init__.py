@@ -1,1 +1,1 @@
-"""Mains of all processes: `python -m workers.lifecycle`, `.dispatcher`, `.watcher`, `.scheduler`, `.api`."""
+"""Mains of all processes: `python -m workers.lifecycle`, `.dispatcher`, `.watcher`, `.scheduler`, `.api`, `.triggers`."""

@@ -34,7 +34,7 @@ SECRETS = {
     "SCHEDULER_READ_TOKEN": READING,
 }
 PROGRAMS = Path(sys.executable).parent
-OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker", "api"}
+OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker", "api", "triggers"}
 
 
 def document() -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: p
                 group, _, field = variable.removeprefix("CRAWLER_").lower().partition("__")
                 assert group in known
                 assert not field or field in known[group]
-        if name == "scheduler":  # crawls run in its container: it knows no password
+        if name in ("scheduler", "triggers"):  # crawls run in the first one's container, and the second needs no database
             assert loaded.database.url is None
             continue
         address = parse_url(loaded.database_url)
@@ -127,7 +127,7 @@ def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: p
 def test_only_those_that_deploy_have_the_token_for_it(services: dict[str, Any]) -> None:
     tokens = {name: services[name]["environment"].get("CRAWLER_SCHEDULER__TOKEN") for name in OURS}
     deploying = dict.fromkeys(("scheduler", "dispatcher", "worker"), DEPLOYING)
-    assert tokens == deploying | {"api": READING, "watcher": None, "upgrade": None}
+    assert tokens == deploying | dict.fromkeys(("watcher", "upgrade", "triggers")) | {"api": READING}
     assert services["scheduler"]["environment"]["CRAWLER_SCHEDULER__READ_TOKEN"] == READING
 
 

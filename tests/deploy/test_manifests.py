@@ -20,6 +20,7 @@ from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.http.rights import RIGHTS
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.triggers.queue import ANSWER_SECONDS, POLL_SECONDS
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
 from tests.pod_shapes import SHAPED
@@ -28,6 +29,7 @@ from workers.flows import END_SECONDS
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
 API = Folder(KUBERNETES / "components" / "api")
 FLOWS = Folder(KUBERNETES / "components" / "flows")
+TRIGGERS = Folder(KUBERNETES / "components" / "triggers")
 PARTS = {"worker": "actor", "dispatcher": "actor", "watcher": "observer", "scheduler": "actor"}
 MYSQL_TAKES = 151  # its default of max_connections
 ACTS = {"create", "delete"}
@@ -402,6 +404,45 @@ def test_an_overlay_may_want_the_api(tmp_path: Path) -> None:
     api = dict(manifests.pods(documents))["Deployment api"]["containers"][0]
     (named,) = (source["configMapRef"]["name"] for source in api["envFrom"] if "configMapRef" in source)
     assert named in {document["metadata"]["name"] for document in documents if document["kind"] == "ConfigMap"}
+
+
+def test_the_trigger_process_has_a_token_and_no_other_secret() -> None:
+    documents = {(each["kind"], each["metadata"]["name"]): each for each in TRIGGERS.manifests}
+    pod = documents["Deployment", "triggers"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["python", "-m", "workers.triggers"]
+    assert pod["automountServiceAccountToken"] is False
+    secrets = [each["secret"] for each in pod["volumes"] if "secret" in each]
+    key = "CRAWLER_REMOTE__TOKEN"
+    assert secrets == [{"secretName": "triggers-credentials", "items": [{"key": key, "path": key}]}]
+    values = {each["name"]: each["value"] for each in container["env"]}
+    assert (values["CRAWLER_REMOTE__TOKEN_FILE"], values["CRAWLER_REMOTE__URL"]) == (f"/secrets/{key}", "http://api:3210")
+    longest = POLL_SECONDS + ANSWER_SECONDS + Settings().remote.seconds
+    assert pod["terminationGracePeriodSeconds"] > longest
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+def test_the_howto_has_an_overlay_with_triggers(tmp_path: Path) -> None:
+    page = (KUBERNETES.parents[1] / "docs" / "howto" / "events.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    shutil.copytree(KUBERNETES, tmp_path / "deploy" / "kubernetes")
+    (tmp_path / "installation").mkdir()
+    (tmp_path / "installation" / KUSTOMIZATION).write_text(block)
+    (tmp_path / "installation" / "events.toml").write_text("# ours")
+    documents = manifests.rendered("kubectl", str(tmp_path / "installation"))
+    assert [problem for document in documents for problem in problems(document)] == []
+    check_pods(documents, parts=len(PARTS) + 2)
+    pods = dict(manifests.pods(documents))
+    api, triggers = (pods[f"Deployment {part}"] for part in ("api", "triggers"))
+    (volume,) = (each for each in api["volumes"] if each["name"] == "mapping")
+    maps = {each["metadata"]["name"]: each["data"] for each in documents if each["kind"] == "ConfigMap"}
+    assert maps[volume["configMap"]["name"]] == {"events.toml": "# ours"}
+    (source,) = triggers["containers"][0]["envFrom"]
+    assert maps[source["configMapRef"]["name"]].keys() == {
+        f"CRAWLER_TRIGGERS__{name}" for name in ("QUEUE_URL", "DEAD_LETTER_URL", "REGION")
+    }
+    (account,) = (each for each in documents if manifests.name_of(each) == "ServiceAccount triggers")
+    assert "eks.amazonaws.com/role-arn" in account["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("namespace", ["crawler-lifecycle", "crawls"])

@@ -44,7 +44,7 @@ pattern.source = [{ prefix = "sh" }]
 pattern.detail-type = ["Unwanted"]
 stop_run = { run = "$.detail.run" }
 """
-ORDERS, BATCHES, UNMAPPED = 480, 20, 200  # different events
+ORDERS, BATCHES, UNMAPPED = 240, 60, 300  # different events
 MESSAGES = 1000
 SEED = 52
 DRAINING = 500.0
@@ -111,6 +111,7 @@ async def test_each_event_acts_once_or_is_given_up(stack: Site, moto: str, crede
         "CRAWLER_TRIGGERS__DEAD_LETTER_URL": queues.dead,
         "CRAWLER_TRIGGERS__ENDPOINT_URL": moto,
         "CRAWLER_TRIGGERS__VISIBILITY_SECONDS": "10",
+        "CRAWLER_TRIGGERS__LONGEST_PAUSE_SECONDS": "10",
     }
     doomed = await stack.control.runs.start(RunRequest(crawler="gated"))
     unwanted = event("Unwanted", -1, run=doomed.run_id)
