@@ -111,7 +111,10 @@ def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: p
                 group, _, field = variable.removeprefix("CRAWLER_").lower().partition("__")
                 assert group in known
                 assert not field or field in known[group]
-        if name in ("scheduler", "triggers"):  # crawls run in the first one's container, and the second needs no database
+        if name in (
+            "scheduler",
+            "triggers",
+        ):  # crawls run in the first one's container, and the second needs no database
             assert loaded.database.url is None
             continue
         address = parse_url(loaded.database_url)

@@ -251,7 +251,8 @@ def test_only_those_that_deploy_have_the_token_for_it() -> None:
             pod = document.get("spec", {}).get("template", {}).get("spec", {})
             if any(volume["name"] == "secrets" for volume in pod.get("volumes", [])):
                 keys = mounted_secrets(pod)
-                tokens |= {(document["metadata"]["name"], name): key for name, key in keys.items() if "TOKEN" in name}
+                part = document["metadata"]["name"]
+                tokens |= {(part, name): key for name, key in keys.items() if re.search("SCHEDULER.*TOKEN", name)}
     own, read, metrics = (f"CRAWLER_SCHEDULER__{name}" for name in ("TOKEN", "READ_TOKEN", "METRICS_TOKEN"))
     assert tokens == {
         ("worker", own): own,
@@ -416,7 +417,10 @@ def test_the_trigger_process_has_a_token_and_no_other_secret() -> None:
     key = "CRAWLER_REMOTE__TOKEN"
     assert secrets == [{"secretName": "triggers-credentials", "items": [{"key": key, "path": key}]}]
     values = {each["name"]: each["value"] for each in container["env"]}
-    assert (values["CRAWLER_REMOTE__TOKEN_FILE"], values["CRAWLER_REMOTE__URL"]) == (f"/secrets/{key}", "http://api:3210")
+    assert (values["CRAWLER_REMOTE__TOKEN_FILE"], values["CRAWLER_REMOTE__URL"]) == (
+        f"/secrets/{key}",
+        "http://api:3210",
+    )
     longest = POLL_SECONDS + ANSWER_SECONDS + Settings().remote.seconds
     assert pod["terminationGracePeriodSeconds"] > longest
 

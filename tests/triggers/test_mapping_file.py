@@ -55,7 +55,7 @@ LINES = [
     "rules.fields.start_run.arguments.a: expected a text",
     "rules.fields.start_run.tasks: expected a whole number",
     "rules.fields.start_run.labels.1: expected a kind, a colon and a value without blanks, such as site:example.com "
-    "(the kind: small letters, digits and . _ -)",
+    "(the kind: small letters, digits and . _ -), not 'no-kind'",
     "rules.fields.start_run.taks: is not a known field",
     "rules.flow.start_flow.members.0.work: is missing",
     "rules.manager.start_manager.manager: is missing",
