@@ -1,1 +1,1 @@
-"""Mains of all processes: `python -m workers.lifecycle`, `.dispatcher`, `.watcher`, `.scheduler`, `.api`, `.triggers`."""
+"""Mains of all processes, such as `python -m workers.lifecycle`."""

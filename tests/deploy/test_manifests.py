@@ -408,15 +408,15 @@ def test_an_overlay_may_want_the_api(tmp_path: Path) -> None:
 
 
 def test_the_trigger_process_has_a_token_and_no_other_secret() -> None:
-    documents = {(each["kind"], each["metadata"]["name"]): each for each in TRIGGERS.manifests}
+    documents = {(entry["kind"], entry["metadata"]["name"]): entry for entry in TRIGGERS.manifests}
     pod = documents["Deployment", "triggers"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["command"] == ["python", "-m", "workers.triggers"]
     assert pod["automountServiceAccountToken"] is False
-    secrets = [each["secret"] for each in pod["volumes"] if "secret" in each]
+    secrets = [entry["secret"] for entry in pod["volumes"] if "secret" in entry]
     key = "CRAWLER_REMOTE__TOKEN"
     assert secrets == [{"secretName": "triggers-credentials", "items": [{"key": key, "path": key}]}]
-    values = {each["name"]: each["value"] for each in container["env"]}
+    values = {entry["name"]: entry["value"] for entry in container["env"]}
     assert (values["CRAWLER_REMOTE__TOKEN_FILE"], values["CRAWLER_REMOTE__URL"]) == (
         f"/secrets/{key}",
         "http://api:3210",
@@ -438,14 +438,14 @@ def test_the_howto_has_an_overlay_with_triggers(tmp_path: Path) -> None:
     check_pods(documents, parts=len(PARTS) + 2)
     pods = dict(manifests.pods(documents))
     api, triggers = (pods[f"Deployment {part}"] for part in ("api", "triggers"))
-    (volume,) = (each for each in api["volumes"] if each["name"] == "mapping")
-    maps = {each["metadata"]["name"]: each["data"] for each in documents if each["kind"] == "ConfigMap"}
+    (volume,) = (entry for entry in api["volumes"] if entry["name"] == "mapping")
+    maps = {entry["metadata"]["name"]: entry["data"] for entry in documents if entry["kind"] == "ConfigMap"}
     assert maps[volume["configMap"]["name"]] == {"events.toml": "# ours"}
     (source,) = triggers["containers"][0]["envFrom"]
     assert maps[source["configMapRef"]["name"]].keys() == {
         f"CRAWLER_TRIGGERS__{name}" for name in ("QUEUE_URL", "DEAD_LETTER_URL", "REGION")
     }
-    (account,) = (each for each in documents if manifests.name_of(each) == "ServiceAccount triggers")
+    (account,) = (entry for entry in documents if manifests.name_of(entry) == "ServiceAccount triggers")
     assert "eks.amazonaws.com/role-arn" in account["metadata"]["annotations"]
 
 
