@@ -7,26 +7,41 @@ in the function's context, so a context with a wrong value is noticed in the res
 import asyncio
 import hashlib
 import json
+import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+from sqlalchemy import func, select
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.messages import WriteFlow
+from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.flows.summary import status_of
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Context, Workflow
 from crawler_lifecycle.testing.memory import NOW
 from tests.contracts.flows import Flow
-from tests.flow_stage import FlowStage
+from tests.databases import copy_of
+from tests.flow_stage import FlowStage, flow_stage
 from tests.flows.conftest import Service
+from tests.process.step_hosts import StepHosts
 
 GRAPHS = 40
 DEEPEST = 3
+ID = "random-"
 COMPLETED, CANCELLED, DISCARDED = "completed", "cancelled", "discarded"
-GRAFTS: dict[tuple[str, str], list["Node"]] = {}  # by the flow's id and the grafter's path
+KILLED_GRAPHS = range(GRAPHS, GRAPHS + 8)
+KILLS = 2  # a step whose process dies three times is discarded
+ROOT = Path(__file__).parents[2]
 NEVER = threading.Event()
 Gate = Callable[[bool, bool], bool]  # whether a job with these flags may start
 
@@ -91,11 +106,12 @@ def note_item(item: int, context: Context) -> str:
 
 
 def attach(context: Context) -> Workflow:
-    return built(GRAFTS[context.job.flow_id, context.job.path])
+    seed = int(context.job.flow_id.removeprefix(ID))
+    return built(grafts_in(level_of(Random(seed)))[context.job.path])
 
 
 def built(level: list[Node], workflow: Workflow | None = None) -> Workflow:
-    workflow = workflow or Workflow()
+    workflow = Workflow() if workflow is None else workflow
     for node in level:
         flags: Any = dict(zip(("ignore_cancelled", "ignore_discarded"), node.ignores, strict=True))
         if node.kind == "step":
@@ -197,10 +213,10 @@ def shown_in(status: FlowStatus, base: str = "") -> dict[str, str]:
     return shown
 
 
-def grafts_in(level: list[Node], flow: str, base: str = "") -> dict[tuple[str, str], list[Node]]:
-    known = {(flow, f"{base}{node.name}"): node.level for node in level if node.kind == "graft"}
+def grafts_in(level: list[Node], base: str = "") -> dict[str, list[Node]]:
+    known = {f"{base}{node.name}": node.level for node in level if node.kind == "graft"}
     for node in level:
-        known |= grafts_in(node.level, flow, f"{base}{node.name}/")
+        known |= grafts_in(node.level, f"{base}{node.name}/")
     return known
 
 
@@ -216,13 +232,12 @@ async def decide(flow: Flow, approvals: dict[str, Node], state: str | None = Non
     return chosen
 
 
-async def played(service: Service, seed: int) -> tuple[Model, Model]:
+async def played(stage: FlowStage, seed: int) -> tuple[Model, Model]:
     """Return the end by the model, and the end of the flow."""
-    stage, level = service.stage, level_of(Random(seed))
+    level = level_of(Random(seed))
     model = Model()
     model.play(level, "", lambda *_: True, {})
-    flow = await asyncio.to_thread(stage.push, built(level, Workflow(id=f"random-{seed}")))
-    GRAFTS.update(grafts_in(level, flow.id))
+    flow = await asyncio.to_thread(stage.push, built(level, Workflow(id=f"{ID}{seed}")))
     approvals = approvals_in(level)
     await decide(flow, {path: node for path, node in approvals.items() if node.is_early})
     await stage.nudge(flow)
@@ -250,11 +265,53 @@ def delay_writes(stage: FlowStage) -> None:
     stage.ledger.before["write"] = delay
 
 
-async def test_random_graphs_end_as_the_model_says(service: Service) -> None:
-    delay_writes(service.stage)
-    async with asyncio.timeout(200):
-        ends = await asyncio.gather(*(played(service, seed) for seed in range(GRAPHS)))
-    for seed, (model, flow) in enumerate(ends):
+def assert_alike(ends: Iterable[tuple[int, tuple[Model, Model]]]) -> None:
+    for seed, (model, flow) in ends:
         assert flow.states == model.states, f"seed {seed}"
         assert flow.results == model.results, f"seed {seed}"
         assert {path: flow.subs[path] for path in model.subs} == model.subs, f"seed {seed}"
+
+
+async def test_random_graphs_end_as_the_model_says(service: Service) -> None:
+    delay_writes(service.stage)
+    async with asyncio.timeout(200):
+        ends = await asyncio.gather(*(played(service.stage, seed) for seed in range(GRAPHS)))
+    assert_alike(enumerate(ends))
+
+
+async def kill_hosts(hosts: StepHosts, stage: FlowStage) -> None:
+    """Kill the host with SIGKILL while it has steps, several times: a later host takes the steps over."""
+
+    def tally() -> tuple[int, int]:
+        with stage.database.read() as connection:
+            steps = select(func.count()).where(flow_members.c.kind == MemberKind.STEP)
+            in_flight = connection.scalar(steps.where(flow_members.c.in_flight)) or 0
+            return in_flight, connection.scalar(steps.where(flow_members.c.state == MemberState.COMPLETED)) or 0
+
+    in_flight = before = completed = 0
+    for number in range(1, KILLS + 1):
+        while len(hosts.processes) < number or not in_flight or completed <= before:
+            await asyncio.sleep(0.05)
+            in_flight, completed = await asyncio.to_thread(tally)
+        hosts.processes[-1].kill()
+        in_flight, before = 0, completed
+
+
+@pytest.mark.system
+async def test_random_graphs_end_alike_although_hosts_are_killed(
+    real_time: WorkflowEnvironment, sqlite_template: Path, tmp_path: Path
+) -> None:
+    url = copy_of(sqlite_template, tmp_path)
+    database = Database(url)
+
+    async with flow_stage(real_time.client, database, hosted=False) as stage, asyncio.timeout(200):
+        settings = {"PYTHONPATH": str(ROOT)}
+        hosts = StepHosts(real_time.client, database, tmp_path, url, __name__, settings, stage.queue)
+        async with hosts.kept_running():
+            killing = asyncio.create_task(kill_hosts(hosts, stage))
+            ends = await asyncio.gather(*(played(stage, seed) for seed in KILLED_GRAPHS))
+            await killing
+        await hosts.end_all()
+    assert sum(host.returncode == -signal.SIGKILL for host in hosts.processes) > KILLS
+    assert_alike(zip(KILLED_GRAPHS, ends, strict=True))
+    await asyncio.to_thread(database.close)
