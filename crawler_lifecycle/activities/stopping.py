@@ -147,8 +147,8 @@ class StoppingActivities:
         if elsewhere:
             tasks, managers = to_ranges({task for task, _ in elsewhere}), ", ".join(sorted(set(elsewhere.values())))
             message = (
-                f"tasks {tasks} are run by {managers}, perhaps in another cluster: the proof of the stop covers only "
-                "this cluster, and a program there may still be ending"
+                f"tasks {tasks} are run by {managers}, possibly in another cluster: the stop is confirmed for this "
+                "cluster only, and a program there may still be ending"
             )
             with _best_effort(run, "jobs that another controller runs are not noted"):
                 self.runs.note(run, f"elsewhere:{tasks}", StopPhase.UNCONFIRMED, message, hurried=True)

@@ -35,8 +35,8 @@ def check_stack(installation: Installation) -> str:
     if ended:
         verb = "has" if len(ended) == 1 else "have"
         raise NotReady(
-            f"{' and '.join(ended)} {verb} ended: `crawlctl up` starts each part again while it runs, and tells the "
-            "part's log; if it does not run any more, start it"
+            f"{' and '.join(ended)} {verb} ended: `crawlctl up` restarts each part while it runs, and names the "
+            "part's log; if it no longer runs, start it"
         )
     return ", ".join(process.name for process in stack.processes)
 

@@ -160,7 +160,7 @@ def test_a_stop_says_once_what_its_proof_does_not_cover(house: House) -> None:
     for _ in range(2):
         house.do(stopping.k8_stop_task, StopTasks(run=plan.run))
     [line] = [line.message for line in house.details(plan).log if line.event == StopPhase.UNCONFIRMED]
-    assert "tasks 0-1 are run by kueue.x-k8s.io/multikueue, perhaps in another cluster" in line
+    assert "tasks 0-1 are run by kueue.x-k8s.io/multikueue, possibly in another cluster" in line
 
 
 class Denying(Knowing):

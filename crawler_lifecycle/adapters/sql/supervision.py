@@ -30,10 +30,10 @@ from crawler_lifecycle.ports import Execution
 tasks = task_histories.c
 REOPENED = "reopened"
 # messages of timeline lines about the limit clock
-SUSPENDED = "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still"
-IN_A_PAUSE = "the run waits for the end of a pause: until then, its limits of time stand still"
-WITHOUT_PERMIT = "the run waits for its permit: until it has the permit, its limits of time stand still"
-GOES_ON = "the run's limits of time count again"
+SUSPENDED = "all remaining jobs in the cluster are suspended: the run's time limits do not count until one resumes"
+IN_A_PAUSE = "the run waits for the end of a pause: its time limits do not count until then"
+WITHOUT_PERMIT = "the run is queued: its time limits do not count until it has a permit"
+GOES_ON = "the run's time limits count again"
 # columns about a run's former end
 NO_END_YET = dict.fromkeys(("finished_at", "reason", "outcome", "stats", "result", "export_state"))
 

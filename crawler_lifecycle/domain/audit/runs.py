@@ -119,8 +119,8 @@ def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Fin
 
 FAILING_FROM_ATTEMPT = 3  # attempts count from 1; a second attempt is no failure, but may follow a worker's death
 WHAT_TO_DO = (
-    "start a worker of the version that began the run, or one without the bug, and it goes on by itself; "
-    "if that cannot be: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"
+    "start a worker of the version that began the run, or one without the bug, and it continues on its own; "
+    "if that is impossible: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"
 )
 
 
