@@ -18,10 +18,10 @@ from crawler_lifecycle.cli import (
     running,
     scheduling,
     stopping,
+    triggers,
     up,
 )
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
-from crawler_lifecycle.triggers.cli import triggers
 
 
 @click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,7 +54,7 @@ for command in (
     stopping.resume,
     flows.flow,
     scheduling.schedule,
-    triggers,
+    triggers.triggers,
     limiting.limits,
     limiting.installation,
     auditing.audit,

@@ -2,5 +2,5 @@
 
 `rules` decides about an event, `mapping_file` reads the rules, and `commands` carries the decision out inside the
 API (`http`, `POST /v1/events`). `bridge` takes events from an SQS queue (`queue`) to the endpoint, and needs neither
-the mapping nor a database. `cli` checks a mapping file.
+the mapping nor a database.
 """

@@ -24,7 +24,7 @@ from crawler_lifecycle.triggers.queue import EventQueue, Message
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PASS_PAUSE = timedelta(seconds=30)  # after failed passes: during an outage, receiving costs tries
+LONGEST_PASS_PAUSE = timedelta(seconds=30)  # after failed passes; during an outage, receiving costs tries
 OUTCOMES = ("started", "stopped", "repeated", "dead_letter", "failed")
 
 
@@ -67,7 +67,7 @@ class Bridge:
                 stopped.wait(backoff.seconds(failures))
 
     def handle_messages(self) -> None:
-        """Make one pass. If all messages failed, raise the first error: the pass counts as failed."""
+        """Make a pass. If all messages failed, raise the first error: the pass counts as failed."""
         messages = self.queue.receive()
         self.metrics.received.inc(len(messages))
         self.metrics.age.set(max((message.age for message in messages), default=0.0))
@@ -121,7 +121,7 @@ def is_for_good(error: PermanentError) -> bool:
 
 
 def posting(api: Api) -> Callable[[str], EventAnswer]:
-    """Return the function to send an event to the API. The API checks the body."""
+    """Return the function to send events to the API. The API checks the body."""
 
     def post(body: str) -> EventAnswer:
         answer = api.connection.request(

@@ -39,7 +39,7 @@ class Event(BaseModel):
 
 
 class Act(StrEnum):
-    """Effect of a rule. The value names the rule's table with the request."""
+    """A rule's effect. The value names the rule's table with the request."""
 
     START_RUN = "start_run"
     STOP_RUN = "stop_run"

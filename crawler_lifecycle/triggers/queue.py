@@ -9,8 +9,8 @@ from crawler_lifecycle.adapters.aws.client import make_client, translated_errors
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.outside import TriggerSettings
 
-MOST_MESSAGES = 10  # in an answer of SQS
-POLL_SECONDS = 10  # longest wait for messages in a request, also at the end of the process
+MOST_MESSAGES = 10  # in an answer by SQS
+POLL_SECONDS = 10  # longest wait for messages in a request, also when the process ends
 TRIES = 3
 ANSWER_SECONDS = 10.0  # time limit for an answer, after the long poll
 LONGEST_REASON = 1000  # characters: the reason counts towards the size of the message

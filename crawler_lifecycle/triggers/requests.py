@@ -40,7 +40,7 @@ def request_of(rule: Rule, event: Event) -> AnyRequest:
 
 
 def request_mistakes(act: Act, request: Any) -> Mistakes:
-    """Yield the mistakes in a request from a file. A template's value is unknown without an event."""
+    """Yield mistakes in the file's request. A template's value is unknown without an event."""
     if not isinstance(request, Mapping):
         yield act, "expected a table"
         return

@@ -6,19 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from crawler_lifecycle.client.http import Api as HttpApi
+from crawler_lifecycle.contract.requests import parse
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.settings.outside import TriggerSettings
 from crawler_lifecycle.triggers.bridge import Bridge, posting
-from crawler_lifecycle.triggers.model import Act, EventAnswer
-from crawler_lifecycle.triggers.queue import EventQueue
+from crawler_lifecycle.triggers.model import Act, Event, EventAnswer
+from crawler_lifecycle.triggers.queue import REMEDY, EventQueue
 from tests.receivers import Answer, Receiver, serving
-from tests.stores import REGION, client_of
+from tests.stores import REGION, SOURCE, Bus, client_of
 from tests.waiting import until
 
 STARTED = EventAnswer(act=Act.START_RUN, rule="r", created=True, run_id=1, run_uid="u")
@@ -144,6 +146,31 @@ def test_a_message_that_failed_comes_again_after_its_pause(queues: Queues) -> No
     assert (again.id, again.deliveries, message.deliveries) == (message.id, 2, 1)
     queue.give_up(again, "")
     assert (queues.counts(), queues.given_up()) == ((0, 0), [("x", "unknown")])
+
+
+def test_the_queue_delivers_an_event_as_a_rule_of_eventbridge_sends_it(moto: str, credentials: None) -> None:
+    bus = Bus(moto)
+    detail = {"order": 17, "site": "books.example"}
+    entry = {"EventBusName": bus.name, "Source": SOURCE, "DetailType": "Ended", "Detail": json.dumps(detail)}
+    client_of("events", moto).put_events(Entries=[entry])
+    queue = EventQueue(
+        TriggerSettings(queue_url=bus.queue, dead_letter_url=bus.queue, endpoint_url=moto, region=REGION)
+    )
+    [message] = queue.receive()
+    event = parse(Event, message.body)
+    assert (event.source, event.detail_type, event.detail, event.key) == (
+        SOURCE,
+        "Ended",
+        detail,
+        f"{SOURCE}:{event.id}",
+    )
+
+
+def test_the_howto_has_the_rights_that_the_process_needs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "events.md").read_text()
+    [policy] = re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    of_events, of_dead_letters = json.loads(policy)["Statement"]
+    assert [*of_events["Action"], of_dead_letters["Action"]] == re.findall(r"sqs:\w+", REMEDY)
 
 
 def test_a_pass_with_a_success_has_not_failed(bridge: Bridge, queues: Queues) -> None:

@@ -15,12 +15,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.reasons import STOPPED
+from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import LINK, environment, processes_of
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.stores import CREDENTIALS, REGION
@@ -136,11 +138,17 @@ async def test_each_event_acts_once_or_is_given_up(stack: Site, moto: str, crede
             killed = stack.kill("api")
             await stack.until_replaced("api", killed)
 
+    (port,) = free_ports(1)
     async with (
-        trigger_process(tmp_path, settings) as first,
+        trigger_process(tmp_path, settings | {"CRAWLER_HEALTH__PORT": str(port)}) as first,
         trigger_process(tmp_path, settings) as second,
     ):
         await eventually(lambda: sum(queues.counts()) == 0, patience=DRAINING, pause=0.5, seen=queues.counts)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as health:
+            ready, metrics = await health.get("/readyz"), (await health.get("/metrics")).text
+        assert ready.status_code == 200, ready.text
+        for outcome in ("started", "repeated", "dead_letter"):
+            assert re.search(rf'crawler_trigger_messages_total{{outcome="{outcome}"}} [1-9]', metrics), metrics
         for process in (first, second):
             process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""`crawlctl triggers check`: checks a mapping file, and shows the effect of an event."""
+"""The commands for events: `crawlctl triggers check` checks a mapping file, and shows the effect of an event."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crawler_lifecycle.cli.common import plain, print_json, standard_options
+from crawler_lifecycle.cli.failures import USAGE, Commands
+
 if TYPE_CHECKING:
     from crawler_lifecycle.triggers.model import Rule
 
-MISTAKES = 2  # exit status, as for `crawlctl crawlers --check`
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=Commands)
 def triggers() -> None:
     """Let EventBridge's events start and stop work."""
 
@@ -21,9 +23,8 @@ def triggers() -> None:
 @triggers.command()
 @click.argument("file", type=FILE)
 @click.option("--event", "event_file", type=FILE, help="JSON file with an event: show its effect.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-@click.pass_context
-def check(context: click.Context, file: Path, event_file: Path | None, as_json: bool) -> None:
+@standard_options
+def check(file: Path, event_file: Path | None, state: Path | None, as_json: bool) -> None:
     """Check the mapping FILE. Every mistake is a line, and the exit status after a mistake is 2.
 
     Nothing is started, and no installation is needed.
@@ -37,23 +38,25 @@ def check(context: click.Context, file: Path, event_file: Path | None, as_json: 
 
     from crawler_lifecycle.triggers import mapping_file
 
+    del state  # no installation is needed
     problems = mapping_file.mistakes_of(file)
     rules = [] if problems else mapping_file.read(file)
-    would = _effect(rules, event_file) if event_file is not None and not problems else None
+    effect = _effect(rules, event_file) if event_file is not None and not problems else None
+    names = [rule.name for rule in rules]
     if as_json:
-        answer = {"file": str(file), "rules": [rule.name for rule in rules], "problems": problems, "event": would}
-        click.echo(to_json(answer).decode())
+        print_json({"file": str(file), "rules": names, "problems": problems, "event": effect})
     else:
-        for line in problems or [f"{file} is valid: {', '.join(rule.name for rule in rules)}"]:
-            click.echo(line)
-        if would is not None:
-            click.echo(f"rule {would['rule']}, {would['act']}: {to_json(would['request'], indent=2).decode()}")
+        for line in problems or [f"{file} is valid: {', '.join(names)}"]:
+            click.echo(plain(line))
+        if effect is not None:
+            request = to_json(effect["request"], indent=2).decode()
+            click.echo(plain(f"rule {effect['rule']}, {effect['act']}: {request}"))
     if problems:
-        context.exit(MISTAKES)
+        raise click.exceptions.Exit(USAGE)
 
 
 def _effect(rules: "Sequence[Rule]", event_file: Path) -> dict[str, Any]:
-    """Return the rule for the event, and the rule's request. BadInput if the event would be refused."""
+    """Return the rule for the event, and the rule's request. BadInput if the API would refuse the event."""
     from crawler_lifecycle.contract.requests import parse
     from crawler_lifecycle.triggers.model import Event
     from crawler_lifecycle.triggers.requests import request_of, shown
