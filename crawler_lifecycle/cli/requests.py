@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Command, Duration, KeyValue, user_name
+from crawler_lifecycle.cli.common import Command, Duration, KeyValue, requester, user_name
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopReq
     from crawler_lifecycle.contract.requests import StopRequest, refusals_as_bad_input
 
     with refusals_as_bad_input():
-        return StopRequest(force=force, reason=reason, actor=actor or user_name(), door="crawlctl")
+        return StopRequest(force=force, reason=reason, **requester(actor).record)

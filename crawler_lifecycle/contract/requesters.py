@@ -39,7 +39,7 @@ class Requester:
 
 def _refuse_long(name: str, field: str) -> None:
     if len(name) > LONGEST_CLAIM:
-        raise BadInput(field, f"must have at most {LONGEST_CLAIM} characters, not {len(name)}")
+        raise BadInput(field, f"expected at most {LONGEST_CLAIM} characters")
 
 
 NOBODY = Requester()

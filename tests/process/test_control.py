@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
+from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.control.runs import Started
@@ -89,7 +90,7 @@ async def test_jobs_that_do_not_listen_are_forced_or_given_their_grace(stack: Si
     await stack.control.runs.stop(graceful.run_id, BY_ANN)
     status, told = await command(stack, "stop", str(forced.run_id), "--force", "--wait")
     assert status == 0, told
-    assert "jobs made to end" in told
+    assert "jobs killed" in told
     details = await assert_stopped(stack, forced, "stopped_forced")
     assert {task.exit_code for task in details.tasks} == {137}
 
@@ -363,7 +364,7 @@ async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs:
     client = await stack.control.engine.client()
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await client.get_workflow_handle(going_on.workflow_id).execute_update("stop", {"actor": "a" * 1_000_000})
-    assert "actor: expected at most 256 characters" in str(refused.value.cause)
+    assert "actor: expected at most 400 characters" in str(refused.value.cause)
     await _refused_by_its_workflow(stack, "crawler: ", {"run_id": going_on.run_id, "crawler": "polite"})
     await _refused_by_its_workflow(stack, "there is no run", {"run_id": 999_999, "crawler": "gated"})
     for field in ("grace_seconds", "max_duration_seconds", "start_limit_seconds"):
@@ -408,7 +409,7 @@ async def test_an_occurrence_of_a_schedule_is_a_run(stack: Site) -> None:
         return any(each.reason for each in (await schedules.show("every-second")).occurrences)
 
     await eventually_async(skipped, patience=PATIENCE)
-    await schedules.pause("every-second", reason="enough")
+    await stack.control.asked_by(Requester("ann")).schedules.pause("every-second", reason="enough")
     record = stack.control.runs.show(run_id).run
     run = Started(workflow_id=record.workflow_id, first_execution_run_id="", run_id=run_id, run_uid=record.run_uid)
     assert (record.trigger, record.workflow_id[:19]) == (Trigger.SCHEDULED, "crawl-every-second-")

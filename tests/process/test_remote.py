@@ -106,7 +106,7 @@ async def test_a_stop_is_waited_for_until_its_proof(caller: Caller, stack: Site)
     assert (stopping["run_id"], stopping["intent"], stopping["told"]) == (run, "FORCE", "signal")
     assert (details["run"]["status"], details["run"]["reason"]) == ("FAILED", "stopped_forced")
     (stop,) = [line for line in details["log"] if line["event"] == "force stop"]
-    assert (stop["actor"], stop["door"], stop["message"]) == ("ann", "api", "wrong site")
+    assert (stop["actor"], stop["door"], stop["message"]) == ("ann (token embedded)", "api", "wrong site")
     again = await caller("stop", str(run))
     assert (again.status, "is over" in again.stderr) == (6, True)
 

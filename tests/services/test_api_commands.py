@@ -203,7 +203,7 @@ async def test_a_run_under_way_gets_more_tasks(http: httpx.AsyncClient, stack: S
     await stack.until_running(started, 1)
     for _ in range(2):
         assert (await http.post(path, json={"count": 2}, headers=key)).json() == {"first": 1, "count": 2}
-    problem(await http.post(path, json={"count": 2}), 400, "Idempotency-Key")
+    problem(await http.post(path, json={"count": 2}), 422, "Idempotency-Key")
     problem(await http.post(path, json={"count": 0}, headers=key), 422, "count")
     problem(await http.post(path, json={"count": 10_000}, headers={"Idempotency-Key": "too-many"}), 422, "count")
     await stack.until_running(started, 3)

@@ -292,12 +292,12 @@ async def test_a_megabyte_of_words_is_cut_by_the_signal_and_refused_by_the_updat
         await held.reached.wait()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await handle.execute_update("stop", endless)
-        assert str(refused.value.cause).startswith("BadInput: actor: expected at most 256 characters")
+        assert str(refused.value.cause).startswith("BadInput: actor: expected at most 400 characters")
         await handle.signal("stop", endless)
         held.go_on.set()
         await handle.result()
     (logged,) = script.inputs("add_cancellation_log_to_db")
-    assert (len(logged.stop.actor), len(logged.stop.reason)) == (256, 1024)
+    assert (len(logged.stop.actor), len(logged.stop.reason)) == (400, 1024)
 
 
 async def test_a_stop_for_a_run_that_is_over_changes_nothing(play: Play) -> None:
