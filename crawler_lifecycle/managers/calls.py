@@ -27,7 +27,10 @@ class AuthorsCode:
     def link(self) -> ManagerLink:
         """The link to the ledger."""
         if self._link is None:
-            raise RuntimeError("the manager has not begun: its host gives the manager its flow before on_start")
+            raise RuntimeError(
+                "the manager has not begun: it reads and starts jobs only in its flow, and neither in its constructor "
+                "nor in `flow check`"
+            )
         return self._link
 
     async def call(
