@@ -1,6 +1,6 @@
-"""`python -m tests.ci.prose`: measure how plainly docstrings, comments and names are written, and refuse a step back.
+"""`python -m tests.ci.prose`: measure the prose of docstrings, comments, names and documents, and refuse a step back.
 
-Each package has ceilings in prose.toml, which may only go down: `--lower` writes what is measured where that is less.
+Packages and folders of documents have ceilings in prose.toml, which may only go down: `--lower` writes lower values.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import re
 import sys
 import tokenize
 import tomllib
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 CEILINGS = Path(__file__).with_name("prose.toml")
@@ -24,6 +24,13 @@ FRAGMENT = re.compile(
     r"(of|by|what|those|who(ever|se|m)?|or|and|but|before|as long|not|none|how|where|which|it|that|they|these)\b",
     re.IGNORECASE,
 )
+TRANSLATED = re.compile(
+    r"\b(on record|go(es|ing)? on|went on|for ever|by (itself|themselves)|so (many|long|much)|as (ever|usual)|former"
+    r"|tells?|told|wish(es)?|is about|in (line|turn)|brings? \w+ on|nothing (of|else)|makes? to|sees? to"
+    r"|stands? (for|still|behind|before)|perhaps|owed?s?|behind)\b",
+    re.IGNORECASE,
+)
+NO_PROSE = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)  # code, and the targets of links
 EMPTY_NAMES = {"told", "asked", "some", "each", "left", "found", "one", "this", "of", "here", "made", "described"}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -65,6 +72,23 @@ class Measure:
         return {"vague": share, "fragments": self.fragments, "questions": self.questions, "names": self.names}
 
 
+@dataclass
+class DocumentMeasure:
+    """Phrases of translated English in a folder of Markdown documents. The ceiling counts them per 1,000 words."""
+
+    words: int = 0
+    phrases: list[str] = field(default_factory=list)
+
+    def add(self, name: str, markdown: str) -> None:
+        text = NO_PROSE.sub(lambda code: "\n" * code[0].count("\n"), markdown)
+        self.words += len(re.findall(r"[A-Za-z']+", text))
+        for number, line in enumerate(text.splitlines(), start=1):
+            self.phrases += [f"{name}:{number}: {phrase[0]}" for phrase in TRANSLATED.finditer(line)]
+
+    def ceilings(self) -> dict[str, float]:
+        return {"translated": round(1000 * len(self.phrases) / max(1, self.words), 1)}
+
+
 def _name(node: ast.AST) -> str:
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -84,6 +108,17 @@ def measured(root: Path) -> dict[str, Measure]:
     return packages
 
 
+def documents(root: Path) -> dict[str, DocumentMeasure]:
+    """Return the measure of each folder with documents, without the changelog."""
+    folders: dict[str, DocumentMeasure] = {}
+    for path in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")]):
+        if path.name != "CHANGELOG.md":
+            name = path.relative_to(root)
+            folder = "README.md, CONTRIBUTING.md" if name.parent == Path() else name.parent.as_posix()
+            folders.setdefault(folder, DocumentMeasure()).add(str(name), path.read_text())
+    return folders
+
+
 def too_high(now: dict[str, dict[str, float]], ceilings: dict[str, dict[str, float]]) -> list[str]:
     """Return a line for each value above its ceiling. A package without ceilings has to be at 0."""
     pairs = [
@@ -96,7 +131,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure how plainly the packages are written.")
     parser.add_argument("--lower", action="store_true", help="write the ceilings anew where less is measured")
     packages = measured(Path())
-    now = {name: measure.ceilings() for name, measure in packages.items()}
+    folders = documents(Path())
+    now = {name: measure.ceilings() for name, measure in (packages | folders).items()}
     known = tomllib.loads(CEILINGS.read_text())
     if parser.parse_args().lower:
         CEILINGS.write_text("".join(_written(name, now[name], known.get(name, now[name])) for name in now))
@@ -105,7 +141,13 @@ def main() -> int:
     total = Measure(*map(sum, zip(*whole, strict=True)))
     share = f"{100 * total.fragments / total.docstrings:.0f} %"
     print(f"prose of the product: {total.ceilings()}, fragments are {share}; goal: {GOAL}")
+    phrases, words = (
+        sum(sizes) for sizes in zip(*((len(each.phrases), each.words) for each in folders.values()), strict=True)
+    )
+    print(f"translated phrases of the documents: {phrases} in {words:,} words")
     problems = too_high(now, known)
+    for name, folder in folders.items():
+        problems += folder.phrases if too_high({name: now[name]}, known) else []
     print("\n".join(problems), end="\n" if problems else "")
     return bool(problems)
 

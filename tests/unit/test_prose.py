@@ -1,6 +1,8 @@
-"""The measure of plain words counts what it says, and a package may not become worse."""
+"""The measure of plain words counts what it says, and a package or folder may not become worse."""
 
-from tests.ci.prose import Measure, too_high
+from pathlib import Path
+
+from tests.ci.prose import DocumentMeasure, Measure, documents, too_high
 
 RIDDLE = '''"""Who of them writes?"""
 
@@ -37,3 +39,33 @@ def test_a_value_above_its_ceiling_is_named() -> None:
 
 def test_a_package_without_ceilings_has_to_be_plain() -> None:
     assert too_high({"new": {"vague": 0.1, "questions": 0}}, {}) == ["new: vague is 0.1, may be 0"]
+
+
+DOCUMENT = """# Runs
+
+The run goes on, [behind a stop](former.md), by `told`.
+
+```
+for ever
+```
+It is on record.
+"""
+
+
+def test_translated_phrases_of_a_document_are_counted_outside_of_code_and_addresses() -> None:
+    measure = DocumentMeasure()
+    measure.add("runs.md", DOCUMENT)
+    assert measure.phrases == ["runs.md:3: goes on", "runs.md:3: behind", "runs.md:8: on record"]
+    assert (measure.words, measure.ceilings()) == (13, {"translated": 230.8})
+
+
+def test_documents_are_measured_by_folder_without_the_changelog(tmp_path: Path) -> None:
+    for name in ("README.md", "CHANGELOG.md", "docs/why.md", "docs/howto/stop.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("A former run.\n")
+    found = {name: measure.phrases for name, measure in documents(tmp_path).items()}
+    assert found == {
+        "README.md, CONTRIBUTING.md": ["README.md:1: former"],
+        "docs/howto": ["docs/howto/stop.md:1: former"],
+        "docs": ["docs/why.md:1: former"],
+    }
