@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Self, TextIO, Unpack
+from typing import Any, Self, Unpack
 
 from crawler_lifecycle.contract.flows.answers import MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
@@ -27,7 +27,6 @@ from crawler_lifecycle.flows.needs import Dependencies, Dependency, EachTask, as
 from crawler_lifecycle.flows.open_client import open_client
 from crawler_lifecycle.flows.program import run_workflow
 from crawler_lifecycle.flows.running import RunningJob
-from crawler_lifecycle.flows.states_dot import write_states_dot
 from crawler_lifecycle.flows.steps import SubWorkflow, WorkflowStep
 from crawler_lifecycle.flows.verbs import Verbs
 
@@ -307,10 +306,6 @@ class Workflow(Verbs):
     def to_mermaid(self, *, states: bool = False) -> str:
         """Return a picture for Mermaid; with `states`, nodes have their states' colours."""
         return mermaid_of(self, states=states)
-
-    def generate_dot(self, output: TextIO) -> None:
-        """Write a picture for Graphviz with all jobs and their states."""
-        write_states_dot(self, output)
 
     def __delitem__(self, name: str) -> None:
         """Remove a job; its dependents keep their dependency, so a push refuses them."""

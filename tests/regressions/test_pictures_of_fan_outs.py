@@ -2,7 +2,7 @@
 
 import io
 
-from crawler_lifecycle.flows import Workflow, crawl, each_task
+from crawler_lifecycle.flows import Workflow, crawl, each_task, generate_dot
 from crawler_lifecycle.flows.steps import WorkflowStep
 from tests.unit.flows.work import item_and_context, plain
 
@@ -32,7 +32,7 @@ def grown() -> Workflow:
 
 def states_dot(workflow: Workflow) -> str:
     output = io.StringIO()
-    workflow.generate_dot(output)
+    generate_dot(workflow, output)
     return output.getvalue()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from crawler_lifecycle.contract.flows.records import CrawlReceipt, TaskReceipt
-from crawler_lifecycle.flows import Cancel, Context, Graft, RunningJob, Worker, Workflow, step, worker
+from crawler_lifecycle.flows import Cancel, Context, Graft, Record, RunningJob, Snooze, Worker, Workflow, step, worker
 
 if "AUTHORS_END_THE_PROCESS" in os.environ:  # as a lack of memory during the import ends it
     os._exit(7)
@@ -162,6 +162,16 @@ def cancel_by_return(context: Context) -> Cancel:
 
 async def cancel_by_raise(context: Context) -> None:
     raise Cancel("nothing to do")
+
+
+def snooze_once(context: Context) -> Snooze | Record:
+    if context.attempt == 1:
+        return Snooze(0.05)
+    return Record({"errors": len(context.job.errors), "id": context.job.id == context.key})
+
+
+def record_a_wrong_shelf() -> Shelf | Record:
+    return Record("no shelf")
 
 
 def unusable(context: Context) -> Any:

@@ -60,6 +60,20 @@ async def test_a_step_cancels_itself(host: Hosted, function: Any) -> None:
     assert len(await attempts(flow)) == 1
 
 
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_a_snoozed_step_is_called_again_as_the_same_try(host: Hosted, isolate: bool) -> None:
+    flow = await host.play(single(authors.snooze_once, max_attempts=1, isolate=isolate))
+    assert await host.result(flow, "step") == {"errors": 0, "id": True}
+    first, second = await attempts(flow)
+    assert (first.kind, first.reason, second.kind) == ("snoozed", "snoozed:0.05", "completed")
+    assert flow.row("step").tries == 1
+
+
+async def test_a_recorded_result_is_checked_as_a_returned_one(host: Hosted) -> None:
+    flow = await host.play(Workflow("wrong").add("step", authors.record_a_wrong_shelf))
+    assert (flow.row("step").state, flow.row("step").reason) == ("discarded", "result_mismatch")
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def narrow(flows_database: Database) -> Any:
     async with hosted(flows_database, largest_result=1000) as running:

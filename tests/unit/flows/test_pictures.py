@@ -4,7 +4,7 @@ import io
 import re
 
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
-from crawler_lifecycle.flows import Graph, Workflow, crawl
+from crawler_lifecycle.flows import Graph, Workflow, crawl, generate_dot
 from tests.unit.flows.work import StepWorker, UserNotifier, plain, with_context
 
 
@@ -31,7 +31,7 @@ def test_075_states_have_their_colours() -> None:
         workflow[f"s{number}"].state = state
     workflow.state = WorkflowState.RUNNING
     output = io.StringIO()
-    workflow.generate_dot(output)
+    generate_dot(workflow, output)
     text = output.getvalue()
     assert re.findall(r"\\n\((\w+)\)\", fillcolor=(\w+)", text) == [
         ("pending", "lightblue"),
@@ -45,7 +45,7 @@ def test_075_states_have_their_colours() -> None:
 
 def test_075_jobs_of_sub_workflows_are_nodes() -> None:
     output = io.StringIO()
-    nested().generate_dot(output)
+    generate_dot(nested(), output)
     edges = re.findall(r'"([^"]+)" -> "([^"]+)"', output.getvalue())
     assert edges == [
         ("a", "sub/x"),
@@ -142,5 +142,5 @@ def test_079_nodes_have_the_colours_of_their_states() -> None:
 def test_a_picture_of_ten_thousand_jobs_has_ten_thousand_edges() -> None:
     workflow = Workflow().add("a", plain).add_many("m", [plain] * 5_000, deps="a").add("z", plain, deps="m")
     output = io.StringIO()
-    workflow.generate_dot(output)
+    generate_dot(workflow, output)
     assert output.getvalue().count("->") == 10_000
