@@ -1,6 +1,14 @@
 """Causes for the waits by jobs in words, with commands against the waits."""
 
-from crawler_lifecycle.domain.flows.words import EXECUTING, HOST, NO_SUPERVISOR, SILENT_HOST, START, UNKNOWN_STEP
+from crawler_lifecycle.domain.flows.words import (
+    BROKEN_MODULE,
+    EXECUTING,
+    HOST,
+    NO_SUPERVISOR,
+    SILENT_HOST,
+    START,
+    UNKNOWN_STEP,
+)
 
 SENTENCES = {
     NO_SUPERVISOR: f"{NO_SUPERVISOR}: no worker continues the flow (crawlctl doctor shows the workers)",
@@ -18,4 +26,6 @@ def cause_in_words(cause: str | None) -> str | None:
         return f"{cause}: no host has taken the step yet (python -m workers.flows {module})"
     if word == SILENT_HOST:
         return f"{cause}: its host is silent; another host takes the step over (python -m workers.flows {module})"
+    if word == BROKEN_MODULE:
+        return f"{word}: {module}; the step starts once the module is repaired"
     return SENTENCES.get(cause, cause)

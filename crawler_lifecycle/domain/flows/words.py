@@ -17,6 +17,7 @@ START = "start"  # the graph allows the start, and no worker has taken the crawl
 HOST = "host"  # the graph allows the start, and no host has taken the step yet; `host:MODULE` names the step's module
 ARCHIVE = "archive"  # the run has ended, and its archive is not ready yet
 UNKNOWN_STEP = "unknown_step"  # the host's module has no function with the step's name
+BROKEN_MODULE = "broken_module"  # the host cannot import the step's module; `broken_module:PROBLEM`
 NO_HOST = "no_host"  # no host has room for the crawl manager
 EXECUTING = "executing"  # an attempt is under way
 SILENT_HOST = "silent_host"  # the step's host is silent, and no host has taken the step over; `silent_host:MODULE`

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from crawler_lifecycle.activities.steps import TryAgain
 from crawler_lifecycle.domain.flows.messages import RunSteps
-from crawler_lifecycle.domain.flows.words import UNKNOWN_STEP
+from crawler_lifecycle.domain.flows.words import BROKEN_MODULE, UNKNOWN_STEP
 from crawler_lifecycle.domain.naming import managers_queue
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.services.flows.calling import Function, is_manager
@@ -16,6 +16,7 @@ from crawler_lifecycle.services.flows.modules import Modules
 
 logger = logging.getLogger(__name__)
 UNKNOWN_PAUSE = timedelta(seconds=10)
+LONGEST_CAUSE = 255  # characters in the database
 MOST_LOGGED = 1_000  # problems that a host remembers
 
 
@@ -47,8 +48,10 @@ class Routes:
         function = self._known(step.route)
         if function is None:
             _, module, name = step.route.split("|")
-            await self.claiming.note_cause(step, UNKNOWN_STEP)
-            problem = self.modules.broken.get(module, f"{module} has no function {name} at its top level")
+            broken = self.modules.broken.get(module)
+            problem = broken or f"{module} has no function {name} at its top level"
+            cause = UNKNOWN_STEP if broken is None else f"{BROKEN_MODULE}:{broken}"[:LONGEST_CAUSE]
+            await self.claiming.note_cause(step, cause)
             self._log(step.flow_id, problem)
             raise TryAgain(problem, UNKNOWN_PAUSE, cause="UnknownStep")
         return function

@@ -14,11 +14,13 @@ from crawler_lifecycle.activities.steps import TryAgain
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.cli.flow_causes import cause_in_words
 from crawler_lifecycle.contract.flows.work import CallForm
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
 from crawler_lifecycle.ports import StepEnd
 from crawler_lifecycle.services.flows import execution
+from crawler_lifecycle.services.flows.modules import load
 from tests.contracts.flows import Flow
 from tests.flow_stage import Watched
 from tests.services.flows import authors
@@ -227,6 +229,19 @@ async def test_an_unknown_function_waits_visibly(host: Hosted) -> None:
         await host.host.run(steps)
     assert (flow.row("step").state, flow.row("step").cause) == ("available", "unknown_step")
     assert host.host.slots.busy == 0
+
+
+async def test_a_step_of_a_broken_module_waits_with_the_file_and_the_line(database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "broken_steps.py"
+    path.write_text("x = 1\ny = (\n")
+    async with hosted(database, modules=load([MODULE, str(path)])) as host:
+        lost = StepJob(function="broken_steps:load", form=CallForm.CONTEXT)
+        flow = await host.push(Workflow("broken").add("step", lost))
+        with pytest.raises(TryAgain, match="cannot be imported"):
+            await host.host.run(await host.starting(flow))
+    cause = flow.row("step").cause
+    assert str(cause).startswith(f"broken_module:{path} cannot be imported: SyntaxError")
+    assert str(cause_in_words(cause)).endswith("line 2); the step starts once the module is repaired")
 
 
 async def test_only_functions_of_the_modules_are_called(host: Hosted) -> None:
