@@ -30,6 +30,7 @@ from crawler_lifecycle.errors import BadInput
 MOST_TASKS_EVER = 100_000  # a setting may allow fewer tasks in a run
 MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments, or settings, reach a task in a single variable; Linux allows 128 KiB
 MOST_LABELS = 20
+PROJECT = "project:"  # start for labels with a project, from crawl managers
 MOST_TAGS = 100  # of a run
 A_YEAR = 366 * 24 * 3600  # seconds
 LARGEST_MEMORY_FACTOR = 16.0

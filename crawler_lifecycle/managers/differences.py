@@ -18,13 +18,10 @@ SCRAPY_CLOUD = "there is no Scrapy Cloud: settings come from the catalogue and t
 MEMBERS: Mapping[str, str] = {
     "client": SCRAPY_CLOUD,
     "get_own_jobkey_from_env": "a manager is no job: use flow_id and name",
-    "get_project": "an installation has a single cluster",
     "get_sc_project_settings": SCRAPY_CLOUD,
     "is_max_time_ran_out": "max_running_time ends the manager by itself",
     "maybe_upload_stats": STATS,
-    "parse_project_id": "an installation has a single cluster",
     "print_stats": "`crawlctl flow show` has the stats",
-    "project_id": "an installation has a single cluster",
     "project_settings": SCRAPY_CLOUD,
     "set_flow_id_name": "use --flow-id, and generate_flow_id",
     "spider_loader": SCRAPY_CLOUD,
@@ -51,7 +48,7 @@ NEVER_CALLED: Mapping[str, str] = {
     "wait_for": "the engine itself never waits for jobs",
 }
 ATTRIBUTES: Mapping[str, str] = {
-    "project_required": "an installation has a single cluster",
+    "project_required": "a project is a label, and never required",
     "stats_interval": STATS,
     "workflow_loop_enabled": "return False from workflow_loop to end the manager",
 }

@@ -15,6 +15,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.calls import AuthorsCode
 from crawler_lifecycle.managers.collecting import whole
 from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams
+from crawler_lifecycle.managers.requesting import project_labels
 
 log = logging.getLogger(__name__)
 JOBS_IN_A_PAGE = 500
@@ -54,6 +55,7 @@ def job_dict(job: Job) -> JobDict:
         "job_settings": params.get("job_settings") or {},
         "units": params.get("units"),
         "tags": list(job.request.tags),
+        "labels": list(job.request.labels),
         "state": job.state.value,
         "close_reason": outcome_of(job),
         "stats": stats,
@@ -95,6 +97,7 @@ def chosen_dict(waiting: Waiting, params: FullJobParams, tags: Iterable[str]) ->
         "job_settings": params.get("job_settings") or {},
         "units": params.get("units"),
         "tags": sorted({*tags, *(params.get("tags") or ())}),
+        "labels": list(waiting.request.labels),
         "state": CHOSEN,
         "close_reason": None,
         "stats": {},
@@ -161,12 +164,12 @@ class OwnedJobs(AuthorsCode):
         """Return the value in the first tag `key=value`; None without such a tag."""
         return next((tag.removeprefix(f"{key}=") for tag in tags if tag.startswith(f"{key}=")), None)
 
-    def get_jobs(self, project_id: object = None, **filters: Any) -> Iterator[JobDict]:
+    def get_jobs(self, project_id: int | str | None = None, **filters: Any) -> Iterator[JobDict]:
         """Return jobs as `get_owned_jobs` does; in all states by default."""
         return self.get_owned_jobs(project_id, **{"state": list(STATES), **filters})
 
     def get_jobs_with_tags(
-        self, spider: str, tags: Iterable[str], project_id: object = None, **filters: Any
+        self, spider: str, tags: Iterable[str], project_id: int | str | None = None, **filters: Any
     ) -> Iterator[OwnedJob]:
         """Return the spider's jobs with all of the tags."""
         for job in self.get_jobs(project_id, spider=spider, has_tag=tags, **filters):
@@ -220,7 +223,7 @@ class OwnedJobs(AuthorsCode):
 
     def get_owned_jobs(
         self,
-        project_id: object = None,
+        project_id: int | str | None = None,
         *,
         state: str | Iterable[str] = (),
         has_tag: str | Iterable[str] = (),
@@ -235,20 +238,18 @@ class OwnedJobs(AuthorsCode):
 
         The jobs that a cycle has chosen, and not started yet, come last. They have no key. `has_tag`: jobs with all
         of the tags. `lacks_tag`: jobs with none of them. `start` and `count`: a part of the jobs. `meta` changes
-        nothing.
+        nothing. `project_id`: jobs of the project alone.
         """
         for name in unknown:
             raise BadInput(name, "is no filter: the filters are state, has_tag, lacks_tag, spider, start and count")
-        if project_id is not None:
-            raise BadInput("project_id", "an installation has a single cluster, so there are no jobs elsewhere")
         wanted = set(_several(state))
         if not wanted or not wanted <= STATES.keys():
             raise BadInput("state", f"expected a list of {', '.join(STATES)}")
-        lacks = set(_several(lacks_tag))
+        lacks, labels = set(_several(lacks_tag)), set(project_labels(project_id))
         jobs = (
             job
             for job in self._jobs_in({STATES[name] for name in wanted}, set(_several(has_tag)))
-            if spider in (None, job["spider"]) and not lacks.intersection(job["tags"])
+            if spider in (None, job["spider"]) and labels <= set(job["labels"]) and not lacks.intersection(job["tags"])
         )
         return islice(jobs, start, None if count is None else start + count)
 
@@ -262,7 +263,7 @@ class OwnedJobs(AuthorsCode):
         """Return the jobs that the cycle under way has chosen."""
         return ()
 
-    def get_finished_owned_jobs(self, project_id: object = None, **options: Any) -> Iterator[JobDict]:
+    def get_finished_owned_jobs(self, project_id: int | str | None = None, **options: Any) -> Iterator[JobDict]:
         return self.get_owned_jobs(project_id, state=["finished"], **options)
 
     def is_finished(self, key: JobKey) -> str | None:

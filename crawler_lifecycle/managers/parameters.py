@@ -42,6 +42,7 @@ class JobDict(TypedDict, total=False):
     job_settings: dict[str, Any]
     units: float | None
     tags: list[str]
+    labels: list[str]
     state: str
     close_reason: str | None
     stats: dict[str, float]

@@ -8,7 +8,7 @@ from typing import Any
 
 from crawler_lifecycle.contract.managers import items
 from crawler_lifecycle.contract.managers.turns import UNREADABLE
-from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.contract.requests import PROJECT, RunParameters, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.parameters import FullJobParams, check_parts
 
@@ -27,8 +27,6 @@ def request_of(params: FullJobParams, tags: Iterable[str]) -> RunParameters:
     """Return the request. BadInput names the field that no run accepts."""
     if not params.get("spider"):
         raise BadInput("spider", "the parameters name no spider, and the manager has none")
-    if params.get("project_id") is not None:
-        raise BadInput("project_id", "an installation has a single cluster, so jobs go to no other project")
     fields: dict[str, Any] = {
         "crawler": params["spider"],
         "arguments": texts("spider_args", params.get("spider_args") or {}),
@@ -37,8 +35,9 @@ def request_of(params: FullJobParams, tags: Iterable[str]) -> RunParameters:
     }
     if params.get("units") is not None:
         fields["memory_factor"] = _number("units", params["units"] or 1)
-    if params.get("labels"):
-        fields["labels"] = sorted(set(params["labels"] or []))
+    labels = {*(params.get("labels") or []), *project_labels(params.get("project_id"))}
+    if labels:
+        fields["labels"] = sorted(labels)
     if params.get("priority") is not None:
         fields["priority"] = params["priority"]
     try:
@@ -71,6 +70,15 @@ def _problem_of(name: str, expected: str, fields: Mapping[str, Any]) -> str:
     if field in LISTS and place.isdigit():
         return f"{fields[field][int(place)][:LONGEST_SHOWN]!r}: {expected}"
     return f"{expected}; units multiply the memory in the catalogue" if field == "memory_factor" else expected
+
+
+def project_labels(project_id: object) -> list[str]:
+    """Return the labels of a run in the project; none without a project."""
+    if project_id is None:
+        return []
+    if isinstance(project_id, bool) or not isinstance(project_id, int | str) or len(str(project_id).split()) != 1:
+        raise BadInput("project_id", f"expected a number or a name, not {str(project_id)[:100]!r}")
+    return [f"{PROJECT}{str(project_id).strip()}"]
 
 
 def texts(field: str, values: Mapping[str, Any]) -> dict[str, str]:

@@ -46,6 +46,7 @@ class SpiderJobs(WorkFlowManager):
         line = full_params(json.loads(self.args.spider_args), self.spider)
         settings = params.get("job_settings")
         units = [value for value in (params.get("units"), line.get("units"), self.args.units) if value is not None]
+        projects = [value for value in (params.get("project_id"), line.get("project_id"), self.project_id) if value]
         priority = params.get("priority")
         effective: FullJobParams = {
             **line,
@@ -55,6 +56,7 @@ class SpiderJobs(WorkFlowManager):
             "job_settings": self.get_job_settings(line.get("job_settings") if settings is None else settings),
             "units": units[0] if units else None,
             "tags": [*(line.get("tags") or []), *(params.get("tags") or [])],
+            "project_id": projects[0] if projects else None,
             "priority": self.priority if priority is None else priority,
         }
         own = [key for template in self.labels if (key := key_of(template, effective)) is not None]

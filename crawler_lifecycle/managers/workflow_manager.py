@@ -1,7 +1,9 @@
 """WorkFlowManager with its bases: the name, command line, tags, stats and state of every manager."""
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar
@@ -16,12 +18,20 @@ from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import OwnedJobs, checked_word, job_dict, milliseconds
 from crawler_lifecycle.managers.parameters import JobDict, JobKey
-from crawler_lifecycle.managers.requesting import request_of
+from crawler_lifecycle.managers.requesting import project_labels, request_of
 
 FILES = "crawler_lifecycle.files"  # by name: a manager without files needs no client for S3
+PROJECT_ID = "PROJECT_ID"  # variable with the project of all jobs
 FINISHING, OWN_TAGS = "finishing", "own_tags"  # subjects in the memory on record
 KEPT_TAGS = ("FLOW_ID=", "NAME=", "PARENT_NAME=")
 FINISHED = "finished"  # close reason of a manager without another reason
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project as `get_project` returns it."""
+
+    key: str
 
 
 class BaseScript(OwnedJobs):
@@ -61,7 +71,7 @@ class BaseScript(OwnedJobs):
 
     def add_argparser_options(self) -> None:
         add = self.argparser.add_argument
-        add("--project-id", default=self.default_project_id, help="refused: an installation has a single cluster")
+        add("--project-id", default=self.default_project_id, help="project of all jobs: their label `project:ID`")
         add("--flow-id", help="family of the flow; default: a new id")
         add("--children-tag", "-t", action="append", default=[], help="tag for all jobs; may be repeated")
         add("--load-sc-settings", action="store_true", help="refused: settings come from the catalogue")
@@ -83,10 +93,20 @@ class BaseScript(OwnedJobs):
         args = self.args
         if args.load_sc_settings:
             raise BadInput("load_sc_settings", "there is no Scrapy Cloud: settings come from catalogue and request")
-        if args.project_id is not None:
-            raise BadInput("project_id", "an installation has a single cluster, so jobs go to no other project")
+        project_id = self.parse_project_id(args)
+        self.project_id = os.environ.get(PROJECT_ID) if project_id is None else project_id
+        project_labels(self.project_id)  # raises for an impossible project
         self.name = self.name or getattr(args, "name", None) or type(self).__name__
         self._children_tags = [*self.children_tags, *args.children_tag]
+
+    def parse_project_id(self, args: argparse.Namespace) -> int | str | None:
+        """Return the project in the arguments; None for the project in the variable PROJECT_ID, if there is one."""
+        project_id: int | str | None = args.project_id
+        return project_id
+
+    def get_project(self, project_id: int | str | None = None) -> Project:
+        """Return the project, or the project of the manager's jobs."""
+        return Project(str(self.project_id if project_id is None else project_id))
 
     def generate_flow_id(self) -> str:
         return str(uuid4())

@@ -1,5 +1,6 @@
 """CrawlManager and PeriodicCrawlManager. Names begin with the numbers of the requirements; T: shub-workflow's tests."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import CrawlManager, JobDict, JobParams, PeriodicCrawlManager, WorkFlowManager
 from crawler_lifecycle.managers.arguments import BadArguments, command_line
 from crawler_lifecycle.managers.failures import AuthorsFailure
+from crawler_lifecycle.testing import ManagerPlay
+from tests.managers.authors import Shops
 from tests.managers.play import later, nothing, play_of
 
 
@@ -60,14 +63,65 @@ def test_8_and_t28_a_flow_tag_reaches_all_further_jobs_and_stays() -> None:
     assert ["seen=1" in tags for tags in play.tags] == [False, True, True]
 
 
-def test_11_another_project_is_refused() -> None:
-    with pytest.raises(BadInput, match="project-id"):
-        parsed(Books, "--project-id", "999")
-    play = play_of(Books)
-    play.run(nothing)
-    assert play.manager is not None
-    with pytest.raises(BadInput, match="project_id"):
-        list(play.manager.get_owned_jobs(7, state=["running"]))
+@pytest.mark.parametrize(
+    ("line", "default", "variable", "expected"),
+    [
+        (("--project-id", "888"), 777, "999", "888"),
+        (("--project-id=eu",), None, None, "eu"),
+        ((), 777, "999", "777"),
+        ((), None, "999", "999"),
+        ((), None, None, None),
+    ],
+)
+def test_11_t2_t5_the_project_comes_from_the_line_the_class_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    line: Sequence[str],
+    default: int | None,
+    variable: str | None,
+    expected: str | None,
+) -> None:
+    monkeypatch.delenv("PROJECT_ID", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("PROJECT_ID", variable)
+    play = ManagerPlay(type("Some", (Books,), {"default_project_id": default}), *line)
+    play.cycle()
+    assert list(play.started[0].labels) == ([] if expected is None else [f"project:{expected}"])
+    manager = play.manager
+    assert (None if manager.project_id is None else str(manager.project_id)) == expected
+    assert manager.get_project().key == str(manager.project_id)
+    assert manager.get_project(7).key == "7"
+
+
+def test_11_t15_t30_a_job_may_have_a_project_of_its_own() -> None:
+    class Projects(Shops):
+        labels = ("site:{shop}",)
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"shop": "a", "project_id": 999}
+            yield {"shop": "b"}
+            yield {"shop": "c", "project_id": "no project"}
+
+        def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            projects.append(job_args_override.get("project_id"))
+
+    projects: list[Any] = []
+    play = ManagerPlay(Projects, "--project-id", "888")
+    play.cycle()
+    labels = [list(job.labels) for job in play.started]
+    assert labels == [["project:999", "site:a"], ["project:888", "site:b"]]
+    assert [dict(job.arguments) for job in play.started] == [{"shop": "a"}, {"shop": "b"}]
+    assert [job["number"] for job in play.manager.get_owned_jobs(999, state=["running"])] == [1]
+    assert [job["number"] for job in play.manager.get_jobs(888)] == [2]
+    assert play.counts.refused == 1
+    play.end()
+    play.cycle()
+    assert projects == [999, None]
+
+
+@pytest.mark.parametrize("project", [" ", "no project"])
+def test_11_an_impossible_project_is_refused(project: str) -> None:
+    with pytest.raises(BadInput, match="project"):
+        parsed(Books, "--project-id", project)
 
 
 def test_24_a_program_alias_gives_arguments() -> None:

@@ -98,9 +98,9 @@ async def test_a_file_is_a_program_and_exits_by_the_close_reason(home: Path) -> 
         assert (status, "closed: tired" in output, "goes on" in output) == (5, True, False), output
         status, output = await program(home, "--at-once", "--flow-id", "three", CRAWLER_STATE=str(state))
         assert (status, "items     3: 3 completed" in output) == (0, True), output
-        status, output = await program(home, "--project-id", "7", CRAWLER_STATE=str(state))
+        status, output = await program(home, "--load-sc-settings", CRAWLER_STATE=str(state))
         assert status != 0
-        assert "single cluster" in output
+        assert "no Scrapy Cloud" in output
 
         # a second program with the flow id joins the manager, which has ended
         status, output = await program(home, "--flow-id", "one", CRAWLER_STATE=str(state))

@@ -26,7 +26,7 @@ class Endless(Shops):
             yield self.parameters(number)
 
     def parameters(self, number: int) -> dict[str, Any]:
-        return {"shop": str(number), "project_id": 7} if number else {"shop": "first"}
+        return {"shop": str(number), "page": None} if number else {"shop": "first"}
 
 
 class EndlessRepeats(Endless):

@@ -131,7 +131,7 @@ def test_a_catalogue_name_needs_the_scheduler_service(flow: Flow) -> None:
         (FILE, ("my_managers.py", "--", "--spider-args", "{x"), "--spider-args: is no JSON"),
         (FILE, ("my_managers.py", "--", "--spider-args", "[1]"), "expected a JSON object"),
         (FILE, ("my_managers.py", "--", "--unknown"), "unrecognized arguments: --unknown"),
-        (FILE, ("my_managers.py", "--", "--project-id", "7"), "single cluster"),
+        (FILE, ("my_managers.py", "--", "--load-sc-settings"), "no Scrapy Cloud"),
         (FILE, ("my_managers.py", "--id", "a", "--", "--flow-id", "b"), "is 'a' here, and 'b'"),
         (FILE, ("my_managers.py", "--name", "x"), "names itself"),
         (NAMELESS, ("my_managers.py",), "the following arguments are required: name, spider"),
