@@ -1,5 +1,7 @@
 """Programs from Chancy with other import lines: their client, their plugin, and its routes."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
@@ -164,6 +166,15 @@ async def test_a_dependency_may_be_added_after_its_dependent(flows: MemoryFlows)
         await WorkflowPlugin.push(flows, unknown)
     with pytest.raises(EmptyWorkflowError):
         ChancyWorkflow("empty").validate()
+
+
+@pytest.mark.parametrize(
+    "module", ["chancy.plugins.workflow", "chancy.plugins.leadership", "oban", "oban_pro", "shub.crawl"]
+)
+def test_an_authors_module_loads_neither_temporal_nor_a_database(module: str) -> None:
+    code = f"import sys; import crawler_lifecycle.compat.{module}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+    assert {"temporalio", "sqlalchemy", "fastapi"}.isdisjoint(loaded)
 
 
 def test_no_name_of_the_page_is_missing() -> None:

@@ -1,14 +1,16 @@
 """Chancy's workflows: our own classes, and the plugin with Chancy's doors to the client."""
 
 from collections.abc import Collection
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from crawler_lifecycle.client.workflows import WorkflowClient
 from crawler_lifecycle.compat.chancy.plugin import Plugin, say
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Age, Rule
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Sequence, WorkflowStep, generate_dot
 from crawler_lifecycle.flows import Workflow as OwnWorkflow
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.client import WorkflowClient
 
 __all__ = [
     "CircularDependencyError",
@@ -66,7 +68,7 @@ class WorkflowPlugin(Plugin):
         say("WorkflowPlugin.migrate_package", "crawlctl db upgrade migrates the service's tables")
         return "crawler_lifecycle.adapters.sql.migrations"
 
-    async def process_workflow(self, chancy: WorkflowClient, workflow: OwnWorkflow) -> None:
+    async def process_workflow(self, chancy: "WorkflowClient", workflow: OwnWorkflow) -> None:
         """Read the present states into the workflow. Its supervisor alone advances a workflow."""
         say("WorkflowPlugin.process_workflow", f"the supervisor of {workflow.id} advances it; the states are read")
         present = await chancy.fetch_one(workflow.id)
@@ -76,22 +78,22 @@ class WorkflowPlugin(Plugin):
                 if name in workflow.steps:
                     workflow[name].state, workflow[name].job_id = step.state, step.job_id
 
-    async def cleanup(self, chancy: WorkflowClient) -> int | None:
+    async def cleanup(self, chancy: "WorkflowClient") -> int | None:
         """Delete ended workflows by the rule; return their number, and None for none."""
         return await chancy.prune(self.pruning_rule) or None
 
     @classmethod
-    async def push(cls, chancy: WorkflowClient, workflow: OwnWorkflow) -> str:
+    async def push(cls, chancy: "WorkflowClient", workflow: OwnWorkflow) -> str:
         """Put the workflow on record, and return its id."""
         return await chancy.push(workflow)
 
     @classmethod
-    async def fetch_workflow(cls, chancy: WorkflowClient, id_: str) -> OwnWorkflow | None:
+    async def fetch_workflow(cls, chancy: "WorkflowClient", id_: str) -> OwnWorkflow | None:
         return await chancy.fetch_one(id_)
 
     @staticmethod
     async def fetch_workflows(
-        chancy: WorkflowClient,
+        chancy: "WorkflowClient",
         *,
         states: Collection[str] | None = None,
         ids: Collection[str] | None = None,
@@ -101,7 +103,7 @@ class WorkflowPlugin(Plugin):
 
     @classmethod
     async def wait_for_workflow(
-        cls, chancy: WorkflowClient, workflow_id: str, *, interval: float = 1, timeout: float | None = None
+        cls, chancy: "WorkflowClient", workflow_id: str, *, interval: float = 1, timeout: float | None = None
     ) -> OwnWorkflow:
         """Return the workflow at its end; TimeoutError after the timeout, KeyError if unknown.
 
