@@ -51,6 +51,9 @@ class Crawler(Message):
     setting_flag: str | None = Field(
         default=None, max_length=64, description="option in front of each setting, as `name=value`, after the arguments"
     )
+    project: int | str | None = Field(
+        default=None, description="project of crawl managers whose runs prefer the entry, for a name `CRAWLER@PROJECT`"
+    )
     image: str | None = Field(default=None, max_length=512, description="container image, for Kubernetes")
     environment: dict[str, str] = Field(default_factory=dict)
     resources: Resources = Resources()

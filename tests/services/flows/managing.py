@@ -176,6 +176,16 @@ class Stalls(Shops):
         self.add_job_tags(jobkey, ["SEEN"])
 
 
+class Projects(Shops):
+    """Has jobs of several projects."""
+
+    def set_parameters_gen(self) -> Iterator[Any]:
+        yield from ({"shop": shop, "project_id": project} for shop, project in zip("abc", (7, 8, None), strict=True))
+
+    def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+        self.stats.inc_value(f"ends of {spider}")
+
+
 class Limited(Shops):
     """Stops its crawls when its time is over, which is when a test wants."""
 

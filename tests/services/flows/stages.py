@@ -1,7 +1,7 @@
 """A flow with a crawl manager, its hosts, and a Temporal that makes runs as rows alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +45,7 @@ class FakeTemporal:
     flow: Flow
     started: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    made: list[NewRun] = field(default_factory=list)
     reasons: dict[str, str | None] = field(default_factory=dict)  # of the stops, by workflow id
     problems: list[Exception] = field(default_factory=list)  # of the next starts
     is_away: bool = False
@@ -68,6 +69,7 @@ class FakeTemporal:
             self.workflows[workflow_id] = WorkflowInfo(is_open=False, end=end)
         else:
             self.waiting.append(NewRun(request, BOOKS, 1, workflow_id, str(uuid4())))
+            self.made.append(self.waiting[-1])
             if self.has_worker:
                 await self.work()
             self.workflows[workflow_id] = WorkflowInfo(is_open=True)
@@ -98,11 +100,12 @@ class FakeCatalogue:
     """A scheduler service that knows a few crawlers."""
 
     crawlers: Collection[str] = ("books",)
+    projects: Mapping[str, int | str] = field(default_factory=dict)  # by crawler
 
     def crawler(self, name: str) -> Crawler:
         if name not in self.crawlers:
             raise BadInput("crawler", f"there is no crawler named {name}")
-        return Crawler(name=name, command=["true"])
+        return Crawler(name=name, command=["true"], project=self.projects.get(name))
 
 
 @dataclass

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.services.flows.managers import crawls
-from tests.services.flows.stages import PATIENCE, Stage
+from tests.services.flows.stages import PATIENCE, FakeCatalogue, Stage
 
 Staged = Callable[..., Stage]
 
@@ -146,6 +146,19 @@ async def test_a_job_that_its_manager_finishes_is_stopped_alone_until_temporal_k
     assert [item.outcome for item in items] == ["stalled", "cancelled", "cancelled"]
     assert all("SEEN" in item.tags for item in items)
     assert key == stage.temporal.stopped[0]
+
+
+async def test_a_run_prefers_the_catalogue_entry_of_its_project(staged: Staged) -> None:
+    stage = staged("Projects")
+    stage.catalogue = FakeCatalogue(("books", "books@7", "books@8"), {"books@7": 7, "books@8": 9})
+    async with stage.hosted() as running:
+        await stage.started(3)
+        requests = {run.request.arguments["shop"]: run.request for run in stage.temporal.made}
+        await asyncio.to_thread(stage.end_runs)
+        await asyncio.wait_for(running, PATIENCE)
+    assert {shop: request.crawler for shop, request in requests.items()} == {"a": "books@7", "b": "books", "c": "books"}
+    assert requests["a"].labels == ["project:7"]
+    assert (await stage.result())["stats"]["ends of books"] == 3
 
 
 async def test_a_stopped_manager_keeps_its_numbers(staged: Staged) -> None:

@@ -7,7 +7,7 @@ from time import monotonic
 
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.managers.turns import Start
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import PROJECT, RunRequest
 from crawler_lifecycle.domain.plan import RunLimits, planned
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import Deployer
@@ -31,14 +31,28 @@ class Catalogue:
             return refused
         for start in starts:
             try:
-                entry = self._entry(self.deployer, start.request.crawler)
-                planned(RunRequest.model_validate(start.request.model_dump(exclude_none=True)), entry, self.limits)
+                request = self.preferred(RunRequest.model_validate(start.request.model_dump(exclude_none=True)))
+                planned(request, self._entry(self.deployer, request.crawler), self.limits)
             except TemporaryError as error:
                 logger.info("requests are not checked before their starts: %s", error.message)
                 break  # the runs' own workflows wait for the catalogue
             except PermanentError as error:
                 refused[start.number] = error.message
         return refused
+
+    def preferred(self, request: RunRequest) -> RunRequest:
+        """Return the request for the entry of its project, if there is such an entry; otherwise, the request itself."""
+        for project in (label.removeprefix(PROJECT) for label in request.labels if label.startswith(PROJECT)):
+            name = f"{request.crawler}@{project}"
+            if self.deployer is not None and self._is_of_project(self.deployer, name, project):
+                return request.model_copy(update={"crawler": name})
+        return request
+
+    def _is_of_project(self, deployer: Deployer, name: str, project: str) -> bool:
+        try:
+            return str(self._entry(deployer, name).project) == project
+        except PermanentError:
+            return False
 
     def _entry(self, deployer: Deployer, name: str) -> Crawler:
         known = self._entries.get(name)

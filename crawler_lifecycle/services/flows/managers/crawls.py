@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from crawler_lifecycle.contract.managers.items import Job
-from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.domain.flows.unstarted import Refusal, is_missing, refusal
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
@@ -37,8 +37,13 @@ class Crawls:
         ref: ManagerRef,
         flow_id: str,
         on_change: Callable[[], None],
+        preferred: Callable[[RunRequest], RunRequest],
     ) -> None:
-        """Make the crawls, on the host's event loop. `on_change`: called after an attempt's refusal."""
+        """Make the crawls, on the host's event loop. `on_change`: called after an attempt's refusal.
+
+        `preferred`: returns the request for the catalogue entry of its project.
+        """
+        self._preferred = preferred
         self._ledger = ledger
         self._supervisors = supervisors
         self._ref = ref
@@ -112,7 +117,8 @@ class Crawls:
         async with self._limit:
             while True:
                 try:
-                    await self._supervisors.start_crawl(start.job.key, start.request)
+                    request = await asyncio.to_thread(self._preferred, start.request)
+                    await self._supervisors.start_crawl(start.job.key, request)
                 except PermanentError as error:
                     await self._refuse(start.job, Refusal(error.message))
                     return error.message
