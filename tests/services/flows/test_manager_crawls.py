@@ -1,8 +1,10 @@
 """Crawls of a hosted manager while Temporal is away, without a run, against the catalogue, and after a stop."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,7 +12,9 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.ports import ManagerRef
 from crawler_lifecycle.services.flows.managers import crawls
 from tests.services.flows.stages import PATIENCE, FakeCatalogue, Stage
 
@@ -146,6 +150,44 @@ async def test_a_job_that_its_manager_finishes_is_stopped_alone_until_temporal_k
     assert [item.outcome for item in items] == ["stalled", "cancelled", "cancelled"]
     assert all("SEEN" in item.tags for item in items)
     assert key == stage.temporal.stopped[0]
+
+
+async def test_a_stop_outlasts_another_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crawls, "START_SECONDS", 0.01)
+    is_asking, may_ask, is_reading, may_read = asyncio.Event(), asyncio.Event(), threading.Event(), threading.Event()
+    may_read.set()
+    ledger, temporal = Mock(), Mock()
+    requests: list[str] = []
+
+    def running(_: object) -> list[Mock]:
+        is_reading.set()
+        assert may_read.wait(PATIENCE)
+        return [Mock(key="first"), Mock(key="second")]
+
+    async def stop(key: str, request: StopRequest) -> None:
+        if key == "first":
+            is_asking.set()
+            await may_ask.wait()
+        requests.append(f"{key}: {request.reason}")
+
+    ledger.running, temporal.stop = running, stop
+    present = crawls.Crawls(ledger, temporal, ManagerRef("uid", 0, 1, "token"), "shops", Mock(), Mock())
+    await asyncio.wrap_future(present.finish({"first": "slow"}))
+    await asyncio.wait_for(is_asking.wait(), PATIENCE)
+    may_read.clear()
+    is_reading.clear()
+    second = asyncio.wrap_future(present.finish({"second": "late"}))
+    assert await asyncio.to_thread(is_reading.wait, PATIENCE)
+    may_ask.set()
+    async with asyncio.timeout(PATIENCE):
+        while not requests or present._reasons.get("first"):
+            await asyncio.sleep(0)
+    may_read.set()
+    await second
+    async with asyncio.timeout(PATIENCE):
+        while "second: late" not in requests:
+            await asyncio.sleep(0.01)  # no event: the repetition is a task
+    present.close()
 
 
 async def test_a_run_prefers_the_catalogue_entry_of_its_project(staged: Staged) -> None:

@@ -220,10 +220,12 @@ class Crawls:
 
     async def _ask_all(self) -> None:
         """Ask the workflows to stop. A workflow without a start gets the request later."""
-        running = await self._written(lambda: self._ledger.running(self._ref)) or []
-        keys = {job.key for job in running if self._stops_all or job.key in self._reasons}
+        chosen = set(self._reasons)  # while this call waits, further reasons may come
+        running = {job.key for job in await self._written(lambda: self._ledger.running(self._ref)) or []}
+        keys = running if self._stops_all else running & chosen
         await asyncio.gather(*(self._ask(key) for key in keys - self._asked))
-        self._reasons = {key: reason for key, reason in self._reasons.items() if key in keys - self._asked}
+        for key in chosen - (keys - self._asked):
+            self._reasons.pop(key, None)
 
     async def _ask(self, key: str) -> None:
         if key not in self._requests:
