@@ -1,8 +1,10 @@
 """CrawlManager: one job of a spider, with the starts and the ends of jobs that all crawl managers share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from itertools import islice, takewhile
 from typing import Any
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -19,12 +21,14 @@ from crawler_lifecycle.managers.requesting import item_of, request_of
 from crawler_lifecycle.managers.spider_jobs import SpiderJobs
 
 ENDS_IN_A_PAGE = 100
+ITEMS_IN_A_PAGE = 200
 HOOKS = (
     *("finished_metadata_hook", "finished_ok_hook", "bad_outcome_hook"),
     *("get_retry_override", "retry_delay", "retry_with", "give_up", "aggregate_spider_stats", "note_end"),
     *("effective", "get_job_settings", "get_tags", "item"),  # for a retry's parameters, and for breakers
 )
 STARTERS = ("schedule_spider", "async_schedule_spider")
+OVER_THE_LINE, AS_GIVEN = "start", "start as given"  # keys of items that the author starts, by their parameters
 REFUSED = "refused"  # close reason of a manager whose job can never start
 
 
@@ -38,6 +42,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
     def __init__(self) -> None:
         super().__init__()
         self._chosen: Waiting | None = None
+        self._has_pending_jobs = False
         self._unnamed: FullJobParams = {}  # the chosen item's parameters without a name in `schedule_spider`
         self._retry: Retry | None = None
         self._own_words: dict[JobKey, str | None] = {}  # the author's for the ends of jobs
@@ -48,6 +53,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         super().attach(link, begun)
+        self._has_pending_jobs = begun.incarnation > 1
         _ = self.target_stats  # a wrong expression is refused before the first job
         self._progress = Progress(self.alert_after, link.now())
 
@@ -56,11 +62,11 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
     def schedule_spider_with_jobargs(
         self, job_args_override: JobParams | None = None, spider: str | None = None
     ) -> Any:
-        """Start a job, and return its key; None if people hold starts back, or the job is refused for good."""
+        """Start a job, and return its key; None if the job is refused for good, or waits until people resume starts."""
         params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
         chosen, self._chosen = self._chosen, None
         if chosen is None:
-            chosen = self._added(self.item(params))
+            chosen = self._added(self.item(params, key=_new_key(OVER_THE_LINE)))
         if chosen is None:
             return None
         if self.has_only_ours(*STARTERS) or not _are_parts(params):
@@ -107,7 +113,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         }
         chosen, self._chosen = self._chosen, None
         if chosen is None:
-            chosen = self._added(item_of(params, deepcopy, self.get_tags(), Origin.ADDED))
+            chosen = self._added(item_of(params, deepcopy, self.get_tags(), Origin.ADDED, _new_key(AS_GIVEN)))
         return None if chosen is None else self.start_all([(chosen, params)], deepcopy)[0]
 
     async def async_schedule_spider(self, spider: str, **parameters: Any) -> Any:
@@ -121,6 +127,31 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         if item.request is None:
             return None
         return Waiting(number=number, attempt=1, origin=Origin.ADDED, override=item.override, request=item.request)
+
+    async def start_pending_jobs(self) -> None:
+        if not self._has_pending_jobs:
+            return
+        room = max(0, self.max_running_jobs - self.link.counts().running)
+        added = takewhile(_is_before_the_generators, self._waiting())
+        pending = list(islice(filter(_is_start_by_author, added), room + 1))
+        self._has_pending_jobs = len(pending) > room
+        for waiting in pending[:room]:
+            await self.call(self.start_pending_job, waiting)
+
+    async def start_pending_job(self, waiting: Waiting) -> None:
+        """Start the job with the parameters of the author's own start."""
+        params, spider = params_of(waiting), waiting.request.crawler
+        if _kind(waiting) == AS_GIVEN:
+            self.start_all([(waiting, {**params, "spider": spider})], deepcopy)
+            return
+        self._chosen = waiting
+        await self._awaited(CrawlManager.schedule_spider_with_jobargs(self, params, spider))
+
+    def _waiting(self) -> Iterator[Waiting]:
+        after: Waiting | None = None
+        while page := self.link.waiting(ITEMS_IN_A_PAGE, after=after):
+            yield from page
+            after = page[-1]
 
     def start_all(
         self,
@@ -136,6 +167,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
             start for waiting, params in chosen if (start := self._start_of(waiting, params, complete)) is not None
         ]
         answers = self.link.start(starts) if starts else ()
+        self._has_pending_jobs |= None in answers
         keys = {
             start.number: answer.key for start, answer in zip(starts, answers, strict=True) if isinstance(answer, Job)
         }
@@ -355,6 +387,24 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
 
     def _goes_on_after_its_job(self) -> bool:
         return False
+
+
+def _new_key(kind: str) -> str:
+    """Return the key of an item that the author starts: if the process dies, the next knows the start by it."""
+    return f"{kind}:{uuid4().hex}"
+
+
+def _is_before_the_generators(waiting: Waiting) -> bool:
+    return waiting.is_delayed or waiting.origin is Origin.ADDED or bool(waiting.tries)
+
+
+def _is_start_by_author(waiting: Waiting) -> bool:
+    """Return whether the author has started the item: its first attempt waits, and the cycle has not delayed it."""
+    return waiting.attempt == 1 and not waiting.is_delayed and _kind(waiting) in (OVER_THE_LINE, AS_GIVEN)
+
+
+def _kind(waiting: Waiting) -> str:
+    return (waiting.key or "").partition(":")[0]
 
 
 def _are_parts(params: FullJobParams) -> bool:

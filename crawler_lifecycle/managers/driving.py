@@ -49,6 +49,8 @@ class Drive:
     async def _run(self) -> str | None:
         manager = self._manager
         if manager.is_resumed:
+            if self._intent() is Intent.RUN:
+                await manager.start_pending_jobs()  # before the author's code decides by the jobs under way
             await manager.call(manager.resume_workflow)
         start = manager.on_start
         resumed = (manager.is_resumed,) if inspect.signature(start).parameters else ()
@@ -73,6 +75,8 @@ class Drive:
         """Make one cycle. Return whether the manager goes on."""
         manager = self._manager
         manager.may_start = intent is Intent.RUN
+        if manager.may_start:
+            await manager.start_pending_jobs()
         await manager.call(manager.base_loop_tasks)
         goes_on = bool(await manager.call(manager.workflow_loop))
         manager.commit()

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.managers.turns import BREAKERS, FILTERED, Begun,
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.breaking import Breakers
 from crawler_lifecycle.managers.choosing import Choice, was_renewed
-from crawler_lifecycle.managers.crawl_manager import STARTERS, CrawlManager
+from crawler_lifecycle.managers.crawl_manager import ITEMS_IN_A_PAGE, STARTERS, CrawlManager
 from crawler_lifecycle.managers.generator import Generator
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import STOPPED, chosen_dict, params_of
@@ -31,7 +31,6 @@ from crawler_lifecycle.managers.workflow_manager import FINISHED
 
 WITH_FAILURES = "finished_with_failures"
 SINGLE_CYCLE = "loop_mode is 0: the manager starts jobs in a single cycle, then closes"
-ITEMS_IN_A_PAGE = 200
 RETRIED_FROM = "RETRIED_FROM="  # tag: key of the job before
 
 
@@ -360,12 +359,6 @@ class GeneratorCrawlManager(CrawlManager):
         """Return the parameters of a job with those of the command line."""
         params = cast("FullJobParams", {**params_of(job), "spider": job.request.crawler})
         return self.effective(params)
-
-    def _waiting(self) -> Iterator[Waiting]:
-        after: Waiting | None = None
-        while page := self.link.waiting(ITEMS_IN_A_PAGE, after=after):
-            yield from page
-            after = page[-1]
 
     def _delayed(self) -> Iterator[Waiting]:
         return takewhile(lambda item: item.is_delayed, self._waiting())

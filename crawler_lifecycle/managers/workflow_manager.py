@@ -324,6 +324,9 @@ class BaseLoopScript(BaseScript):
         Called again before the next end if people have added items meanwhile, or the process died: the manager goes on.
         """
 
+    async def start_pending_jobs(self) -> None:
+        """Start the jobs that the author has started, and that a death or a pause by people has held back."""
+
     def base_loop_tasks(self) -> Any:
         """Called before each cycle."""
 

@@ -234,9 +234,10 @@ def test_a_refused_set_is_on_record(flow: Managed) -> None:
 
 def test_items_are_chosen_delayed_first_then_added_then_from_the_generator(flow: Managed) -> None:
     flow.offer("a", "b", "c", read=3)
-    assert flow.commit(added("d"), added("e")) == [4, 5]
+    assert flow.commit(added("d", "start:d"), added("e")) == [4, 5]
     flow.managers.delay(flow.mine, [3])
     assert numbers(flow.waiting()) == [3, 4, 5, 1, 2]
+    assert [entry.key for entry in flow.waiting()] == ["c", "start:d", None, "a", "b"]
     assert [entry.is_delayed for entry in flow.waiting(2)] == [True, False]
     first = flow.waiting(2)
     assert numbers(flow.waiting(2, after=first[-1])) == [5, 1]

@@ -42,6 +42,7 @@ def waiting_of(row: Row[Any]) -> Waiting:
     return Waiting(
         number=row.number,
         attempt=row.attempt + 1,
+        key=row.dedup_key,
         generation=row.generation,
         tries=row.tries,
         origin=row.origin,

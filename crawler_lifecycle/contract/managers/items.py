@@ -57,6 +57,7 @@ class Waiting(Message):
 
     number: int = Field(description="number of the item, from 1: the value in the tag JOBSEQ")
     attempt: int = Field(description="number of the attempt that would start")
+    key: str | None = Field(default=None, description="by which repeats, or starts by the author, are known")
     generation: int = Field(default=1, description="raised by each retry that people ask for")
     tries: int = Field(default=0, description="previous attempts in the present generation")
     origin: Origin
