@@ -217,6 +217,9 @@ class Level:
     def __len__(self) -> int:
         return len(self.steps)
 
+    def __bool__(self) -> bool:
+        return True  # also without jobs: an author's `if workflow` asks for None
+
     def __iter__(self) -> Iterator[tuple[str, WorkflowStep]]:
         return iter(self.steps.items())
 

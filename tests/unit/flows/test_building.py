@@ -584,3 +584,9 @@ def test_a_retry_policy_is_part_of_the_definition() -> None:
     policy = RetryPolicy(max_attempts=4, pause_seconds=1)
     (member,) = Workflow().add("a", plain, retry=policy).definition().members
     assert member.retry == policy
+
+
+def test_a_workflow_without_jobs_is_true() -> None:
+    workflow = Workflow(id="empty")
+    assert workflow, "an author's `if workflow` asks for None"
+    assert len(workflow) == 0
