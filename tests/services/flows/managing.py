@@ -53,6 +53,17 @@ class Rhythm(Shops):
     wake_on_end = False
 
 
+class Denies(Shops):
+    """Its own `is_finished` knows of no end until the test lets it."""
+
+    def base_loop_tasks(self) -> None:
+        with (self.args.folder / "cycles").open("a") as cycles:
+            cycles.write(".")
+
+    def is_finished(self, key: str) -> str | None:
+        return super().is_finished(key) if (self.args.folder / "knows").exists() else None
+
+
 def open_sockets() -> list[str]:
     links = Path("/proc/self/fd").iterdir()
     return [str(link.readlink()) for link in links if link.is_symlink() and "socket:" in str(link.readlink())]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -71,6 +72,20 @@ async def test_the_database_is_away_in_every_phase(staged: Staged, monkeypatch: 
     assert stage.counts == Counts(completed=3)
     assert len(stage.temporal.started) == len(set(stage.temporal.started)) == 3
     assert len(stage.pids()) == 1, "the object is not to blame"
+
+
+async def test_ends_that_the_author_denies_wake_a_manager_ever_more_rarely(staged: Staged) -> None:
+    stage = staged("Denies")
+    cycles = stage.folder / "cycles"
+    async with stage.hosted() as running:
+        await stage.started(3)
+        await asyncio.to_thread(stage.end_runs)
+        ended, before = monotonic(), cycles.stat().st_size
+        await stage.until(lambda: cycles.stat().st_size >= before + 4)
+        assert monotonic() - ended > 2.5, "pauses of 1 and 2 seconds"
+        (stage.folder / "knows").touch()
+        await asyncio.wait_for(running, PATIENCE)
+    assert stage.counts == Counts(completed=3)
 
 
 async def test_a_start_waits_for_a_worker(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)  # seconds while the database is away
 LOOK_SECONDS = 1.0  # between looks for the ends in a wait for jobs
+IGNORED_PAUSES = (0.0, 1.0, 2.0, 5.0)  # seconds until ends wake again, after wakes without a reaction
 
 
 @dataclass
@@ -55,6 +56,8 @@ class Desk:
     is_outdated: bool = False  # whether the object's memory has an end that is off record: a new object has to follow
     items_door: int = field(init=False)  # the last door in the object's knowledge
     offered_ends: dict[tuple[int, int], str] = field(default_factory=dict)  # keys by number and attempt
+    ignored_wakes: int = 0  # wakes by ends since the last reaction: `is_finished` may deny ends
+    ends_wake_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.items_door = self.begun.items_door
@@ -86,6 +89,7 @@ class Desk:
         ends = [(reaction.number, reaction.attempt) for reaction in reactions]
         jobs = [ALL_JOBS, *(self.offered_ends[end] for end in ends if end in self.offered_ends)]
         counts = self.setbacks.after(jobs)
+        self.ignored_wakes = 0
         on_record = self._patiently(lambda: self.ledger.react(self.ref, reactions, counts))
         self.is_outdated = on_record < len(reactions)
         if not self.is_outdated:  # otherwise neither the reactions nor the counts after them are on record
@@ -161,6 +165,7 @@ class Desk:
         self._end_cycle()
         self.keep_output()
         end = None if seconds is None else monotonic() + seconds
+        self.ends_wake_at = monotonic() + IGNORED_PAUSES[min(self.ignored_wakes, len(IGNORED_PAUSES) - 1)]
         first = self.intent()
         while (wake := self._wake(first, for_news)) is None:
             remaining = None if end is None else end - monotonic()
@@ -224,7 +229,8 @@ class Desk:
         has_items = has_due
         if news is not None:
             intent, has_items = news.intent, has_due or news.items_door > self.items_door
-            has_ends = for_news and news.has_ends and self._has_further_ends()
+            has_ends = for_news and news.has_ends and monotonic() >= self.ends_wake_at and self._has_further_ends()
+            self.ignored_wakes += has_ends
             self.items_door = news.items_door
         if intent is first and not (for_news and (has_ends or has_items)):
             return None
