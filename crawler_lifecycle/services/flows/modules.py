@@ -5,11 +5,12 @@ A host runs only functions that its own modules define: a flow can call no furth
 
 import importlib
 import importlib.util
+import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,8 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows.authors import cause
 
 MODULE_NAME = re.compile(r"\w+(\.\w+)*")
+IMPORT = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import load; load([sys.argv[2]])"
+IMPORT_SECONDS = 30.0  # time limit for a new process
 _importing: list[str] = []  # targets
 
 
@@ -48,13 +51,28 @@ class Modules:
         return function
 
     def mended(self) -> str | None:
-        """Import the broken modules again. Return a target that can be imported by now; None without such a target."""
-        for target in self.targets:
-            if name_of(target) in self.broken:
-                with suppress(NotReady):
-                    _load(target)
-                    return target
-        return None
+        """Return a broken target that a new process can import by now; None without such a target.
+
+        In this process, an import would find the modules that an earlier import has left, whatever their files say now.
+        """
+        broken = (target for target in self.targets if name_of(target) in self.broken)
+        return next((target for target in broken if self._can_be_imported(target)), None)
+
+    def _can_be_imported(self, target: str) -> bool:
+        command = [sys.executable, "-P", "-c", IMPORT, json.dumps(sys.path), target]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.working_directory,
+                timeout=IMPORT_SECONDS,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
 
 
 def load(targets: Sequence[str], folder: Path | None = None) -> Modules:

@@ -130,7 +130,18 @@ def test_a_broken_module_beside_another_is_kept_with_its_problem_until_it_is_men
     assert modules.mended() is None
     path.write_text("x = 1\n")
     assert modules.mended() == str(path)
-    del sys.modules[path.stem]
+
+
+def test_a_repair_of_an_imported_file_mends_its_importer(tmp_path: Path) -> None:
+    path, imported = tmp_path / "importer.py", tmp_path / "imported_by_importer.py"
+    path.write_text("from imported_by_importer import late\n")
+    imported.write_text("early = 1\n")
+    modules = load([MODULE, str(path)])
+    assert "cannot import name 'late'" in modules.broken[path.stem]
+    imported.write_text("early = late = 1\n")
+    assert modules.mended() == str(path)
+    assert path.stem not in sys.modules, "the host keeps its modules"
+    del sys.modules[imported.stem]
 
 
 def test_a_refused_graph_names_the_line_in_the_authors_file(tmp_path: Path) -> None:
