@@ -65,9 +65,10 @@ class FSHelper:
     def list_folder(self, path: str) -> list[str]:
         """Return the paths directly in the folder, sorted; nothing for an absent folder."""
         if (place := _in_s3(path)) is None:
-            name = path.strip().removesuffix("/")
-            folder = Path(name or "/")
-            return sorted(f"{name}/{inner.name}" for inner in folder.iterdir()) if folder.is_dir() else []
+            whole = path.strip()
+            name = whole.removesuffix("/")
+            is_folder = bool(whole) and Path(whole).is_dir()  # an empty path is no folder, and not the root either
+            return sorted(f"{name}/{inner.name}" for inner in Path(whole).iterdir()) if is_folder else []
         prefix = place.key and f"{place.key.removesuffix('/')}/"
         names: set[str] = set()
         for page in self._pages(Place(place.bucket, prefix), Delimiter="/"):

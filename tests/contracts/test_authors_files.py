@@ -131,4 +131,6 @@ def test_a_script_has_the_functions_and_makes_them_once() -> None:
         script, plain = Script(), BaseLoopScript()
     assert script.fshelper is script.fshelper
     assert (Script.helpers, type(plain.fshelper)) == (1, FSHelper)
+    assert files.list_folder("/") == sorted(f"/{name}" for name in os.listdir("/"))  # noqa: PTH208
+    assert files.list_folder(" ") == files.list_folder("") == [], "`empty_folder` would empty the root"
     assert plain.fshelper.list_folder(str(Path(__file__).parent / "absent")) == files.list_folder("absent") == []
