@@ -53,7 +53,7 @@ class Modules:
     def mended(self) -> str | None:
         """Return a broken target that a new process can import by now; None without such a target.
 
-        In this process, an import would find the modules that an earlier import has left, whatever their files say now.
+        This process keeps the imports of the first try, and reads no file of theirs again.
         """
         broken = (target for target in self.targets if name_of(target) in self.broken)
         return next((target for target in broken if self._can_be_imported(target)), None)
