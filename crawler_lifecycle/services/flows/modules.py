@@ -51,9 +51,9 @@ class Modules:
         return function
 
     def mended(self) -> str | None:
-        """Return a broken target that a new process can import by now; None without such a target.
+        """Return a broken target after its repair; None without one. A new process tries the import.
 
-        This process keeps the imports of the first try, and reads no file of theirs again.
+        The host keeps modules from the failed import, even after a repair of their files.
         """
         broken = (target for target in self.targets if name_of(target) in self.broken)
         return next((target for target in broken if self._can_be_imported(target)), None)
