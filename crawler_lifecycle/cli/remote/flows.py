@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile, islice
+from itertools import islice, takewhile
 from typing import Any
 
 from crawler_lifecycle.cli.remote.choice import lacking
@@ -54,9 +54,9 @@ class RemoteFlows:
         only = next(iter(states)) if states and len(states) == 1 else None
         flows = self._flows.all(state=only, family=family, search=search, attention=attention)
         if before is not None:
-            known = dropwhile(lambda flow: flow.uid != before, self._flows.all())
-            older = {flow.uid for flow in islice(known, 1, None)}
-            flows = (flow for flow in flows if flow.uid in older)
+            newer = takewhile(lambda flow: flow.uid != before, self._flows.all())
+            passed = {before, *(flow.uid for flow in newer)}
+            flows = (flow for flow in flows if flow.uid not in passed)
         return list(islice((flow for flow in flows if not states or flow.state in states), limit))
 
     def row(self, flow: str) -> tuple[str, FlowSummary]:
