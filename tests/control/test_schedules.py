@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 from temporalio import workflow
-from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleHandle,
+    ScheduleIntervalSpec,
+    ScheduleSpec,
+)
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
@@ -429,6 +436,26 @@ async def test_backfill_starts_what_was_skipped(schedules: ScheduleCommands, rea
     assert filled.occurrences == due[:2]
     await until_occurred(schedules, "late", lambda found: [each.outcome for each in found[:2]] == [Outcome.STARTED] * 2)
     assert (await schedules.show("late")).counts.started == 2
+
+
+async def test_a_deletion_whose_answer_is_lost_stays_recorded(
+    schedules: ScheduleCommands, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await schedules.create(yearly("brief"))
+    delete = ScheduleHandle.delete
+
+    async def repeated(handle: ScheduleHandle, **options: Any) -> None:
+        await delete(handle, **options)
+        await delete(handle, **options)
+
+    monkeypatch.setattr(ScheduleHandle, "delete", repeated)
+    with pytest.raises(NotFound):
+        await schedules.delete("brief")
+    lines = control.context.store.records.schedule_commands("brief")
+    assert {line.command for line in lines} == {"create", "delete"}
+    with pytest.raises(NotFound):
+        await schedules.delete("brief")
+    assert len(control.context.store.records.schedule_commands("brief")) == 2, "nothing was there to delete"
 
 
 async def test_a_create_is_recorded_before_it_acts_and_forgotten_if_it_is_refused(

@@ -33,6 +33,7 @@ from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.domain.flows.messages import FlowOccurrence
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
+DELETE = "delete"
 TRIGGER_PATIENCE = 20.0  # seconds to wait for the outcome of a trigger; after them, the outcome is ASKED
 POLL_PAUSE = 0.2  # seconds between two reads of the schedule
 
@@ -199,7 +200,7 @@ class ScheduleCommands:
     async def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs under way go on."""
         handle, _ = await self._our_schedule(schedule_id)
-        async with self._recorded(schedule_id, "delete"), self._engine.calls():
+        async with self._recorded(schedule_id, DELETE), self._engine.calls():
             await handle.delete(rpc_timeout=RPC_TIMEOUT)
 
     @asynccontextmanager
@@ -212,7 +213,9 @@ class ScheduleCommands:
         await self._context.database(lambda store: store.records.log_schedule_command(schedule_id, command))
         try:
             yield
-        except (BadInput, Conflict, NotFound):
+        except (BadInput, Conflict, NotFound) as error:
+            if name == DELETE and isinstance(error, NotFound):
+                raise  # Temporal's client repeats a request without an answer: the first one may have deleted
             await self._context.database(lambda store: store.records.forget_schedule_command(schedule_id, command))
             raise
 
