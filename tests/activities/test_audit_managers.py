@@ -80,7 +80,7 @@ def test_an_end_without_a_reaction_is_told(house: House, flow: Managed) -> None:
     flow.ended_run(flow.started())
     page = audited(house)
     assert (page.found, page.acted) == ({FindingKind.MANAGED_END_UNANSWERED: 1}, 0)
-    assert "no host brings the manager on" in str(findings(house)[0].problem)
+    assert "no host runs the manager" in str(findings(house)[0].problem)
 
 
 def test_a_run_without_an_attempt_is_told(house: House, flow: Managed) -> None:

@@ -62,8 +62,8 @@ def test_what_goes_on_is_not_offered_to_be_packed(api: Api, server: ApiServer) -
         (lambda packed: packed[:-100], "its end is missing"),
         (lambda packed: packed[:1000] + packed[1010:], "cannot be unpacked"),
         (lambda packed: packed[:-8] + bytes(8), "cannot be unpacked"),  # its checksum
-        (lambda packed: packed + packed, "goes on"),
-        (lambda packed: gzip.compress(b"") + packed, "goes on"),
+        (lambda packed: packed + packed, "continues after"),
+        (lambda packed: gzip.compress(b"") + packed, "continues after"),
         (lambda _: b"{}", "cannot be unpacked"),
         (lambda _: b"", "its end is missing"),
     ],

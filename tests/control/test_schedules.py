@@ -474,10 +474,10 @@ async def test_a_create_is_recorded_before_it_acts_and_forgotten_if_it_is_refuse
         with pytest.raises(RuntimeError):
             await schedules.create(yearly("mortal"))
     assert recorded("mortal") == ["create"]
-    await schedules.create(yearly("taken"))
+    await schedules.create(yearly("claimed"))
     with pytest.raises(Conflict):
-        await schedules.create(yearly("taken"))
-    assert recorded("taken") == ["create"]
+        await schedules.create(yearly("claimed"))
+    assert recorded("claimed") == ["create"]
     with pytest.raises(BadInput):
         await schedules.create(yearly("lost", time_zone="Europe/Atlantis"))
     assert recorded("lost") == []

@@ -43,6 +43,7 @@ KILLED_GRAPHS = range(GRAPHS, GRAPHS + 8)
 KILLS = 2  # a step whose process dies three times is discarded
 ROOT = Path(__file__).parents[2]
 NEVER = threading.Event()
+pytestmark = pytest.mark.timeout(300)  # the graphs run at once, beside other tests
 Gate = Callable[[bool, bool], bool]  # whether a job with these flags may start
 
 

@@ -28,7 +28,7 @@ def test_every_mistake_is_a_line(crawlctl: Crawlctl, tmp_path: Path) -> None:
         "crawlers.books: processes: expected at least 1, not 0",
         "managers.a: class: is missing",
         "managers.a: queue: expected 1 or more characters",
-        "managers.b: class: expected `module:Class` or `module:function`",
+        "managers.b: class: expected `module:Class` or `module:function`, not 'Shops'",
     ]
 
 

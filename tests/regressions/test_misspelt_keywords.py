@@ -47,7 +47,7 @@ def test_a_function_with_further_keywords_takes_all() -> None:
 
 
 def test_an_unknown_option_lists_the_options() -> None:
-    with pytest.raises(BadInput, match=r"is no option of 'plain'; possible are priority, .*, queue, timeout, isolate$"):
+    with pytest.raises(BadInput, match=r"is no option of 'plain'; possible are priority, .*, isolate, tags$"):
         Workflow().add("a", plain, quue="slow")  # type: ignore[call-arg]
     with pytest.raises(BadInput, match=r"give keywords by @job\(\) at the function, and plain\.job\.with_kwargs"):
         Workflow().add("a", plain, kwargs={"name": "ann"})  # type: ignore[call-arg]

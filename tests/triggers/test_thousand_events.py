@@ -27,7 +27,7 @@ from tests.embedded import LINK, environment, processes_of
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.stores import CREDENTIALS, REGION
 from tests.triggers.mortal import CALLS, MOMENTS, POST
-from tests.triggers.test_bridge import Queues
+from tests.triggers.queues import Queues
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(900)]

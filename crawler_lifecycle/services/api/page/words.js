@@ -13,7 +13,7 @@ const OVER = new Set(["COMPLETED", "FAILED"]);
 const CAUSES = {
   main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "capacity",
   quota: "quota in the cluster", unschedulable: "a node that fits",
-  retry_pause: "the pause before its next attempt", snoozed: "the pause that its function chose", run_limit: "its turn (limit of the run)",
+  retry_pause: "the pause before its next attempt", run_limit: "its turn (limit of the run)",
   admission: "a place (limit of the installation, a crawler or a label)", paused: "the end of a pause",
 };
 
