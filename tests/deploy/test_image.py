@@ -39,7 +39,7 @@ WITH = {
     "limits set": ["--runs", "none"],
     "flow add": ["no_file.py", "--key", "more"],
 }
-NO_CODE = ("no such file", "is not on this machine")  # answers of verbs that take an author's file or module
+NO_CODE = ("no such file", "does not exist", "is not on this machine")  # answers of verbs that take a file or module
 
 
 def typed(command: click.Command) -> Iterator[str]:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
-from crawler_lifecycle.domain.reasons import RESULT_UNKNOWN
+from crawler_lifecycle.domain.reasons import POD_CREATE_REJECTED, RESULT_UNKNOWN
 from tests.kube import LATER, UID
 from tests.worlds.lives import KEY, OVER, Life, Moment
 from tests.worlds.stories import A_MOMENT_LATER, DAYS_LATER
@@ -22,8 +22,10 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *
     if seen is None and not look.complete:
         assert current == before, "the unknown changes nothing"
     if seen is not None and seen.phase is JobPhase.UNCLEAR and not seen.gone:
+        unrejected = (None, None) if before.cause == POD_CREATE_REJECTED else (before.cause, before.cause_since)
         interrupted = replace(before, version=current.version, absent_count=0, absent_since=None)
-        assert current in (before, interrupted), "the unknown only interrupts an absence"
+        interrupted = replace(interrupted, cause=unrejected[0], cause_since=unrejected[1])
+        assert current in (before, interrupted), "the unknown only interrupts an absence, or a row of rejections"
     check_facts(life, past, current)
     if current.status is not before.status:
         _check_change(life, now, look, before, current, seen_told=seen_told)

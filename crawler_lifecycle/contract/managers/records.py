@@ -78,7 +78,7 @@ class ManagerStatus(Message):
     function: str = Field(description="the manager's class, as `module:Class`")
     arguments: tuple[str, ...] = Field(default=(), description="command line")
     counts: Counts = Counts()
-    stats: dict[str, float | str] = Field(default={}, description="sums by name, and texts")
+    stats: dict[str, int | float | str] = Field(default={}, description="sums by name, and texts")
     tags: tuple[str, ...] = Field(default=(), description="tags for all further crawls")
     incarnation: int = Field(default=0, description="the present object's number; 0: no host has begun the manager")
     read: int = Field(default=0, description="parameter sets taken from the generator, repeats included")

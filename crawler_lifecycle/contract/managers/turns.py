@@ -39,7 +39,7 @@ class Begun(Message):
     is_exhausted: bool = False
     close_reason: str | None = None
     is_closed: bool = Field(default=False, description="whether the end is on record: only the step has to end")
-    stats: dict[str, float | str] = {}
+    stats: dict[str, int | float | str] = {}
     items_door: int = Field(default=0, description="number of the last door that added or renewed items")
 
 
