@@ -112,16 +112,16 @@ async def test_an_api_that_hangs_is_told_within_five_seconds(
 
 async def test_an_error_in_the_list_stays(page: Page, desk: Desk) -> None:
     """As soon as a run changed it became "No such runs."."""
-    await go(page, "#/?status=NOPE")
-    await page.until_text("status: expected ")
+    await go(page, "#/?trigger=NOPE")
+    await page.until_text("trigger: expected ")
     await page.evaluate("window.seen = 0; import('/live.js').then(({listen}) =>"
                         " listen(({kind}) => { seen += kind === 'run' }, new AbortController().signal))")  # fmt: skip
     desk.run()
     await page.until("seen > 0")
-    assert "status: expected " in await page.text()
+    assert "trigger: expected " in await page.text()
     await go(page, "#/")
     await page.until(FIRST_ROW)
-    assert "status: expected" not in await page.text()
+    assert "trigger: expected" not in await page.text()
 
 
 async def test_the_start_dialog_promises_no_absence_of_limits(page: Page) -> None:
