@@ -48,7 +48,7 @@ from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.flows")
 DEFAULT_QUEUE = "default"
-WAITING_MANAGERS = 10  # managers that wait for a slot in a host
+WAITING_MANAGERS = 10  # managers waiting for a slot in a host
 IMPORT_PAUSE = 5.0  # seconds between imports of a broken module
 END_SECONDS = 20.0  # more than a host takes after its drain
 
@@ -72,7 +72,7 @@ def main() -> None:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log is not set up yet)
         sys.exit(1)
     for problem in modules.broken.values():
-        print(f"{problem}; the host runs the other modules", file=sys.stderr)  # noqa: T201 (as above)
+        print(f"{problem}; the host runs the other modules", file=sys.stderr)  # noqa: T201 (a broken module is a line for people)
     process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]), needs_variables=True)
 
 

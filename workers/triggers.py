@@ -1,13 +1,13 @@
 """Trigger process: takes EventBridge's events from an SQS queue to the API. It needs no database and no Temporal."""
 
 import asyncio
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.services import health, process
+from crawler_lifecycle.services.background import loop_in_thread
 from crawler_lifecycle.triggers.bridge import Bridge, posting
 from crawler_lifecycle.triggers.queue import MOST_MESSAGES, EventQueue
 
@@ -16,18 +16,13 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     """Take events to the API until a signal sets `stopped`. The messages under way are finished first."""
     settings = parts.settings.triggers
     queue = EventQueue(settings)
-    loop_end = threading.Event()
     with Api.open(parts.settings.remote) as api, ThreadPoolExecutor(MOST_MESSAGES, "message") as pool:
         bridge = Bridge(queue, posting(api), timedelta(seconds=settings.longest_pause_seconds), pool)
         needs = {"api": lambda: asyncio.to_thread(api.token), "queue": lambda: asyncio.to_thread(queue.check)}
         async with health.served(parts.settings.health, needs, bridge.pulses) as health_server:
             if health_server is not None:
                 health_server.metrics.register(bridge.metrics)
-            loop = asyncio.create_task(asyncio.to_thread(bridge.run, loop_end))
-            signal = asyncio.create_task(stopped.wait())
-            await asyncio.wait((loop, signal), return_when=asyncio.FIRST_COMPLETED)
-            loop_end.set()
-            await loop  # raises the error if the loop failed
+            await loop_in_thread(bridge.run, stopped)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Cancel(Exception):
 
 @dataclass(frozen=True, init=False)
 class Snooze:
-    """A step returns a snooze to be called again after a time, in seconds or as a timedelta.
+    """A step returns a snooze to be called again after a time of at least a second, in seconds or as a timedelta.
 
     The attempt does not count among the step's attempts.
     """
@@ -37,8 +37,8 @@ class Snooze:
 
     def __init__(self, seconds: float | timedelta) -> None:
         number = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= A_YEAR:
-            raise BadInput("Snooze", f"expected a number of seconds up to a year, not {seconds!r}")
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 1 <= number <= A_YEAR:
+            raise BadInput("Snooze", f"expected a number of seconds from 1 to a year, not {seconds!r}")
         object.__setattr__(self, "seconds", number)
 
 

@@ -234,7 +234,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
 
     async def _check_running_jobs(self) -> dict[JobKey, str]:
         outcomes: dict[JobKey, str] = {}
-        denied: set[JobKey] = set()  # ends of which the author's own `is_finished` knows nothing
+        denied: set[JobKey] = set()  # jobs that the author's `is_finished` has called unfinished
         while page := [job for job in self.link.ended(ENDS_IN_A_PAGE + len(denied)) if job.key not in denied]:
             words = {job.key: await self._word(job) for job in page}
             denied |= {key for key, word in words.items() if word is None}

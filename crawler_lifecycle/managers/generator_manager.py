@@ -178,7 +178,7 @@ class GeneratorCrawlManager(CrawlManager):
         return self._running_spiders().count(spider)
 
     def _running_spiders(self) -> list[str]:
-        """Return the spider of each job under way, and of each job that the cycle has chosen."""
+        """Return the spiders of running jobs and of jobs chosen in this cycle."""
         return (self._choice or Choice(self.link)).spiders
 
     def get_delayed_jobs(self) -> list[FullJobParams]:

@@ -23,7 +23,7 @@ STATES = {"pending": JobState.RUNNING, "running": JobState.RUNNING, "finished": 
 CHOSEN = "pending"  # state of a job that a cycle has chosen
 CANCELLED = "cancelled"  # outcome of a job that people, or the manager, have stopped
 STOPPED = (CANCELLED, "cancel_timeout")
-UNKNOWN = "unknown"  # outcome word of a run that is gone
+UNKNOWN = "unknown"  # outcome word when the run no longer exists
 
 
 def outcome_of(job: Job) -> str | None:

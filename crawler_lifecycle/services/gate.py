@@ -28,7 +28,7 @@ def require_token(scopes_by_token: Mapping[str, Collection[str]]) -> CallerCheck
 
     def check(sent_token: str, scope: Scope) -> Response | None:
         granted: Collection[str] | None = None
-        for token, scopes in scopes_by_token.items():  # all of them, so that the time taken reveals nothing
+        for token, scopes in scopes_by_token.items():  # no early exit: the time of an answer must not reveal a match
             # bytes, since the comparison refuses strings with other characters than ASCII; Starlette decodes as latin-1
             if hmac.compare_digest(sent_token.encode("latin-1"), token.encode()):
                 granted = scopes

@@ -30,8 +30,11 @@ class Event(BaseModel):
 
     @property
     def key(self) -> str:
-        """The key for the event's request. Two programs may choose the same id, so the source belongs to the key."""
-        return f"{self.source}:{self.id}"
+        """The key for the event's request. Two programs may choose the same id, so the source belongs to the key.
+
+        A colon in the source is quoted: the sources `a` and `a:b` have different keys with all ids.
+        """
+        return f"{self.source.replace('%', '%25').replace(':', '%3A')}:{self.id}"
 
     @property
     def fields(self) -> dict[str, Any]:

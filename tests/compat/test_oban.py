@@ -99,8 +99,8 @@ def test_a_snoozed_job_runs_again_later_as_the_same_try() -> None:
     )
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), True, "60"])
+@pytest.mark.parametrize("seconds", [-1, 0, 0.5, float("nan"), float("inf"), True, "60"])
 def test_a_snooze_without_a_length_is_refused(seconds: Any) -> None:
-    with pytest.raises(BadInput, match="Snooze: expected a number of seconds up to a year"):
+    with pytest.raises(BadInput, match="Snooze: expected a number of seconds from 1 to a year"):
         Snooze(seconds)
     assert Snooze(timedelta(minutes=1)) == Snooze(60)

@@ -40,14 +40,14 @@ async def test_obans_program(service: Service) -> None:
 
 
 async def test_a_snoozed_job_that_may_run_once_and_a_job_with_its_errors(service: Service) -> None:
-    workflow = Workflow("snoozed").add("late", program.Mail.new({"to": "ann", "late": 0.2}, max_attempts=1))
+    workflow = Workflow("snoozed").add("late", program.Mail.new({"to": "ann", "late": 1}, max_attempts=1))
     workflow.add("failing", program.Mail.new({"to": "bob", "fails": 1}), deps="late")
     async with Oban() as oban:
         await oban.enqueue_many(workflow)
         assert (await oban.wait(workflow.id, timeout=PATIENCE)).state is Workflow.State.COMPLETED
         ends = [(end.attempt, end.kind, end.reason) for end in await oban.attempts(workflow.id, "late")]
         assert await workflow.all_recorded() == {"late": {"to": "ann"}, "failing": {"to": "bob"}}
-    assert ends == [(1, "snoozed", "snoozed:0.2"), (2, "completed", None)]
+    assert ends == [(1, "snoozed", "snoozed:1"), (2, "completed", None)]
     *_, (_, _, queue, tags, max_attempts, errors, cancelled) = graphs.SEEN
     assert (queue, tags, max_attempts, cancelled) == ("mail", ("mail", "news"), 3, False)
     assert [(error["attempt"], error["error"]) for error in errors] == [(1, "ValueError: attempt 1")]

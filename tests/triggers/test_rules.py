@@ -122,3 +122,13 @@ def test_a_mistake_in_a_template_is_named() -> None:
         "start_run.arguments.a",
         "start_run.arguments.b",
     ]
+
+
+def test_two_events_never_share_a_key() -> None:
+    """The second event was answered as a repetition of the first."""
+    pairs = [("a:b", "c"), ("a", "b:c"), ("a%3Ab", "c")]
+    events = [
+        Event.model_validate({"id": number, "source": source, "detail-type": "t", "detail": {}})
+        for source, number in pairs
+    ]
+    assert len({event.key for event in events}) == len(pairs)

@@ -166,7 +166,7 @@ async def cancel_by_raise(context: Context) -> None:
 
 def snooze_once(context: Context) -> Snooze | Record:
     if context.attempt == 1:
-        return Snooze(0.05)
+        return Snooze(1)
     return Record({"errors": len(context.job.errors), "id": context.job.id == context.key})
 
 

@@ -65,7 +65,7 @@ async def test_a_snoozed_step_is_called_again_as_the_same_try(host: Hosted, isol
     flow = await host.play(single(authors.snooze_once, max_attempts=1, isolate=isolate))
     assert await host.result(flow, "step") == {"errors": 0, "id": True}
     first, second = await attempts(flow)
-    assert (first.kind, first.reason, second.kind) == ("snoozed", "snoozed:0.05", "completed")
+    assert (first.kind, first.reason, second.kind) == ("snoozed", "snoozed:1", "completed")
     assert flow.row("step").tries == 1
 
 
