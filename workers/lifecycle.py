@@ -58,7 +58,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 async def working(
     client: Client, steps: Sequence[Activity], settings: WorkerSettings, identity: str | None = None
 ) -> AsyncIterator[None]:
-    """Work for Temporal during the block, then finish its work.
+    """Work for Temporal during the block, then finish the tasks under way.
 
     Archives have a task queue and slots of their own: archives of any number delay no look and no stop.
     """
