@@ -18,7 +18,7 @@ def whole(value: float) -> float:
 
 
 class Stats:
-    """Sums and texts by name, as on record and with the changes since."""
+    """Sums and texts by name: the stored ones with the changes since."""
 
     def __init__(self) -> None:
         self.on_record: dict[str, float | str] = {}
@@ -77,7 +77,7 @@ class Stats:
         self.on_record[name] = former if isinstance(former, str) else former + count
 
     def take(self) -> tuple[dict[str, float], dict[str, str]]:
-        """Return the increments and the texts, which are on record from now on."""
+        """Return the increments and the texts for the caller to store."""
         increments, texts = self.increments, self.texts
         self.increments, self.texts = {}, {}
         for name, increment in increments.items():

@@ -36,7 +36,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
     """Schedules one job of a spider, and closes with the job's outcome."""
 
     running_jobs_reverse_check: bool = False
-    starter = "schedule_spider"  # method behind `schedule_spider_with_jobargs`
+    starter = "schedule_spider"  # method that `schedule_spider_with_jobargs` calls
     alert_after: float = 0  # seconds without a start or an end until an alert; 0: no alert
 
     def __init__(self) -> None:

@@ -191,7 +191,7 @@ class Generator:
                 digest=self._digest or None,
                 is_exhausted=ended and not is_reread,
                 is_reread=is_reread,
-                effects=NO_EFFECTS if is_reread else self._manager.take_effects(),  # the cursor is behind them
+                effects=NO_EFFECTS if is_reread else self._manager.take_effects(),  # the cursor has passed them
             )
             numbers = link.offer(page).numbers
             if filtered := sum(item.is_filtered and bool(number) for item, number in zip(read, numbers, strict=True)):

@@ -22,7 +22,7 @@ from crawler_lifecycle.managers.requesting import project_labels, request_of
 
 FILES = "crawler_lifecycle.files"  # by name: a manager without files needs no client for S3
 PROJECT_ID = "PROJECT_ID"  # variable with the project of all jobs
-FINISHING, OWN_TAGS = "finishing", "own_tags"  # subjects in the memory on record
+FINISHING, OWN_TAGS = "finishing", "own_tags"  # subjects in the stored memory
 KEPT_TAGS = ("FLOW_ID=", "NAME=", "PARENT_NAME=")
 FINISHED = "finished"  # close reason of a manager without another reason
 
@@ -246,7 +246,7 @@ class BaseLoopScript(BaseScript):
     max_running_time: float = 0  # seconds; 0: no limit
     at_limit: str = "leave"  # at the end of max_running_time: leave the crawls under way, or `drain` or `stop` them
     wake_on_end: bool = True  # whether an end of a job begins the next cycle at once
-    stats_interval: float = 120  # without effect: stats are on record with each reaction
+    stats_interval: float = 120  # without effect: stats are stored with each reaction
     may_start: bool = True  # whether people let jobs start
     _is_closed = False
 
@@ -296,7 +296,7 @@ class BaseLoopScript(BaseScript):
         return self._is_closed
 
     def take_effects(self) -> Effects:
-        """Return the wishes so far as effects, for a call that puts them on record."""
+        """Return the requests so far as effects, for a call that stores them."""
         return self._collected.take()
 
     def commit(self) -> list[int]:
@@ -307,7 +307,7 @@ class BaseLoopScript(BaseScript):
         return numbers
 
     def _stop_finished_jobs(self) -> None:
-        """Ask the jobs to stop that the author has finished. The reasons are on record: a further object asks again."""
+        """Ask the jobs to stop that the author has finished. The reasons are stored: the next object asks again."""
         reasons = {key: reason for key, reason in self.finishing.items() if key not in self._asked_to_stop}
         if reasons:
             self.link.stop(reasons)

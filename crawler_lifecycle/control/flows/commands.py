@@ -47,7 +47,7 @@ class FlowCommands(FlowReader):
         self._engine = engine
 
     async def push(self, request: PushFlow) -> FlowAnswer:
-        """Store a flow, or update the flow with its id. All of the request or nothing is on record."""
+        """Store a flow, or update the flow with its id. The whole request is stored, or nothing."""
         return await self._do(lambda doors: doors.push(request))
 
     async def start_manager(self, request: StartManager) -> FlowAnswer:

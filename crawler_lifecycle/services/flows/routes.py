@@ -21,7 +21,7 @@ MOST_LOGGED = 1_000  # problems that a host remembers
 
 
 class UnimportedManager(BaseLoopScript):
-    """Stands for a manager whose module is broken. The object's own process imports the module, and tells its failure.
+    """Stands for a manager whose module is broken. The object's own process imports the module and reports its failure.
 
     So the manager is paused with the failure, and a resume reads the mended file.
     """

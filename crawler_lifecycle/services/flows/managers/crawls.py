@@ -79,7 +79,7 @@ class Crawls:
         self._soon(self._begin_to_stop)
 
     def finish(self, reasons: Mapping[str, str]) -> "Future[None]":
-        """Ask the crawls with a reason to stop. The answer comes after some seconds at the latest; the rest goes on."""
+        """Ask the crawls with a reason to stop. Return after some seconds at the latest; other requests continue."""
         return asyncio.run_coroutine_threadsafe(self._finish(reasons), self._loop)
 
     def close(self) -> None:
