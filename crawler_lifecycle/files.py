@@ -103,7 +103,7 @@ class FSHelper:
         yield from (name for _, name in sorted(times) if name in names)
 
     def get_glob(self, path: str) -> list[str]:
-        """Return the files for the pattern, sorted. As in a shell, `*` stands for no slash."""
+        """Return the files for the pattern, sorted. As in a shell, `*` matches no slash."""
         if (place := _in_s3(path)) is None:
             return sorted(globbing.glob(path))  # noqa: PTH207 - the paths stay as relative as the pattern
         begin = min((place.key.find(mark) for mark in WILD if mark in place.key), default=len(place.key))

@@ -1,5 +1,5 @@
 """Audit part `flows`: give a supervisor to open flows without a workflow, and to ended flows with a reopened run or an
-owed announcement.
+pending announcement.
 
 The part's last pages are those of crawl managers.
 """
@@ -33,7 +33,7 @@ from crawler_lifecycle.ports import (
 logger = logging.getLogger(__name__)
 MOST_PRUNED = 1000  # flows in an audit
 FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
-MANAGERS = "managers/"  # beginning of a place among the attempts of managers; behind the uids of all flows
+MANAGERS = "managers/"  # beginning of a place among the attempts of managers; sorts after the uids of all flows
 AuditedFlow = SilentFlow | UnannouncedFlow
 
 
@@ -91,7 +91,7 @@ class FlowAudit:
             logger.info("%d flows are pruned", self.doors.prune(old))
 
     async def _page(self, after: str) -> Sequence[AuditedFlow]:
-        """Return the next flows by uid: open ones, and ended ones with a reopened run or an owed announcement."""
+        """Return the next flows by uid: open ones, and ended ones with a reopened run or a pending announcement."""
         now, patience, limit = datetime.now(UTC), self.patience, FLOWS_IN_A_PAGE
         silent = await asyncio.to_thread(self.records.silent, now - patience.workflow, after=after, limit=limit)
         reopened = await asyncio.to_thread(self.records.reopened, now - patience.workflow, after=after, limit=limit)
@@ -125,7 +125,7 @@ def _finding(flow: AuditedFlow, workflow: WorkflowInfo) -> Finding:
 
 
 def _at_work(pairs: Sequence[tuple[AuditedFlow, WorkflowInfo]]) -> list[tuple[FindingKind, str]]:
-    """Return the owed announcements with an open workflow. Their findings stay open, with the repetitions."""
+    """Return the pending announcements with an open workflow. Their findings stay open, with the repetitions."""
     return [
         (FindingKind.FLOW_UNANNOUNCED, flow.uid)
         for flow, workflow in pairs

@@ -1,4 +1,4 @@
-"""Audit part `handovers`: repeat the exports and closing notices that runs owe after their ends."""
+"""Audit part `handovers`: repeat the exports and closing notices that are still pending after a run's end."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class HandoverAudit:
 
     @activity.defn
     async def audit_handovers(self, step: AuditStep) -> AuditPage:
-        """Repeat owed deliveries by resuming runs, whose workflows export and send notices under the same ids again."""
+        """Repeat pending deliveries by resuming runs: their workflows export and notify under the same ids again."""
         since = datetime.now(UTC) - self.patience.replay
         after = int(step.after or 0)
         page, next_after = await asyncio.to_thread(self.records.owed_deliveries, after, RUNS_IN_A_PAGE, since)
@@ -118,7 +118,8 @@ class HandoverAudit:
 
 
 def _subjects_to_keep_open(page: Sequence[EndDeliveries], findings: Sequence[Finding]) -> list[tuple[FindingKind, str]]:
-    """Return kind and subject of the owed deliveries without a finding now: a workflow may be making these deliveries.
+    """Return kind and subject of the pending deliveries without a finding now: a workflow may be making these
+    deliveries.
 
     An earlier audit's finding about such a delivery must not be closed, since the number of repetitions would be lost.
     The two kinds of export findings are about the same delivery.

@@ -39,7 +39,7 @@ class PageOfLooks:
 
     findings: list[Finding] = field(default_factory=list)
     next_steps: dict[str, NextSteps] = field(default_factory=dict)
-    uids: dict[str, Uids] = field(default_factory=dict)  # uids on record of the run's jobs
+    uids: dict[str, Uids] = field(default_factory=dict)  # recorded uids of the run's jobs
     unknown: list[str] = field(default_factory=list)  # runs without a complete look
     looks: int = 0  # number of looks within the time
 
@@ -150,7 +150,7 @@ class JobAudit:
         return page
 
     def _uids_on_record(self, run_uid: str, tasks: Sequence[int]) -> Uids:
-        """Return the uids of these tasks' jobs: a job with a uid on record is ours, even if its labels were edited."""
+        """Return the uids of these tasks' jobs: a job with a recorded uid is ours, even if its labels were edited."""
         row = self.records.audited_by_uid([run_uid]).get(run_uid)
         return uids_of(self.tasks.rows(row.run_id, tasks)) if row else NO_UIDS
 

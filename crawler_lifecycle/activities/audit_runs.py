@@ -53,7 +53,7 @@ class RunAudit:
         The next audit judges the runs of the second list, because another execution may just be taking them over. Until
         then, an earlier audit's findings about these runs stay open.
         """
-        # Temporal's list of open workflows lags behind, so runs with an overdue look are described even if listed
+        # Temporal's list of open workflows lags, so runs with an overdue look are described even if listed
         overdue = {run.run_id for run in page if rules.look_overdue(run, datetime.now(UTC), self.patience)}
         workflows = await auditing.describe_unlisted(self.supervisors, page, overdue)
         workflows = await self._with_requested_run_ids(page, workflows)
@@ -74,9 +74,9 @@ class RunAudit:
     async def _with_requested_run_ids(
         self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
     ) -> dict[int, WorkflowInfo]:
-        """Add the requested RunID to our workflows that ended well and are not the supervisor on record.
+        """Add the requested RunID to our workflows that ended well and are not the recorded supervisor.
 
-        The RunID tells whether such a workflow completed our run. If so, the run's row comes from an old copy of the
+        The RunID shows whether such a workflow completed our run. If so, the run's row comes from an old copy of the
         database, because the row shows the run as open.
         """
         runs = {run.run_id: run for run in page}

@@ -139,8 +139,8 @@ async def describe_unlisted(
 ) -> dict[int, WorkflowInfo]:
     """Describe, by RunID, the workflows that Temporal does not list as open, and the workflows of overdue runs.
 
-    `overdue`: RunIDs whose next look is long past its time, perhaps because the workflow is closed. Temporal's list
-    lags behind, and may show a closed workflow as open.
+    `overdue`: RunIDs whose next look is long past its time; its workflow may be closed. Temporal's list
+    lags, and may show a closed workflow as open.
     """
     listed = await supervisors.open_among([run.workflow_id for run in runs])
     doubtful = [run for run in runs if run.workflow_id not in listed or run.run_id in overdue]
@@ -156,7 +156,7 @@ async def _describe(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
 
 
 def message_or_raise(error: LifecycleError) -> str:
-    """Return the message if the error concerns a single run: the audit then goes on with the next run.
+    """Return the message if the error concerns a single run: the audit then continues with the next run.
 
     Raise a temporary error again in the page's first tries (see PAGE_TRIES), because Temporal may be down. The page is
     then tried again.

@@ -60,7 +60,7 @@ class _ActivityBoundary(ActivityInboundInterceptor):
     def _heartbeats(self, info: activity.Info) -> Iterator[None]:
         """Send heartbeats during the block, as long as the process lives.
 
-        The heartbeats of a hanging activity go on, and the activity's time-out ends the try.
+        The heartbeats of a hanging activity continue, and the activity's time-out ends the try.
         """
         if info.heartbeat_timeout is None or info.activity_type in WITH_OWN_HEARTBEATS:
             yield

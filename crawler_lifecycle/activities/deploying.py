@@ -48,7 +48,7 @@ class ClaimDeployer:
     def _with_namespace(self, request: DeploymentRequest) -> DeploymentRequest:
         """Add the installation's namespace to the request, since a scheduler service has no database to read it from.
 
-        A cluster without namespaces, or without a namespace on record, leaves the request as it is.
+        A cluster without namespaces, or without a recorded namespace, leaves the request as it is.
         """
         place = self.cluster.confirm() if isinstance(self.cluster, KnowsItsPlace) else None
         if place is None:

@@ -163,7 +163,7 @@ class Heartbeats:
     """The archive's progress as heartbeats, once in BEAT seconds: thousands of files a second are archived.
 
     A cancelled archive ends here, and not at any line of its thread: there, the SDK's exception could end a thread that
-    the archive starts, and every later start of a thread in the process would wait for ever.
+    the archive starts, and every later start of a thread in the process would wait forever.
     """
 
     def __init__(self) -> None:

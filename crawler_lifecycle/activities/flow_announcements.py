@@ -21,10 +21,10 @@ class FlowAnnouncements:
 
     @activity.defn(no_thread_cancel_exception=True)
     def announce_flow(self, step: SuperviseFlow) -> Counted:
-        """Make the owed deliveries for all ends. Return the number of ends.
+        """Make the pending deliveries for all ends. Return the number of ends.
 
         An end keeps the ids and texts of its first try. An absent receiver of notices does not delay the event. A
-        refusal for good is settled, with its reason on record. After a temporary error Temporal tries again.
+        permanent refusal is settled, and its reason recorded. After a temporary error Temporal tries again.
         """
         if activity.info().is_local and not self.receivers_are_files:
             # the execution has begun on a worker with other settings: a slow receiver would hold up its signals
@@ -36,7 +36,7 @@ class FlowAnnouncements:
         return Counted(count=len(owed))
 
     def _deliver(self, owed: OwedEnd) -> list[str]:
-        """Try the end's owed deliveries. Return the temporary problems."""
+        """Try the end's pending deliveries. Return the temporary problems."""
         problems: dict[Delivery, LifecycleError] = {}
         for delivery in sorted(owed.owed):
             try:

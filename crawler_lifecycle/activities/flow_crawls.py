@@ -43,7 +43,7 @@ class FlowCrawlActivities:
 
     @activity.defn
     async def start_crawls(self, step: StartCrawls) -> CrawlsStarted:
-        """Put the attempts on record and start their runs' workflows, unless the catalogue refuses the request."""
+        """Record the attempts and start their runs' workflows, unless the catalogue refuses the request."""
         starts = await asyncio.to_thread(self.ledger.start_crawls, step)
         refusals = await asyncio.to_thread(self._refusals, starts.crawls)
         refused = await self._refuse(step.flow, starts.crawls, refusals)
@@ -101,7 +101,7 @@ class FlowCrawlActivities:
     async def _refuse(
         self, flow: FlowRef, crawls: Iterable[CrawlStart | CrawlToStop], refusals: Mapping[int, Refusal]
     ) -> tuple[AttemptEnd, ...]:
-        """Put the ends of refused attempts without a run on record, and return these ends."""
+        """Record the ends of refused attempts without a run, and return these ends."""
         now = datetime.now(UTC)
         ends = tuple(
             AttemptEnd(number, attempt, EndKind.FAILED, now, refusals[number].outcome, START_REFUSED)

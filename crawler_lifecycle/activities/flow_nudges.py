@@ -1,7 +1,7 @@
 """Nudges: a flow's supervisor learns about a change to a run.
 
 A nudge follows the commit of the change. A lost nudge does no harm: the supervisor's next paced look finds the change,
-and the audit finds a change behind the flow's end.
+and the audit finds a change after the flow's end.
 """
 
 import asyncio

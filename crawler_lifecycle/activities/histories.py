@@ -68,7 +68,7 @@ class HistoryActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_status(self, step: CloseRun) -> RunOutcome:
-        """Give the run its final status and reason, unless an end is on record already. Return the end on record."""
+        """Give the run its final status and reason, unless an end is already recorded. Return the recorded end."""
         run = self.runs.current(step.run)
         main_status = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
         gave_up = step.reason or run.reason  # a limit or a refused deployment; None: the tasks or a stop decide

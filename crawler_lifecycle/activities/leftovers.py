@@ -1,6 +1,6 @@
 """Steps of the audit's part `jobs`: end the jobs found after the end of their run.
 
-A job is asked to end, then killed by a later audit, and removed when its evidence is on record.
+A job is asked to end, then killed by a later audit, and removed when its evidence is stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Leftovers:
     def end(self, finding: Finding, next_steps: NextSteps, uids: Uids) -> Finding:
         """Take every job's next step. Return the finding with actions, evidence and problems.
 
-        `uids`: the jobs' uids on record; with its uid a job is recognized although its labels were edited.
+        `uids`: the jobs' recorded uids; with its uid a job is recognized although its labels were edited.
         """
         if finding.kind is FindingKind.UNKNOWN_JOB and not self.remove_unknown:
             return finding.model_copy(update={"problem": NOT_ALLOWED})
@@ -51,7 +51,7 @@ class Leftovers:
         return self._take_next_steps(finding.model_copy(update={"evidence": evidence}), next_steps, uids)
 
     def _evidence_of_living_jobs(self, finding: Finding, next_steps: NextSteps) -> str | None:
-        """Return the last log lines of the jobs that the audit is about to end; None without such jobs or lines.
+        """Return the last log lines of the jobs that the audit will end next; None without such jobs or lines.
 
         Only the finding keeps these lines: the run is over, and its task rows no longer change.
         """
@@ -85,7 +85,7 @@ class Leftovers:
         return f"{counted(len(keys), 'job')} killed"
 
     def _remove(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
-        """Remove the jobs with evidence on record; the other jobs stay for the next audit. Return the action.
+        """Remove the jobs with stored evidence; the other jobs stay for the next audit. Return the action.
 
         Raise TemporaryError if no job has evidence.
         """

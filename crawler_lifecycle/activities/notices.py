@@ -23,17 +23,17 @@ class NoticeActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_started(self, step: Notify) -> Counted:
-        """Tell people about the run's start, so that a dialog may stop waiting."""
+        """Notify people of the run's start, so that a dialog may stop waiting."""
         return self._send(NoticeKind.STARTED, step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_progress(self, step: Notify) -> Counted:
-        """Tell people about changes in the run's tasks."""
+        """Notify people of changes in the run's tasks."""
         return self._send(NoticeKind.PROGRESS, step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_stopped(self, step: Notify) -> Counted:
-        """Send the closing notice after a stop, when the end is on record."""
+        """Send the closing notice after a stop, when the end is stored."""
         return self._send(NoticeKind.STOPPED, step)
 
     @activity.defn(no_thread_cancel_exception=True)

@@ -23,7 +23,7 @@ JOBS_IN_A_PAGE = 500  # jobs per activity; the next activity has the further job
 TRIES_OF_A_PAGE = 4  # then the page waits for the stop's next round: a single job must not hold up the next pages
 NODES_NAMED = 10  # nodes named in a line of the timeline, at most
 NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)  # evidence of these jobs is needed
-IN_CLUSTER = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)  # tasks with a job, or perhaps with a job
+IN_CLUSTER = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)  # tasks that have or may have a job
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class StoppingActivities:
         self.runs.state(step.run)  # raises Fenced before the look if a later supervisor has taken over
         rows = self.tasks.rows(step.run.run_id, page)
         uids = uids_of(rows)
-        waiting = [row for row in rows if row.status in NOT_SEEN_ENDING and row.cause]  # perhaps hopeless
+        waiting = [row for row in rows if row.status in NOT_SEEN_ENDING and row.cause]  # possibly hopeless
         self._keep_evidence(step.run, _keys(waiting), hurried=False)
         now = datetime.now(UTC)
         look = self.cluster.look(step.run.run_uid, _keys(row for row in rows if row.job_uid), page, uids=uids)
@@ -187,7 +187,7 @@ class StoppingActivities:
 
 @contextmanager
 def _best_effort(run: RunRef, loss: str) -> Iterator[None]:
-    """Log a problem of the block together with the loss, and go on: the problem must not keep a job alive.
+    """Log a problem of the block together with the loss, and continue: the problem must not keep a job alive.
 
     Only Fenced is raised, because the jobs may belong to a later supervisor. An unexpected error is logged with its
     traceback: evidence comes from crawls, and no crawl may keep its run from being stopped.
@@ -198,7 +198,7 @@ def _best_effort(run: RunRef, loss: str) -> Iterator[None]:
         raise
     except LifecycleError as error:
         activity.logger.warning("run %s: %s: %s", run.run_id, loss, error.message)
-    except Exception:  # noqa: BLE001 (logged; a stop goes on whatever a crawl wrote)
+    except Exception:  # noqa: BLE001 (logged; a stop continues whatever a crawl wrote)
         activity.logger.exception("run %s: %s", run.run_id, loss)
 
 

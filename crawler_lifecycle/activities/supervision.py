@@ -41,7 +41,7 @@ class SupervisionActivities:
             if step.reopen:
                 await self.nudges.send(run.request.flow)
             return taken_over
-        # The run's own workflow goes on without a caller, so our caller has to learn of a refusal now.
+        # The run's own workflow continues without a caller, so our caller has to learn of a refusal now.
         _refuse_to_resume_an_exported_end(run, step)
         if step.reopen:
             await self._refuse_unless_reopenable(run)

@@ -24,7 +24,7 @@ class FindingKind(StrEnum):
     LOOK_OVERDUE = "look_overdue"  # an open workflow has not looked at its run's jobs for too long
     FLOW_UNSUPERVISED = "flow_unsupervised"  # a flow is open and has no open workflow
     FLOW_UNANNOUNCED = "flow_unannounced"  # a flow is over, and a notice or event for its end was not delivered
-    FLOW_RUN_UNKNOWN = "flow_run_unknown"  # a run of a flow has no attempt on record
+    FLOW_RUN_UNKNOWN = "flow_run_unknown"  # a run of a flow has no recorded attempt
     MANAGED_RUN_MISSING = "managed_run_missing"  # a crawl manager's attempt has no run
     MANAGED_RUN_UNTOLD = "managed_run_untold"  # a manager's attempt does not know its run, or the run's end
     MANAGED_END_UNANSWERED = "managed_end_unanswered"  # a manager has not reacted to an end for too long
@@ -35,8 +35,8 @@ class AuditPart(StrEnum):
 
     RUNS = "runs"  # open runs and their workflows
     JOBS = "jobs"  # jobs in the cluster without an open run
-    HANDOVERS = "handovers"  # owed exports and closing notices, after a run's end
-    FLOWS = "flows"  # open flows and their workflows, owed announcements, and crawl managers with their runs
+    HANDOVERS = "handovers"  # pending exports and closing notices, after a run's end
+    FLOWS = "flows"  # open flows and their workflows, pending announcements, and crawl managers with their runs
 
     @property
     def kinds(self) -> tuple[FindingKind, ...]:

@@ -64,7 +64,7 @@ class Continuation(Message):
 
 
 class LifecycleState(Message):
-    """Answer to the workflow's query `state`. `run_id` and `run_uid` are None until the run is on record."""
+    """Answer to the workflow's query `state`. `run_id` and `run_uid` are None until the run is recorded."""
 
     stage: Stage
     run_id: int | None = None

@@ -16,7 +16,7 @@ from crawler_lifecycle.errors import BadInput
 INSTALLATION = "installation"
 CRAWLER, LABEL = "crawler:", "label:"  # a scope's text begins so, and the name follows
 LONGEST_SCOPE = 140
-LEAST_TASKS = 2  # a main job and a child task; a lower cap would keep a run with child tasks waiting for ever
+LEAST_TASKS = 2  # a main job and a child task; a lower cap would keep a run with child tasks waiting forever
 MOST = 1_000_000
 VALUES = ("runs", "tasks", "weight")
 

@@ -92,7 +92,7 @@ class TaskStatus(StrEnum):
 
 OVER = (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST)
 ALIVE = tuple(status for status in TaskStatus if status not in OVER)
-# DEPLOYING counts, because the request for the job may have succeeded although its answer is not on record
+# DEPLOYING counts, because the request for the job may have succeeded although its answer is not recorded
 IN_CLUSTER = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING)
 
 

@@ -68,7 +68,7 @@ class Claims(Protocol):
     def put_back(self, claim: Claim, hold: Hold) -> None:
         """Queue the task again, because no request has made its job and the hold allows no further request.
 
-        A run that has not started gives its permit back and waits in line. A lost claim changes no row.
+        A run that has not started gives its permit back and waits in the queue. A lost claim changes no row.
         """
 
     def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:

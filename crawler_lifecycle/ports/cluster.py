@@ -28,7 +28,7 @@ class LogChunk:
     """Part from a task's log."""
 
     text: str
-    offset: int  # byte in the log from which to go on reading
+    offset: int  # byte in the log from which to continue reading
     ended: bool  # whether no further text will come
     read: int = 0  # bytes fetched from the cluster; a cluster may fetch far more than the text
 
@@ -52,7 +52,7 @@ class HasPlaces(Protocol):
 class Cluster(Protocol):
     """An installation's jobs in Kubernetes, or as process groups in the local cluster.
 
-    A cluster reads and ends only jobs with the installation's label, and jobs with a uid in `uids`: a uid on record
+    A cluster reads and ends only jobs with the installation's label, and jobs with a uid in `uids`: a recorded uid
     finds a job even if its labels were edited.
     """
 
@@ -61,7 +61,7 @@ class Cluster(Protocol):
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """Return the job for the request's key, and make the job at the first request with the key.
 
-        A key has at most a single job, for ever. Conflict if the key was used for another request.
+        A key never has more than a single job. Conflict if the key was used for another request.
         """
 
     def look(
@@ -74,7 +74,7 @@ class Cluster(Protocol):
     ) -> Look:
         """Look at all the run's jobs. If jobs cannot be observed, the look is incomplete, and no error is raised.
 
-        `watched`: jobs alive on record; the look reads their details, and confirms their absence. `tasks`:
+        `watched`: jobs recorded as alive; the look reads their details, and confirms their absence. `tasks`:
         look only at these tasks' jobs, in every attempt; None: look at all tasks' jobs.
         """
 
@@ -133,9 +133,10 @@ class Cluster(Protocol):
         """Return the task's log from the byte `offset` on; a negative offset counts from the end."""
 
     def changes(self) -> Iterator[set[str]]:
-        """Yield the run_uids with changed jobs, for ever, and an empty set as a sign of life. Changes may be missed.
+        """Yield the run_uids with changed jobs, indefinitely, and an empty set as a sign of life. Changes may be
+        missed.
 
-        While changes cannot be followed, the iterator's every step raises TemporaryError; later the iterator goes on.
+        While changes cannot be followed, the iterator's every step raises TemporaryError; later the iterator continues.
         """
 
     def check(self) -> str:
@@ -177,10 +178,10 @@ class Places(Protocol):
     """The recorded place for the installation's jobs: the first place in use."""
 
     def known(self) -> Place | None:
-        """Return the place on record; None if no place is on record yet."""
+        """Return the recorded place; None if no place is recorded yet."""
 
     def keep(self, place: Place, instead_of: Place | None) -> None:
-        """Record the place if `instead_of` is still on record (None: no place is). Otherwise change no row."""
+        """Record the place if `instead_of` is still recorded (None: no place is). Otherwise change no row."""
 
 
 class PlacesInMemory:
@@ -202,7 +203,7 @@ class KnowsItsPlace(Protocol):
     """A cluster where a wrong kubeconfig may lead to another cluster. The local cluster has no kubeconfig."""
 
     def confirm(self) -> Place | None:
-        """Return the place on record. TemporaryError if the cluster's present place differs."""
+        """Return the recorded place. TemporaryError if the cluster's present place differs."""
 
     def accept_place(self) -> tuple[Place | None, Place]:
-        """Record the present place. Return the earlier place (None: no place was on record) and the present place."""
+        """Record the present place. Return the earlier place (None: no place was recorded) and the present place."""

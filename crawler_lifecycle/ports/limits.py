@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.limits import LimitRecord
 
 
 class Limits(Protocol):
-    """Limits on record. A scope is a text as in `contract.limits`."""
+    """The recorded limits. A scope is a text as in `contract.limits`."""
 
     def all(self) -> list[LimitRecord]:
         """Return the limits of every scope that has limits or a pause, with their use; the installation comes first."""

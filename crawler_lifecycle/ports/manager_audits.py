@@ -22,7 +22,7 @@ class DoubtfulAttempt:
     request: RunRequest
     began_at: datetime
     ended_at: datetime | None
-    run_id: int | None  # as the run's own row tells; None: there is no run
+    run_id: int | None  # from the run's own row; None: there is no run
     run_uid: str | None
     is_told: bool  # whether the attempt's row agrees with the run's row
     is_failing: bool  # whether a failure in author's code pauses the manager

@@ -43,7 +43,7 @@ class ManagerRef:
 
 @dataclass(frozen=True, slots=True)
 class ManagerStart:
-    """An attempt on record. `request`: for the run's workflow, whose id is the job's key."""
+    """A recorded attempt. `request`: for the run's workflow, whose id is the job's key."""
 
     job: Job
     request: RunRequest
@@ -71,14 +71,14 @@ Setbacks = Mapping[str, JsonValue]  # a host's counts of failures in author's co
 
 
 class ManagerLedger(Protocol):
-    """The ledger behind `managers.link.ManagerLink`. Every method is one transaction, and may be called twice.
+    """The ledger that serves `managers.link.ManagerLink`. Every method is one transaction, and may be called twice.
 
     Items have numbers from 1. `number` in messages is an item's number, and not its number as the flow's member.
-    `setbacks` are the host's counts after the call's progress, for the next host; None: the counts on record stay.
+    `setbacks` are the host's counts after the call's progress, for the next host; None: the recorded counts stay.
     """
 
     def begin(self, ref: ManagerRef, child: str) -> Begun:
-        """Put the object's beginning on record. `child`: id of the object's process; a new id is a new incarnation.
+        """Record the object's beginning. `child`: id of the object's process; a new id is a new incarnation.
 
         A manager that has ended in an earlier attempt begins anew with its items: its time counts from now, and it has
         no close reason. In the same attempt, its end stays.
@@ -93,16 +93,16 @@ class ManagerLedger(Protocol):
         """Return attempts with an end that was not reacted to, oldest end first. `without`: keys of further jobs."""
 
     def react(self, ref: ManagerRef, reactions: Sequence[Reaction], setbacks: Setbacks | None = None) -> int:
-        """Put the judgements about ends on record, with all effects in the order of the reactions.
+        """Record the judgements about ends, with all effects in the order of the reactions.
 
-        Return the number of reactions on record. A second reaction to an attempt changes nothing. An item that people
+        Return the number of recorded reactions. A second reaction to an attempt changes nothing. An item that people
         have cancelled stays cancelled. If a run has been reopened since its end was read, its reaction and all later
-        reactions are left out: their state includes the state of the reaction to the former end. All these ends
+        reactions are left out: their state includes the state of the reaction to the previous end. All these ends
         get further reactions.
         """
 
     def running(self, ref: ManagerRef) -> list[Job]:
-        """Return attempts without an end on record, by number."""
+        """Return attempts without a recorded end, by number."""
 
     def jobs(
         self,
@@ -121,9 +121,9 @@ class ManagerLedger(Protocol):
         """
 
     def offer(self, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
-        """Put a page of the generator on record. Conflict if parameter sets are missing before the page.
+        """Store a page of the generator. Conflict if parameter sets are missing before the page.
 
-        The part of the page that is on record already changes nothing, and its items have their numbers if they have
+        The part of the page that is already stored changes nothing, and its items have their numbers if they have
         keys.
         """
 

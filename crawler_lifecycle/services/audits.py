@@ -53,7 +53,7 @@ class AuditKeeper:
     metrics: AuditMetrics
 
     async def run(self, *, has_schedule: bool = False) -> None:
-        """Keep schedule and metrics up to date for ever. `has_schedule`: the caller has just made the schedule."""
+        """Keep schedule and metrics up to date indefinitely. `has_schedule`: the caller has just made the schedule."""
         updates = 0
         while True:
             is_check_due = updates > 0 and updates % UPDATES_PER_KEEP == 0

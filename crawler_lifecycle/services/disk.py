@@ -23,13 +23,13 @@ class DiskWatch:
     def has_problem(self) -> bool:
         """Whether the last check found a full disk.
 
-        The API and the scheduler service stay ready on a full disk, since reading and stops go on. The other processes
-        are not ready then (`health.needs_of`).
+        The API and the scheduler service stay ready on a full disk, since reading and stops continue. The other
+        processes are not ready then (`health.needs_of`).
         """
         return self._problem is not None
 
     async def run(self) -> None:
-        """Check for ever. Only a new problem is logged: the log may be on the same disk."""
+        """Check indefinitely. Only a new problem is logged: the log may be on the same disk."""
         while True:
             had_problem = self.has_problem
             self._problem = await asyncio.to_thread(self._find_problem)

@@ -2,7 +2,7 @@
 
 The tasks are child tasks, main tasks at a further attempt, and main tasks of runs that waited for their permit.
 
-A claim expires by itself, so another dispatcher claims a dead dispatcher's tasks. If such a task already has
+A claim expires on its own, so another dispatcher claims a dead dispatcher's tasks. If such a task already has
 a job, the service answers with the existing job: the request's key is the same.
 """
 

@@ -80,12 +80,12 @@ class ProcessHealth(Collector):
     answered: Mapping[str, Pulse]  # by need
 
     def liveness_problems(self) -> list[str]:
-        """Return a line if the loop stands still."""
+        """Return a line if the loop has stalled."""
         age = self.turned.age
         return [f"its loop has not turned for {age:.0f} s"] if age > self.limits.stuck_seconds else []
 
     def readiness_problems(self) -> list[str]:
-        """Return a line for a loop that stands still, and for every need without a recent answer."""
+        """Return a line for a stalled loop, and for every need without a recent answer."""
         problems = self.liveness_problems()
         for name, pulse in self.answered.items():
             if not pulse.has_beaten_within(self.limits.ready_seconds):
@@ -204,7 +204,7 @@ async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> 
             if error.message != answered.problem:
                 logger.warning("not ready: %s: %s", name, error.message)
             answered.fail(error.message, cause_word(error))
-        except Exception as error:  # if this task ended, the process would stay unready for ever
+        except Exception as error:  # if this task ended, the process would stay unready forever
             logger.exception("not ready: %s", name)
             answered.fail(f"unexpected {type(error).__name__}; see the log for more")
         await asyncio.sleep(pause)

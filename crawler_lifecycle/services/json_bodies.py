@@ -46,7 +46,7 @@ def _check(text: str) -> None:
         content = json.loads(text, object_pairs_hook=read_object, parse_constant=_refuse_constant)
         if _is_deep(content):
             raise BadInput(BODY, TOO_DEEP)
-        json.dumps(content, ensure_ascii=False).encode()  # no part behind the API can store or send a half pair
+        json.dumps(content, ensure_ascii=False).encode()  # no later part can store or send a half pair
     except RecursionError as error:
         raise BadInput(BODY, TOO_DEEP) from error
     except UnicodeEncodeError as error:

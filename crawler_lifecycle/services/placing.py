@@ -8,7 +8,7 @@ from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_SECONDS = 1.0  # a waiting job waits so much longer than necessary, at most
+INTERVAL_SECONDS = 1.0  # a waiting job waits longer than necessary by this time, at most
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class PlacingLoop:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     def report_end(self, task: asyncio.Task[None]) -> None:
-        """Report the end of the loop's task by an unexpected error. Deployments go on, but the service is not ready."""
+        """Report that an unexpected error ended the loop's task. Deployments continue, but the service is not ready."""
         if not task.cancelled() and (error := task.exception()):
             self.problem = f"waiting jobs are not placed any more ({type(error).__name__}); restart the service"
             logger.error(self.problem, exc_info=error)

@@ -1,7 +1,7 @@
 """Watcher: a loop that follows the cluster's changes and nudges the changed runs' workflows.
 
 The watcher may miss a change, and may die at any time: without nudges, looks are as correct and only come later. During
-an outage of Temporal or of the cluster the loop goes on, and keeps unsent nudges in memory.
+an outage of Temporal or of the cluster the loop continues, and keeps unsent nudges in memory.
 
 A nudge is claimed in the database, then sent. A run is not nudged again before a look has answered its last nudge. If a
 watcher dies between claim and send, or the answer to the claim is lost, the claimed nudge would block its run. So the
@@ -42,7 +42,7 @@ class Watcher:
     _last_search: float | None = None  # when nudges to repeat were searched last; None: never
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Watch for ever. No nudge is claimed before `connect`, if given, has succeeded.
+        """Watch indefinitely. No nudge is claimed before `connect`, if given, has succeeded.
 
         NotReady: `connect` can never succeed.
         """

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-BUSY_SECONDS = 8.0  # the adapter repeats a request for so long while a busy Kubernetes API server refuses the request
+BUSY_SECONDS = 8.0  # the adapter repeats a request for this long while a busy Kubernetes API server refuses the request
 
 
 def longest_request(connect_seconds: float, read_seconds: float) -> float:
@@ -31,7 +31,7 @@ class ClusterSettings(BaseModel):
 class KubernetesSettings(BaseModel):
     """Settings for `CRAWLER_CLUSTER__KIND=kubernetes`."""
 
-    namespace: str = Field(default="crawls", description="namespace of the jobs, which should contain nothing else")
+    namespace: str = Field(default="crawls", description="namespace of the jobs, which should contain no other objects")
     kubeconfig: Path | None = Field(
         default=None, description="kubeconfig file; default: a pod's own service account, elsewhere kubectl's file"
     )

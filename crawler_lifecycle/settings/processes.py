@@ -201,7 +201,7 @@ class HealthSettings(BaseModel):
     )
     host: str = Field(default="127.0.0.1", description="host address for the health endpoint")
     stuck_seconds: float = Field(
-        default=120, gt=0, description="time after which a process is not alive because its loop stands still"
+        default=120, gt=0, description="time after which a process is not alive because its loop has stalled"
     )
     ready_seconds: float = Field(
         default=45,

@@ -55,7 +55,7 @@ class AuditWorkflow:
 async def _begin(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
     """Return the report so far, the first part to audit, and where the part's last page ended.
 
-    A new audit begins with the part `runs` and without a page; a continued audit goes on after its last page.
+    A new audit begins with the part `runs` and without a page; a continued audit resumes after its last page.
     """
     if workflow.info().continued_run_id:
         carried = decoded(AuditContinuation, raw)

@@ -2,7 +2,7 @@
 
 Every workflow, signal, update and query of this project has a method with a single input. A caller may send several
 payloads all the same. The SDK then calls the method with too many arguments, and the TypeError fails the workflow task:
-Temporal tries the task for ever, and neither a stop nor a cancel reaches the run.
+Temporal retries the task forever, and neither a stop nor a cancel reaches the run.
 
 The SDK passes no type hints to the converter if the number of payloads differs from the number of inputs. The converter
 then returns only the first payload, undecoded and marked with the number of payloads. The method refuses such an input

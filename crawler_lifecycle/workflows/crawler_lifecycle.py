@@ -43,7 +43,7 @@ class CrawlerLifecycleWorkflow:
     @workflow.init
     def __init__(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the SDK wants run's parameters)
         self._watch = Watch()
-        self._outcome: RunOutcome | None = None  # set when the end is on record
+        self._outcome: RunOutcome | None = None  # set when the end is stored
 
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> RunOutcome | HandedOver:
@@ -76,7 +76,7 @@ class CrawlerLifecycleWorkflow:
         carried = beginning.carried
         self._watch.resume(carried)
         if self._watch.stop.is_asked:
-            gave_up = carried.gave_up  # the stop of an earlier execution goes on, for the same reason
+            gave_up = carried.gave_up  # the stop of an earlier execution continues, for the same reason
         else:
             gave_up = await self._deploy_and_reconcile(beginning)
         if beginning.registration:
@@ -174,7 +174,7 @@ class CrawlerLifecycleWorkflow:
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
         """Write the end into the run's row and show it. From now on stops are ignored or refused.
 
-        Return the end on record, which is an earlier end if the run is over already.
+        Return the stored end, which is an earlier end if the run is over already.
         """
         step = CloseRun(run=plan.run, reason=gave_up)
         outcome = await at_once(HistoryActivities.update_run_status, step, WRITE)

@@ -77,7 +77,8 @@ async def _deploy_main_job(watch: Watch, plan: RunPlan, registration: Registrati
 
 
 async def _wait_for_permit(watch: Watch, plan: RunPlan, outcome: DeploymentOutcome) -> None:
-    """Wait until the cluster reports the job that the dispatcher has deployed, or until a stop; the limits stand still.
+    """Wait until the cluster reports the job that the dispatcher has deployed, or until a stop; the limit clocks are
+    stopped.
 
     The pause is for a lost nudge. Its end also shows that the run has a living supervisor.
     """
@@ -95,7 +96,7 @@ async def _find_unnoticed_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:
         status = await _observe_main_job(watch, plan)
         if status.started:
             return DeploymentEnd(started_at=status.started_at)
-        if status.cause == SUSPENDED:  # the limit clock stands still
+        if status.cause == SUSPENDED:  # the limit clock stops
             await watch.limits.apply_suspension(plan.run, True)
             return await _wait_for_start(watch, plan)
         if status.known:
@@ -124,7 +125,7 @@ async def _wait_for_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:
     an unobserved job may have started.
     """
     watch.show(Stage.DEPLOYMENT, "the main job to start", plan)
-    watch.wakeups.renew_owed_nudge()  # the nudge that ended the wait for a permit may have told the start
+    watch.wakeups.renew_owed_nudge()  # the nudge that ended the wait for a permit may have announced the start
     await watch.wakeups.wait_until_due_or_nudged(workflow.now() + BEFORE_FIRST_LOOK)
     if watch.stop.is_asked:
         return DeploymentEnd()

@@ -1,7 +1,7 @@
 """The last wait of a stop: until the leaving jobs (ended and deleted) take no room in the cluster.
 
 A stop waits as long as the number of leaving jobs falls. So a job held in the cluster by a foreign finalizer does not
-delay the stop for ever.
+delay the stop indefinitely.
 """
 
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ class DrainWait:
         return self.has_begun and self._failing_since is None
 
     def must_go_on(self, leaving: int) -> bool:
-        """Note a look with so many leaving jobs, and return whether to wait for another look."""
+        """Note a look with `leaving` jobs that are leaving, and return whether to wait for another look."""
         if not leaving:
             return False
         now = workflow.now()

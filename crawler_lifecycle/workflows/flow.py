@@ -1,6 +1,6 @@
 """The workflow that supervises a flow: the graph's members start, end and follow one another until none is open.
 
-The rows on record are the truth. The supervisor has a planner built from the rows, starts what the planner allows, and
+The stored rows are the truth. The supervisor has a planner built from the rows, starts what the planner allows, and
 takes in ends, news and refusals. Every act is refused if a door came first: then the supervisor reads the news, and
 plans anew. An execution may end at any time; the next execution begins from the rows.
 """
@@ -23,7 +23,7 @@ LONGEST_HISTORY = 1_500  # beside the events of adopted attempts
 EVENTS_OF_AN_ACTIVITY = 3
 
 
-# An execution that changed code cannot replay fails, and does not hang: the next execution goes on from the rows.
+# An execution that changed code cannot replay fails, and does not hang: the next execution continues from the rows.
 @workflow.defn(name=FLOW_WORKFLOW, failure_exception_types=[workflow.NondeterminismError])
 class FlowWorkflow:
     @workflow.init
@@ -53,7 +53,7 @@ class FlowWorkflow:
         return end
 
     async def _supervise(self, step: SuperviseFlow) -> FlowSupervised:
-        """Bring the flow on until its end is on record and no news are left."""
+        """Supervise the flow until its end is stored and no news is left."""
         self._is_nudged = False  # the beginning reads all news
         if self._is_reset:
             _continue(step, is_cancelled=self._is_cancelled)
@@ -64,7 +64,7 @@ class FlowWorkflow:
                 _continue(step, is_cancelled=supervision.owes_cancel)
             supervision.take_in()
             if _has_long_history(supervision):
-                if not supervision.is_acting:  # the attempts under way go on without their activities
+                if not supervision.is_acting:  # the attempts under way continue without their activities
                     _continue(step, is_cancelled=supervision.owes_cancel)
             else:
                 supervision.plan()
@@ -84,7 +84,7 @@ class FlowWorkflow:
     def _note_reset(self, seed: int) -> None:  # noqa: ARG002 (the SDK's callback)
         """Note a reset by Temporal's tools: the planner is older than the rows.
 
-        The epoch may be the former execution's, and then refuses no acts by such a planner.
+        The epoch may be the previous execution's, and then refuses no acts by such a planner.
         """
         self._is_reset = True
         self._bell.ring()

@@ -2,7 +2,7 @@
 
 A worker replays the history of every open execution, so code that adds, drops or moves a command must do so only in
 executions that began with the new code. Such a change raises `GENERATION`; the code for the earlier generation stays
-behind `if watch.generation < N:` while an execution with that generation is open.
+in an `if watch.generation < N:` while an execution with that generation is open.
 
 An execution determines its generation in its first lines, before any command, and keeps the generation (as
 `Watch.generation`). If a later line asked `workflow.patched` for the first time, a worker with the earlier code might

@@ -1,4 +1,5 @@
-"""Activities inside of workflow tasks: short writes and readings of the database that nothing else waits beside.
+"""Activities inside of workflow tasks: short writes to and reads from the database, while the workflow waits for
+nothing more.
 
 Temporal calls them local activities. Such an activity costs no task of its own, and no further workflow task for its
 result: its name and its result are a marker in the history. A task that dies is done again with its activities, as an
@@ -18,7 +19,8 @@ Step = TypeVar("Step")
 
 
 async def at_once(activity: Callable[[Any, Step], Result], step: Step, options: workflow.ActivityConfig) -> Result:
-    """Run the activity inside of the present workflow task, which saves another task; as usual if that fails.
+    """Run the activity inside of the present workflow task, which saves another task; after a failure, run the activity
+    in a worker.
 
     The task's commands wait for the activity's end, so an activity that may take long does not belong here. In an
     outage the usual activity is tried again and again, and Temporal's pages show its error. A final error comes from

@@ -47,7 +47,7 @@ def decoded_input(raw: RawValue) -> RunRequest | Carried:
 
 
 async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning | HandedOver:
-    """Create the run, take the run over, or go on with the carried state. Return where the further stages begin.
+    """Create the run, take the run over, or continue with the carried state. Return where the further stages begin.
 
     If the run belongs to another workflow, resume that workflow and return HandedOver.
     """
@@ -104,7 +104,7 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
 def _carried_state(state: TakenOver, plan: RunPlan) -> Carried:
     """Return the state for the further stages.
 
-    The anchor is the beginning of the pacing. With an anchor the run goes on in stage 3 (looks), without an anchor in
+    The anchor is the beginning of the pacing. With an anchor the run continues in stage 3 (looks), without an anchor in
     stage 2 (deployment). `gave_up` is the limit at which the present stop began; None without a stop, and for a stop
     that people or programs asked for.
     """

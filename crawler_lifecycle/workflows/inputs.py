@@ -1,6 +1,6 @@
 """Decode the inputs of workflows: a bad input ends its workflow at once, with a message that names the field.
 
-The SDK would try for ever to decode an unsuitable input. So inputs arrive undecoded, and the first lines of every
+The SDK would try forever to decode an unsuitable input. So inputs arrive undecoded, and the first lines of every
 workflow decode them. `failing_with_activity_message` makes the message of a failed activity the workflow's message.
 """
 

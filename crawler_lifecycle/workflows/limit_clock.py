@@ -1,4 +1,4 @@
-"""The limit clock of a run: the clock stands still while all remaining jobs in the cluster are suspended."""
+"""The limit clock of a run: the clock stops while all remaining jobs in the cluster are suspended."""
 
 from datetime import datetime
 
@@ -21,11 +21,11 @@ class LimitClock:
         return self._clock.changes
 
     def start_limit(self, plan: RunPlan) -> datetime | None:
-        """Return until when the main job has to start; None without a limit, or while the clock stands still."""
+        """Return until when the main job has to start; None without a limit, or while the clock is stopped."""
         return limit_at(plan.begun_at, plan.start_limit_seconds, self._clock)
 
     def duration_limit(self, plan: RunPlan) -> datetime | None:
-        """Return until when the run has to end; None without a limit, or while the clock stands still."""
+        """Return until when the run has to end; None without a limit, or while the clock is stopped."""
         return limit_at(plan.begun_at, plan.max_duration_seconds, self._clock)
 
     async def apply_suspension(self, run: RunRef, is_suspended: bool) -> None:
@@ -44,5 +44,5 @@ class LimitClock:
         return plan.model_copy(update={"clock": self._clock})
 
     def resume(self, plan: RunPlan) -> None:
-        """Go on with the clock from the earlier execution's plan."""
+        """Continue with the clock from the earlier execution's plan."""
         self._clock = plan.clock

@@ -48,7 +48,7 @@ class LookResult:
 async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> LookResult:
     """Look at the run, write the differences, and remove the jobs of tasks that are over.
 
-    `next_look_at` goes on record, since the audit reports a run with a long overdue look. `stopped_at` is the time when
+    `next_look_at` is recorded, since the audit reports a run with a long overdue look. `stopped_at` is the time when
     the present stop began; None without a stop.
     """
     active = await at_once(ReconciliationActivities.get_active_running_tasks, RunInput(run=run), READ)
@@ -78,7 +78,7 @@ async def _write_changes(run: RunRef, differences: steps.Differences) -> bool:
 
 
 async def collect_evidence(run: RunRef, tasks: str) -> None:
-    """Put the tasks' evidence on record, page by page, until a page fails, the time is up or the history is long."""
+    """Store the tasks' evidence, page by page, until a page fails, the time is up or the history is long."""
     until = workflow.now() + LONGEST_COLLECTION
     try:
         while tasks and workflow.now() < until and workflow.info().get_current_history_size() < LONG_HISTORY:

@@ -1,7 +1,7 @@
 """Options of activities: how long a try may take, and how often an activity is tried.
 
-An activity necessary for a run is tried for ever, visibly in Temporal's pages: no outage of any length ends a run. An
-activity with a harmless failure has a bound, and its caller goes on without the result.
+An activity necessary for a run is retried forever, visibly in Temporal's pages: no outage of any length ends a run. An
+activity with a harmless failure has a bound, and its caller continues without the result.
 
 `activities.boundary` sends heartbeats for every activity. So the heartbeat time-out detects a dead worker long before
 the time-out of the try.
@@ -28,13 +28,13 @@ def _up_to(tries: int) -> RetryPolicy:
 
 
 def _options(seconds: int, policy: RetryPolicy = FOR_EVER) -> ActivityConfig:
-    """Return options for an activity: so many seconds for a try."""
+    """Return options for an activity; `seconds` limits each try."""
     return ActivityConfig(
         start_to_close_timeout=timedelta(seconds=seconds), heartbeat_timeout=HEARTBEAT_TIMEOUT, retry_policy=policy
     )
 
 
-# tried for ever
+# retried forever
 READ = _options(60)
 WRITE = _options(60)
 LOOK = _options(300)  # ten thousand jobs are 100 MB: an API server short of CPU sends for minutes
@@ -60,10 +60,10 @@ LONG = ActivityConfig(
     heartbeat_timeout=timedelta(seconds=30),  # the archiving activity sends its own heartbeats
     retry_policy=_up_to(5760),  # a day
 )
-# inside of a workflow task, before the task's other commands; after a failure the activity follows as usual
+# inside of a workflow task, before the task's other commands; after a failure a worker runs the activity
 IN_THE_TASK = LocalActivityConfig(start_to_close_timeout=timedelta(seconds=4), retry_policy=_up_to(1))
-# A step waits for its host, which keeps the step's own time limit. A step goes on when its execution ends, and the next
-# execution takes the step's end.
+# A step waits for its host, which keeps the step's own time limit. A step continues when its execution ends, and the
+# next execution takes the step's end.
 STEPS = ActivityConfig(
     start_to_close_timeout=timedelta(days=366),
     heartbeat_timeout=HEARTBEAT_TIMEOUT,

@@ -21,7 +21,7 @@ from crawler_lifecycle.workflows.watch import Watch
 
 
 async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None = None) -> None:
-    """Look until a look proves that nothing of the run is alive, or a stop is asked for.
+    """Look until a look proves that no part of the run is alive, or a stop is asked for.
 
     `started_at` is the main job's start, if known. The start notice goes out beside the first look.
     """
@@ -40,8 +40,8 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
             return
         await _follow_up(watch, plan, result)
         if result.is_proof and not watch.owes_start:
-            return  # the run ends by its tasks: a stop on record would have no job to end
-        watch.stop.apply_intent(result.intent)  # before the owed notice: a stop must not wait for the notice
+            return  # the run ends by its tasks: a recorded stop would have no job to end
+        watch.stop.apply_intent(result.intent)  # before the pending notice: a stop must not wait for the notice
         if watch.stop.is_asked:
             return
         if watch.owes_start:  # the last look is the last chance, so BRIEF allows several tries
@@ -73,7 +73,7 @@ class Pace:
         self.number = next_look(self.anchor, self.number, workflow.now())
 
     def begin_look(self) -> None:
-        """Go on to the next paced look if the present look is a paced look."""
+        """Advance to the next paced look if the present look is a paced look."""
         if workflow.now() >= self.paced:
             self.number = next_look(self.anchor, self.number + 1, workflow.now())
 

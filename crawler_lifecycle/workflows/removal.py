@@ -1,4 +1,4 @@
-"""Remove jobs from the cluster when their end and evidence are on record. No status depends on the removal.
+"""Remove jobs from the cluster when their end and evidence are stored. No status depends on the removal.
 
 A job has to stay while a delayed copy of its deployment request could make the job anew, or while its log cannot be
 kept.
@@ -14,9 +14,9 @@ from crawler_lifecycle.contract.steps.run import RemoveJobs, RunPlan, RunRef
 from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 
 LONGEST_IN_A_LOOK = timedelta(minutes=2)  # then the next look removes the further jobs
-LONGEST_AT_THE_END = timedelta(minutes=30)  # then the export goes on without further removals
-# Removals after the export go on for two minutes. By then no deployment request is on the way any more: a claim lasts
-# 60 s, and a request 60 s. The audit or the cluster's own clean-up removes jobs that stay longer.
+LONGEST_AT_THE_END = timedelta(minutes=30)  # then the export continues without further removals
+# Removals after the export continue for two minutes. By then no deployment request is on the way any more: a claim
+# lasts 60 s, and a request 60 s. The audit or the cluster's own clean-up removes jobs that stay longer.
 TRIES_AFTER_EXPORT = 4
 PAUSE_BEFORE_TRY = timedelta(seconds=30)
 

@@ -57,7 +57,7 @@ class ScheduledFlowWorkflow:
             if flow.state.is_final:
                 return flow
             if await self._supervise(flow):
-                continue  # the push is a look now, and tells the end
+                continue  # the push is a look now, and reports the end
             await workflow.sleep(PAUSE)
 
     async def _supervise(self, flow: FlowSupervised) -> bool:

@@ -1,4 +1,4 @@
-"""State of a run's stops in its workflow: the first stop, stops not yet on record, and whether the stop is a force."""
+"""State of a run's stops in its workflow: the first stop, stops not yet recorded, and whether the stop is a force."""
 
 from datetime import datetime
 
@@ -17,7 +17,7 @@ LONGEST_ACTOR, LONGEST_REASON = 256, 1024  # characters; a StopRequest accepts l
 
 class StopState:
     def __init__(self) -> None:
-        self._unrecorded: list[AcceptedStop] = []  # stops not yet on record
+        self._unrecorded: list[AcceptedStop] = []  # stops not yet recorded
         self.first: AcceptedStop | None = None  # its grace period counts; None: no stop is asked for
         self.is_forced = False
         self.is_cancelled = False  # a stop was a cancel by Temporal's tools, so the workflow has to close as cancelled
@@ -52,7 +52,7 @@ class StopState:
         self.accept(_stop_by_cancel())
 
     def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> None:
-        """Take the intent over from the database, where a stop may be on record although its signal was lost.
+        """Take the intent over from the database, where a stop may be recorded although its signal was lost.
 
         `since`: when an earlier supervisor was first asked for the stop; `told_at`: when the jobs were first asked.
         """
@@ -63,7 +63,7 @@ class StopState:
         self.is_forced = self.is_forced or intent is Intent.FORCE
 
     def take_unrecorded(self) -> list[AcceptedStop]:
-        """Return the stops not yet on record; the caller writes them down."""
+        """Return the stops not yet recorded; the caller records them."""
         unrecorded, self._unrecorded = self._unrecorded, []
         return unrecorded
 

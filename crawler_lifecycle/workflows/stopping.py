@@ -128,7 +128,7 @@ class Rounds:
         await _note_phase(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(jobs, 'job')} asked to end")
 
     async def _force_jobs_to_end(self) -> None:
-        """Put the force on record, then kill all jobs. Killed jobs end within moments, so the pauses begin anew."""
+        """Record the force, then kill all jobs. Killed jobs end within moments, so the pauses begin anew."""
         if self._is_newly_forced():
             self._is_force_begun, self._rounds_since_reset = True, 0  # this round counts at its end
         await record_stops(self._watch.stop, self._plan)
@@ -141,7 +141,7 @@ class Rounds:
 
 
 async def record_stops(stop: StopState, plan: RunPlan) -> None:
-    """Write every accepted stop not yet on record: its actor, time, reason and door.
+    """Record every accepted stop that is not yet recorded: its actor, time, reason and door.
 
     Stops between the last look and the end are only recorded, and have no other effect.
     """
@@ -172,7 +172,7 @@ async def _force_after_grace_period(stop: StopState, plan: RunPlan) -> None:
 def _grace_period_end(stop: StopState, plan: RunPlan) -> datetime | None:
     """Return when the grace period is over. None: the stop is forced already, or no stop was asked for.
 
-    The grace period counts from the stop, or, if an earlier supervisor has told the jobs to end, from that time.
+    The grace period counts from the stop, or, if an earlier supervisor has asked the jobs to end, from that time.
     """
     if stop.is_forced or stop.first is None:
         return None

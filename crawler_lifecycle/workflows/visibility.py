@@ -29,7 +29,7 @@ SEARCH_ATTRIBUTES = (
 
 
 def set_search_attributes(plan: RunPlan, status: RunStatus) -> None:
-    """Set the search attributes if the server has them: unknown attributes would fail the workflow task for ever."""
+    """Set the search attributes if the server has them: unknown attributes would fail the workflow task forever."""
     if not plan.search_attributes:
         return
     workflow.upsert_search_attributes(

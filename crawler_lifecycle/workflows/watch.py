@@ -64,7 +64,7 @@ class Watch:
         show_details(self.state)
 
     async def notify_start(self, plan: RunPlan, options: workflow.ActivityConfig = BRIEF) -> None:
-        """Send the start notice if the run reports its start, and remember whether the notice is still owed."""
+        """Send the start notice if the run reports its start, and remember whether the notice is still pending."""
         if plan.report is Report.ALL:
             self.owes_start = not await _notify(NoticeActivities.signal_pusher_started, plan, options)
 
@@ -81,7 +81,7 @@ class Watch:
             await _notify(closing, plan, ANNOUNCE)
 
     def resume(self, carried: Carried) -> None:
-        """Go on from the state that an earlier execution, or stage 1, has handed on."""
+        """Continue from the state that an earlier execution, or stage 1, has passed on."""
         self.stop.resume(carried)
         self.wakeups.resume(carried)
         self.limits.resume(carried.plan)
@@ -90,7 +90,7 @@ class Watch:
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
     def continue_if_long(self, carried: Carried) -> None:
-        """End this execution if its history has become long; the next execution goes on from here."""
+        """End this execution if its history has become long; the next execution continues from here."""
         if not workflow.info().is_continue_as_new_suggested():
             return
         handed_on = {

@@ -109,7 +109,7 @@ class FlowChange(Message):
     """A flow's present state, for followers."""
 
     status: FlowStatus
-    is_over: bool = Field(description="whether the flow has ended: nothing of the flow runs any more")
+    is_over: bool = Field(description="whether the flow has ended: no part of the flow runs any more")
     jobs: tuple[MemberRecord, ...] = Field(description="members that are new or changed; in the first message, all")
     removed: tuple[str, ...] = Field(default=(), description="paths of members that a repeated grafter has replaced")
     groups: tuple[GroupRecord, ...] | None = Field(

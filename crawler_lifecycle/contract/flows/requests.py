@@ -52,7 +52,7 @@ class GraftMembers(FlowRequest):
 
 
 class CancelMembers(FlowRequest):
-    """Cancel open members. A group's path stands for all its members."""
+    """Cancel open members. A group's path means all its members."""
 
     paths: Paths | None = Field(default=None, description="default: all members, and no member may join later")
     terminate: bool = Field(default=True, description="ask attempts that are under way to end")
@@ -102,8 +102,8 @@ class StopWay(StrEnum):
     """Way to stop a flow."""
 
     TERMINATE = "terminate"  # cancel all members, and ask the attempts under way to end
-    DRAIN = "drain"  # start no further attempts, and let the present attempts end by themselves
-    LEAVE = "leave"  # cancel all members; crawls and steps under way go on, and their ends are only noted
+    DRAIN = "drain"  # start no further attempts, and let the present attempts end on their own
+    LEAVE = "leave"  # cancel all members; crawls and steps under way continue, and their ends are only noted
 
 
 class StopFlow(FlowRequest):

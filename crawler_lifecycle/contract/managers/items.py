@@ -53,7 +53,7 @@ class Item(Message):
 
 
 class Waiting(Message):
-    """An item on record that may start."""
+    """A recorded item that may start."""
 
     number: int = Field(description="number of the item, from 1: the value in the tag JOBSEQ")
     attempt: int = Field(description="number of the attempt that would start")
@@ -67,7 +67,7 @@ class Waiting(Message):
 
 
 class JobState(StrEnum):
-    RUNNING = "running"  # an attempt is on record, and its end is not
+    RUNNING = "running"  # an attempt is recorded, and its end is not
     FINISHED = "finished"
 
 

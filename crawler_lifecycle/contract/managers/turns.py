@@ -10,18 +10,18 @@ from crawler_lifecycle.contract.managers.items import Item, Override
 from crawler_lifecycle.contract.requests import A_YEAR, RunParameters
 
 GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whether the new sets are right
-OURS = "crawler_lifecycle"  # key in `self.state` on record for our own values, by subject
+OURS = "crawler_lifecycle"  # key in the stored `self.state` for our own values, by subject
 BREAKERS, HELD = "breakers", "held"  # subject; its pauses: ends and keys
 LONGEST_OUTCOME = 64  # characters in an outcome word
 LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
 FILTERED = "crawlmanager/filtered"  # stat: items refused by the manager's own filter
 UNREADABLE = "parameters that are no JSON"  # only key in an override with unrecordable parameters
 FILTERED_PROBLEM = "the manager's filter, from create_dupe_filter, has the parameters"  # such an item's problem
-SCHEDULED = "crawlmanager/scheduled_jobs"  # stat: attempts on record, counted by the ledger
+SCHEDULED = "crawlmanager/scheduled_jobs"  # stat: recorded attempts, counted by the ledger
 
 
 class Begun(Message):
-    """The manager on record, for a new object."""
+    """The stored manager, for a new object."""
 
     flow_uid: str
     flow_id: str
@@ -38,13 +38,13 @@ class Begun(Message):
     digest: str | None = Field(default=None, description="digest of the parameter sets, to recognize another generator")
     is_exhausted: bool = False
     close_reason: str | None = None
-    is_closed: bool = Field(default=False, description="whether the end is on record: only the step has to end")
+    is_closed: bool = Field(default=False, description="whether the end is stored: only the step has to end")
     stats: dict[str, int | float | str] = {}
     items_door: int = Field(default=0, description="number of the last door that added or renewed items")
 
 
 class Effects(Message):
-    """Wishes by author's code in a hook or a turn. All go on record, or none."""
+    """Requests by author's code in a hook or a turn. All are stored, or none."""
 
     add: tuple[Item, ...] = ()
     tags: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Reaction(Message):
 
 
 class Page(Message):
-    """Parameter sets from the generator, in their order, with the generator's position behind them."""
+    """Parameter sets from the generator, in their order, with the generator's position after them."""
 
     items: tuple[Item, ...] = ()
     read: int
@@ -144,17 +144,17 @@ class Intent(StrEnum):
     """People's intent for a manager."""
 
     RUN = "run"
-    PAUSE = "pause"  # start no crawl until the flow is resumed; hooks go on
+    PAUSE = "pause"  # start no crawl until the flow is resumed; hooks continue
     DRAIN = "drain"  # start no crawl any more; close when no crawl is under way
     STOP = "stop"  # as a drain; the crawls under way are asked to stop
     LEAVE = "leave"  # close at once; the crawls under way continue without the manager
 
 
 class Wake(Message):
-    """Answer to a wait: why the object goes on."""
+    """Answer to a wait: why the object continues."""
 
     intent: Intent = Intent.RUN
     has_ends: bool = False
     has_items: bool = Field(default=False, description="whether an item was added, or its pause is over")
     is_due: bool = Field(default=False, description="whether the time of the wait is over")
-    must_leave: bool = Field(default=False, description="another process goes on with the manager: end at once")
+    must_leave: bool = Field(default=False, description="another process continues the manager: end at once")

@@ -16,7 +16,7 @@ class DeploymentOutcome(Message):
     cause: str | None = None
     message: str | None = None
     refused: bool = Field(default=False, description="whether no later try can succeed")
-    held: bool = Field(default=False, description="whether the run waits for its permit, and the dispatcher goes on")
+    held: bool = Field(default=False, description="whether the run waits for its permit, and the dispatcher continues")
     saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
     intent: Intent = Intent.RUN
 

@@ -59,7 +59,7 @@ class Differences(Message):
     evidence: str = Field(default="", description="tasks whose evidence is to be collected, as ranges")
     more: bool = Field(default=False, description="whether another look has to follow for further differences")
     unwanted: str = Field(default="", description="tasks with lingering or overdue jobs in any attempt, as ranges")
-    removable: str = Field(default="", description="tasks, over on record, whose jobs may be removed, as ranges")
+    removable: str = Field(default="", description="tasks, recorded as over, whose jobs may be removed, as ranges")
     leaving: int = Field(default=0, description="number of leaving jobs")
     saturated: str | None = Field(default=None, description="cause if the run is saturated; none: not saturated")
     seconds: float = Field(default=0, description="duration of the step, without the wait for a free worker")
@@ -68,14 +68,18 @@ class Differences(Message):
     )
     suspended: bool | None = Field(default=None, description="whether all remaining jobs are suspended; none: unknown")
     problem: str | None = Field(default=None, description="why the cluster could not be observed or not be believed")
-    flow: FlowLink | None = Field(default=None, description="place in a flow to tell about the ended tasks; none: none")
+    flow: FlowLink | None = Field(
+        default=None, description="place in the flow to notify of the ended tasks; none: the run belongs to no flow"
+    )
 
 
 class StatusWrite(RunInput):
     """Write a look's changed rows."""
 
     changes: list[TaskChange]
-    flow: FlowLink | None = Field(default=None, description="place in a flow to tell about the ended tasks; none: none")
+    flow: FlowLink | None = Field(
+        default=None, description="place in the flow to notify of the ended tasks; none: the run belongs to no flow"
+    )
 
 
 class Written(Message):

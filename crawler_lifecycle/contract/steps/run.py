@@ -13,15 +13,15 @@ from crawler_lifecycle.contract.states import Report, RunStatus, TaskStatus, Tri
 
 
 class Clock(Message):
-    """The limit clock's state. The clock stands still (is held) while all remaining jobs are suspended."""
+    """The limit clock's state. The clock is stopped (held) while all remaining jobs are suspended."""
 
     held_seconds: float = Field(default=0, description="total duration of earlier standstills")
     held_since: datetime | None = Field(default=None, description="begin of the standstill; none: the clock counts")
-    changes: int = Field(default=0, description="how often the clock was stopped or let go on, until now")
+    changes: int = Field(default=0, description="how often the clock was stopped or resumed, until now")
 
     @property
     def is_held(self) -> bool:
-        """Whether the clock stands still now."""
+        """Whether the clock is stopped now."""
         return self.held_since is not None
 
 
@@ -115,14 +115,14 @@ class RunEnd(RunInput):
 
 
 class ExportsOwed(Message):
-    """A run's ends with an owed export, by number, the last end first."""
+    """A run's ends with a pending export, by number, the last end first."""
 
     events: list[int] = Field(default=[], description="ends whose event is not announced")
     archives: list[int] = Field(default=[], description="ends whose files are not archived")
 
 
 class ExportAgain(RunEnd):
-    """Export the end even if the end is exported already, and also make the run's owed exports."""
+    """Export the end even if the end is exported already, and also make the run's pending exports."""
 
     owed: ExportsOwed = ExportsOwed()
 

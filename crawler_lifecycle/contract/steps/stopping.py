@@ -28,7 +28,7 @@ class NotePhase(RunInput):
 class StopAnswer(Message):
     """Answer to a stop if the caller waits for the acceptance. The stop's proof comes later."""
 
-    run_id: int | None = Field(default=None, description="none: the run is not on record yet, and gets no job")
+    run_id: int | None = Field(default=None, description="none: the run is not recorded yet, and gets no job")
     forced: bool = Field(description="whether this or an earlier stop is a force")
     again: bool = Field(description="whether an earlier stop was under way already")
 

@@ -40,7 +40,7 @@ class TakenOver(Message):
     intent: Intent = Intent.RUN
     started_at: datetime | None = None
     exported: bool = Field(default=False, description="whether the last end is announced and archived")
-    owed: ExportsOwed | None = Field(default=None, description="owed exports; none: the run is not over")
+    owed: ExportsOwed | None = Field(default=None, description="pending exports; none: the run is not over")
     gave_up: str | None = Field(default=None, description="the limit, if the stop under way began at a limit")
     stopped_at: datetime | None = Field(default=None, description="time of the first request for the stop under way")
     jobs_asked_at: datetime | None = Field(default=None, description="time when this stop first asked jobs to end")
@@ -55,9 +55,9 @@ class OwnExecution(Message):
 
 
 class HoldLimits(RunInput):
-    """Stop the run's limit clock, or let the clock go on."""
+    """Stop or resume the run's limit clock."""
 
-    held: bool = Field(description="true: stop the clock; false: let the clock go on")
+    held: bool = Field(description="true: stop the clock; false: resume the clock")
     number: int = Field(description="number of the change, from 1: a repeated change is noted once")
 
 
@@ -68,7 +68,7 @@ class RegisterWorkflow(RunInput):
 
 
 class HandedOver(Message):
-    """Result if the run belongs to another workflow: the run goes on there."""
+    """Result if the run belongs to another workflow: the run continues there."""
 
     run_id: int
     workflow_id: str | None = Field(description="id of the other workflow")

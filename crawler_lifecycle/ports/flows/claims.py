@@ -38,7 +38,7 @@ class ClaimedStep:
 class Claimed:
     mine: Sequence[ClaimedStep] = ()
     held: Sequence[int] = ()  # members whose attempt another host still holds
-    ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
+    ended: Sequence[AttemptEnd] = ()  # attempts whose end is already recorded, by an earlier try
     stale: Sequence[int] = ()  # members that may not start, because a door was first, or a completion is missing
     has_lost: bool = False  # whether the database has lost its last writes: no attempt is new
 
@@ -72,7 +72,7 @@ class StepClaims(Protocol):
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
         code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
-        """Put new attempts on record, and claim attempts that no host holds.
+        """Record new attempts, and claim attempts that no host holds.
 
         A new attempt starts only if no door was first, people hold no starts back, and the members in `after` have
         completed. The epoch is compared only for new attempts. An attempt whose claim has expired after its function
@@ -95,9 +95,9 @@ class StepClaims(Protocol):
         """
 
     def end(self, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:
-        """Put ends and results on record in one transaction; return the ends as they are on record. Flows may differ.
+        """Record ends and results in one transaction; return the ends as recorded. Flows may differ.
 
-        An end whose claim is lost is left out: another host has the attempt. An end that is on record stays. An
+        An end whose claim is lost is left out: another host has the attempt. A recorded end stays. An
         expired claim is not lost as long as no other host has taken the attempt.
         """
 

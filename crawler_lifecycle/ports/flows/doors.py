@@ -24,9 +24,9 @@ class DoorAnswer:
     flow_id: str
     count: int = 0
     created: bool = False  # whether the request made the flow
-    changed: bool = True  # False: the request was made before, so no supervisor has to be told
+    changed: bool = True  # False: the request was made before, so no supervisor has to be notified
     left_out: tuple[LeftOut, ...] = ()  # named members without a change
-    reopened: bool = False  # whether a crawl manager that had ended goes on
+    reopened: bool = False  # whether a crawl manager that had ended continues
 
 
 class FlowDoors(Protocol):

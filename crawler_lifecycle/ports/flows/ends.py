@@ -18,7 +18,7 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwedEnd:
-    """An end on record with deliveries still to make."""
+    """A recorded end with deliveries still to make."""
 
     end: FlowEnd
     owed: frozenset[Delivery]
@@ -26,7 +26,7 @@ class OwedEnd:
 
 @dataclass(frozen=True, slots=True)
 class UnannouncedFlow:
-    """An ended flow with an owed delivery."""
+    """An ended flow with a pending delivery."""
 
     uid: str
     id: str
@@ -35,10 +35,10 @@ class UnannouncedFlow:
 
 
 class FlowEnds(Protocol):
-    """Announcements of flows' ends. An end is on record as owed in the same transaction as the flow's final state."""
+    """Announcements of flows' ends. An end is recorded as pending in the same transaction as the flow's final state."""
 
     def owed(self, flow_uid: str) -> list[OwedEnd]:
-        """Return the flow's ends with owed deliveries, by number."""
+        """Return the flow's ends with pending deliveries, by number."""
 
     def settle(self, flow_uid: str, end: int, settled: Sequence[Delivery], problems: Mapping[Delivery, str]) -> None:
         """Write a try to announce the end: deliveries made or refused for good, and problems by delivery.
@@ -47,7 +47,7 @@ class FlowEnds(Protocol):
         """
 
     def unannounced(self, since: datetime, before: datetime, *, after: str = "", limit: int) -> list[UnannouncedFlow]:
-        """Return a page with ended flows with an owed delivery for an end between the times, by uid, for the audit.
+        """Return a page with ended flows with a pending delivery for an end between the times, by uid, for the audit.
 
         `after`: the last uid on the previous page.
         """

@@ -22,7 +22,7 @@ from crawler_lifecycle.ports.runs import Execution
 
 @dataclass(frozen=True, slots=True)
 class CrawlStart:
-    """A crawl whose attempt is on record. `request`: for the run's workflow with this id."""
+    """A crawl whose attempt is recorded. `request`: for the run's workflow with this id."""
 
     start: AttemptRef
     workflow_id: str
@@ -33,8 +33,8 @@ class CrawlStart:
 class CrawlStarts:
     crawls: Sequence[CrawlStart] = ()
     stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first or writes are lost
-    ended: Sequence[AttemptEnd] = ()  # attempts whose end is on record, from an earlier try
-    number: int = 0  # number of the start; 0: the database has lost writes, or no attempt is on record
+    ended: Sequence[AttemptEnd] = ()  # attempts whose end is already recorded, by an earlier try
+    number: int = 0  # number of the start; 0: the database has lost writes, or no attempt is recorded
     has_lost: bool = False  # whether the database has lost its last writes: no attempt is new
 
 
@@ -65,12 +65,12 @@ class FlowLedger(Protocol):
         """
 
     def start_crawls(self, step: StartCrawls) -> CrawlStarts:
-        """Put the attempts on record. An attempt from an earlier try is returned again, whatever doors did since."""
+        """Record the attempts. An attempt from an earlier try is returned again, whatever doors did since."""
 
     def end_attempts(
         self, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]
     ) -> Sequence[AttemptEnd]:
-        """Put ends of attempts on record that no run tells, such as of a refused crawl. Return these ends.
+        """Record ends of attempts that no run reports, such as of a refused crawl. Return these ends.
 
         An attempt with a run is left out: the run may have come after the reading that found none.
         """

@@ -82,7 +82,7 @@ class FlowLine:
 class Part:
     """A part of a flow's members: all members that one of the fields selects.
 
-    Members with a newer run than their row are in every part: their states on record do not count.
+    Members with a newer run than their row are in every part: their recorded states do not count.
     """
 
     states: Collection[MemberState] = ()
@@ -125,7 +125,7 @@ class KeptFlow:
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """Numbers over all flows on record, for metrics."""
+    """Numbers over all recorded flows, for metrics."""
 
     flows: Mapping[FlowState, int]
     members: Mapping[MemberState, int]  # in open flows
@@ -212,7 +212,7 @@ class FlowRecords(Protocol):
         """
 
     def reopened(self, before: datetime, *, after: str = "", limit: int) -> list[SilentFlow]:
-        """Return a page with ended flows that know nothing of a run's reopening, by uid, for the audit.
+        """Return a page with ended flows that have not learned of a run's reopening, by uid, for the audit.
 
         The run was reopened, or has ended again, before the time. `after`: the last uid on the previous page.
         """

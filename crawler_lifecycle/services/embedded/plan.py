@@ -19,7 +19,7 @@ from crawler_lifecycle.settings import PREFIX
 
 # reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
 TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
-# for Temporal's database: fast commits, which survive the kill of a process, but perhaps no power cut
+# for Temporal's database: fast commits, which survive the kill of a process, but may not survive a power cut
 PRAGMAS = ("journal_mode=wal", "synchronous=1")
 # a worker gets the activities of its answer to a workflow task at once, without the task queue: three requests and a
 # write less for every activity

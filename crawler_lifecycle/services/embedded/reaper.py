@@ -1,7 +1,7 @@
 """Reaper: a small process that ends the stack's children when the stack itself was killed.
 
 The reaper leads the process group of all children and holds a pipe to the stack. When the stack closes the pipe or
-dies, the reaper ends every remaining process of the group. Jobs have sessions of their own and go on. With
+dies, the reaper ends every remaining process of the group. Jobs have their own sessions and continue. With
 `--everything`, for a temporary stack such as the demo's, the reaper also ends the jobs and removes the state folder.
 """
 

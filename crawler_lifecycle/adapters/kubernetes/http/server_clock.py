@@ -4,7 +4,7 @@ Ages of objects are computed with this clock: the API server writes the times of
 machine may be an hour away from its clock. A Date header has whole seconds and may be old by the time that the answer
 took: the clock is right within a second or two.
 
-Several API servers may answer in turn, with clocks minutes apart. The slowest clock counts, so no job is ended too
+Several API servers may answer, with clocks minutes apart. The slowest clock counts, so no job is ended too
 early: ages may then be too small by the difference.
 """
 
