@@ -127,7 +127,7 @@ def for_steps(host: StepHost) -> ActivityConfig:
 
 
 def for_managers(host: StepHost) -> ActivityConfig:
-    """Return the supplier for managers. The host also takes some managers without a slot, to tell why they wait."""
+    """Return the supplier for managers. The host also takes some managers without a slot, to report why they wait."""
     supplier = FixedSizeSlotSupplier(host.manager_slots.number + WAITING_MANAGERS)
     return {"supplier": supplier, "poller": PollerBehaviorSimpleMaximum(1)}
 

@@ -49,8 +49,9 @@ class InstallationView(Message):
 
 
 class Stopping(Message):
-    """Answer to a stop. `told` says how the run's workflow gets the stop: `signal`; `cancel`, if Temporal refused the
-    signal; `resume`, if no workflow was open; or `later: PROBLEM`, from the database, if Temporal did not answer.
+    """Answer to a stop. The field `told` says how the run's workflow gets the stop: `signal`; `cancel`, if Temporal
+    refused the signal; `resume`, if no workflow was open; or `later: PROBLEM`, from the database, if Temporal did not
+    answer.
     """
 
     run_id: int

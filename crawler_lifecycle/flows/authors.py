@@ -14,7 +14,7 @@ PRODUCT = str(Path(crawler_lifecycle.__file__).parent)  # an author looks for th
 
 
 def cause(error: BaseException, author: type | None = None) -> str:
-    """Return the error in a line, with its place in the author's code. A class stands for a missing place."""
+    """Return the error in a line, with its place in the author's code. Without a frame there, name the class."""
     frames = _frames(error)
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else _place(author)
     message = " ".join(str(error).split())

@@ -22,7 +22,7 @@ def mermaid_of(workflow: Level, *, states: bool = False) -> str:
     lines = ["flowchart TD", *_nodes(workflow, ROOT, ids, INDENT), *_edges(workflow, ROOT, ids)]
     if states:
         lines += _classes(workflow, ids)
-    return "\n".join([*lines, ""])  # a page's fence begins a line of its own behind the picture
+    return "\n".join([*lines, ""])  # a page's fence begins its own line after the picture
 
 
 def _ids(workflow: Level) -> dict[str, str]:

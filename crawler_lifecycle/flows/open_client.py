@@ -24,7 +24,7 @@ class FlowClient(Protocol):
         """Event loop for the client's connections."""
 
     async def push_definition(self, definition: FlowDefinition) -> str:
-        """Put a flow on record, or update the flow. Return its id."""
+        """Store a flow, or update the flow. Return its id."""
 
     async def append(self, flow: str, request: AppendMembers) -> int:
         """Add jobs to an open flow. Return their number; 0 if the key was used before."""

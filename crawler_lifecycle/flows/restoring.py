@@ -26,7 +26,7 @@ from crawler_lifecycle.flows.workflow import Workflow
 
 @dataclass(frozen=True)
 class OnRecord:
-    """A flow on record. Definitions are by number."""
+    """A stored flow. Definitions are by number."""
 
     uid: str
     ledger: Ledger

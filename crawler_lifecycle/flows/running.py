@@ -112,7 +112,7 @@ def running(job: RunningJob) -> Iterator[None]:
 
 
 class StepLink:
-    """A running step's link to its host: a log, its progress, and the wish for its stop."""
+    """A running step's link to its host: a log, its progress, and the request to stop it."""
 
     def __init__(self, log: logging.Logger | None = None) -> None:
         self.log = log or logging.getLogger("crawler_lifecycle.steps")
@@ -127,7 +127,7 @@ class StepLink:
         self._stop.set()
 
     def progress(self, done: float, total: float | None = None) -> None:
-        """Tell the progress in a log line, at most every few seconds, and always at the end."""
+        """Report the progress in a log line, at most every few seconds, and always at the end."""
         now = time.monotonic()
         if self._logged_at is None or done == total or now - self._logged_at >= PROGRESS_SECONDS:
             self._logged_at = now
@@ -164,11 +164,11 @@ class Context(Mapping[str, Any]):
         return self._link.is_cancelled
 
     def progress(self, done: float, total: float | None = None) -> None:
-        """Tell how much is done."""
+        """Report how much is done."""
         self._link.progress(done, total)
 
     async def load(self, *names: str) -> None:
-        """Load values in a thread; without names, all values. Otherwise the event loop stands still meanwhile."""
+        """Load values in a thread; without names, all values. Loading on access blocks the event loop."""
         await asyncio.to_thread(lambda: [self[name] for name in names or self])
 
     @property

@@ -34,7 +34,7 @@ class Sequence:
         return workflow
 
     async def push(self, chancy: FlowClient | None = None) -> str:
-        """Put the sequence on record with a client, and return its workflow's id. Default: the innermost open client.
+        """Store the sequence with a client, and return its workflow's id. Default: the innermost open client.
 
         Every push makes a new flow.
         """

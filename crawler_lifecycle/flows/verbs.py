@@ -1,4 +1,4 @@
-"""Verbs: questions and requests about a workflow on record, by the innermost open client."""
+"""Verbs: questions and requests about a stored workflow, by the innermost open client."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -42,7 +42,7 @@ class Verbs(Level):
     async def all_jobs(
         self, *, names: Names = None, deps_of: HasPath | None = None, subs: bool = False
     ) -> list[MemberRecord]:
-        """Return the jobs in their order. A sub-workflow's name stands for all its jobs.
+        """Return the jobs in their order. A sub-workflow's name selects all its jobs.
 
         `deps_of`: only the direct dependencies, as in the job's context, on any level. `subs`: also jobs in
         sub-workflows.
@@ -105,8 +105,8 @@ class Verbs(Level):
     ) -> int:
         """Give cancelled, discarded and retryable jobs another attempt, and return their number.
 
-        `completed`: also completed jobs. `downstream="all"`: also all jobs behind them. `arguments`: over the named
-        jobs' former arguments. `removed_arguments`: names that the jobs no longer have.
+        `completed`: also completed jobs. `downstream="all"`: also all jobs after them. `arguments`: over the named
+        jobs' previous arguments. `removed_arguments`: names that the jobs no longer have.
         """
         if downstream not in tuple(Downstream):
             raise BadInput("downstream", f"expected {' or '.join(Downstream)}, not {downstream!r}")

@@ -287,7 +287,7 @@ class Workflow(Verbs):
         return await open_client().append(self.id, request)
 
     async def push(self) -> str:
-        """Put the workflow on record with the innermost open client, and return its id."""
+        """Store the workflow with the innermost open client, and return its id."""
         return await open_client().push_definition(self.definition())
 
     def check(self) -> Self:

@@ -1,4 +1,4 @@
-"""Alerts: tell once when no job has started or ended for too long."""
+"""Alerts: report once that no job has started or ended for too long."""
 
 from datetime import datetime
 

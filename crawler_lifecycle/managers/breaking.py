@@ -1,4 +1,4 @@
-"""Breaking: circuit breakers over the ends of a manager's jobs. Their memory is on record with the manager's state."""
+"""Breaking: circuit breakers over the ends of a manager's jobs. Their memory is stored with the manager's state."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ class Breakers:
 
     def __init__(self, rules: Sequence[Breaker], memory: dict[str, Any]) -> None:
         self._rules = rules
-        self._ends: dict[str, str] = memory.setdefault("ends", {})  # last ends by key, the newest behind
+        self._ends: dict[str, str] = memory.setdefault("ends", {})  # last ends by key, the newest last
         self._held: dict[str, list[Any]] = memory.setdefault(HELD, {})  # end of the pause, and the key for people
 
     def note(self, params: FullJobParams, *, is_failed: bool, now: float) -> list[str]:

@@ -38,7 +38,7 @@ class AuthorsCode:
     ) -> Any:
         """Call the method, and wait for its coroutine. Raise AuthorsFailure if the method raises.
 
-        `tells`: whether the host learns of the call. The host need not watch methods that are ours.
+        `tells`: whether the host is notified of the call. The host need not watch methods that are ours.
         """
         phase, outer = method.__name__, (self._phase, self._about)
         if tells:
@@ -62,7 +62,7 @@ class AuthorsCode:
         return answer
 
     def begin_time_anew(self) -> None:
-        """Tell the host that the hook under way has come further: its time begins anew."""
+        """Report to the host that the present hook has made progress: its time begins anew."""
         if self._phase is not None:
             self.link.enter(self._phase, self._about)
 

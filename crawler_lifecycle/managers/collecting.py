@@ -1,4 +1,4 @@
-"""Collecting: wishes by author's code in a hook or a turn, until they go on record as effects."""
+"""Collecting: requests by author's code in a hook or a turn, until they are stored as effects."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -87,7 +87,7 @@ class Stats:
 
 
 class Collected:
-    """The wishes so far."""
+    """The requests so far."""
 
     def __init__(self) -> None:
         self.add: list[Item] = []
@@ -116,7 +116,7 @@ class Collected:
         self.stats.on_record = dict(stats)
 
     def take(self) -> Effects:
-        """Return the wishes as effects, and begin anew."""
+        """Return the requests as effects, and begin anew."""
         state = _as_text(self._whole_state())
         stats, texts = self.stats.take()
         effects = Effects(

@@ -121,7 +121,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         return self.schedule_spider(spider, **parameters)
 
     def _added(self, item: Item) -> Waiting | None:
-        """Put a further item on record. None: the item is refused."""
+        """Store a further item. None: the item is refused."""
         self._collected.add.append(item)
         number = self.commit()[-1]
         if item.request is None:
@@ -220,7 +220,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         self.handle_schedule_error(PermanentError(problem), **schedule_kwargs)
 
     def handle_schedule_error(self, e: Exception, **schedule_kwargs: Any) -> Any:
-        """Called for each start that is refused for good. The job is on record as refused."""
+        """Called for each permanently refused start. The job is stored as refused."""
         self.log(f"{schedule_kwargs['spider']} is refused: {e}")
 
     def handle_schedule_duplicate_error(self, **schedule_kwargs: Any) -> Any:
@@ -261,7 +261,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         return None if word is None else checked_word("is_finished", word)
 
     async def _react_together(self, ended: Sequence[Job]) -> None:
-        """Put the reactions on record at once: no author's hook would be called again after the process's death."""
+        """Store the reactions at once: no author's hook would be called again after the process's death."""
         self.begin_time_anew()
         reactions: list[Reaction] = []
         try:
@@ -299,7 +299,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         )
 
     def note_end(self, job: Job, *, is_bad: bool) -> None:  # noqa: ARG002 - for specializations
-        """Take notice of an end, behind the hooks."""
+        """Process an end after the hooks."""
         self.note_progress()
 
     def note_progress(self) -> None:
@@ -307,7 +307,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
             self._progress.note(self.link.now())
 
     async def _alert(self) -> None:
-        """Tell that no job has started or ended for too long."""
+        """Report that no job has started or ended for too long."""
         seconds = None if self._progress is None else self._progress.overdue(self.link.now())
         if seconds is not None:
             self.log(sentence(seconds, self.link.counts()))
@@ -339,7 +339,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
             self.give_up(job, f"retry_delay: expected seconds, at most a year, not {str(delay_seconds)[:100]!r}")
 
     def give_up(self, job: Job, problem: str) -> None:
-        """Tell why the item of the ended job has no further attempt: the item alone fails, and the manager goes on."""
+        """Report why the ended job's item has no further attempt: the item alone fails, and the manager continues."""
         self.log(f"job {job.number} is not tried again: {problem}")
 
     # hooks

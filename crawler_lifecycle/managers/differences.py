@@ -101,7 +101,7 @@ def _ignored(manager: BaseLoopScript, reading: _Reading) -> Iterator[str]:
 
 
 def _takes(method: object, keyword: str) -> bool:
-    """Return whether the method may take the keyword. A parameter `unknown` stands for refused keywords."""
+    """Return whether the method may take the keyword. A parameter `unknown` means refused keywords."""
     if not inspect.ismethod(method) or not _is_ours(method.__module__):
         return True
     parameters = inspect.signature(method).parameters

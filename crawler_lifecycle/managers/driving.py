@@ -20,7 +20,7 @@ AT_LIMIT = {"leave": Intent.LEAVE, "drain": Intent.DRAIN, "stop": Intent.STOP}
 
 
 def drive(make: Callable[[], BaseLoopScript], link: ManagerLink) -> str | None:
-    """Bring the manager on. Return its close reason; None if another process goes on with the manager."""
+    """Run the manager. Return its close reason; None if another process continues the manager."""
     begun = link.begin()
     if begun.is_closed:
         return begun.close_reason
@@ -72,7 +72,7 @@ class Drive:
         return bool(self._manager.loop_mode) or intent is not Intent.RUN
 
     async def _turn(self, intent: Intent) -> bool:
-        """Make one cycle. Return whether the manager goes on."""
+        """Make one cycle. Return whether the manager continues."""
         manager = self._manager
         manager.may_start = intent is Intent.RUN
         if manager.may_start:
@@ -87,7 +87,7 @@ class Drive:
         return goes_on
 
     def _intent(self) -> Intent:
-        """Return people's wish, or the wish of a manager whose time is over."""
+        """Return the intent of people, or of a manager whose time is over."""
         intent = self._link.intent()
         if intent in (Intent.RUN, Intent.PAUSE) and (remaining := self._seconds_left()) is not None and remaining <= 0:
             if not self._is_over_time:
@@ -116,7 +116,7 @@ class Drive:
         return self._manager.get_close_reason() or REASONS.get(intent, FINISHED)
 
     async def _close(self, reason: str) -> str | None:
-        """Return the close reason on record; None: people have added items during the cycle."""
+        """Return the stored close reason; None: people have added items during the cycle."""
         manager = self._manager
         await manager.call(manager.on_close)
         reason = manager.get_close_reason() or reason

@@ -6,7 +6,7 @@ from crawler_lifecycle.flows.authors import authors_traceback
 
 
 class AuthorsFailure(PermanentError):
-    """Author's code raised. Nothing of its hook is on record."""
+    """Author's code raised. No effect of its hook is stored."""
 
     def __init__(self, phase: str, job: str | None, error: BaseException) -> None:
         super().__init__(f"{phase}: {type(error).__name__}: {error}")
@@ -16,7 +16,7 @@ class AuthorsFailure(PermanentError):
 
 
 class GeneratorChanged(AuthorsFailure):
-    """The generator yields other parameter sets than before. People decide: a resume goes on with the new sets."""
+    """The generator yields other parameter sets than before. People decide: a resume continues with the new sets."""
 
     def __init__(self, position: int) -> None:
         error = ValueError(

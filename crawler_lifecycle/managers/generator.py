@@ -1,8 +1,8 @@
 """Generator: takes parameter sets from the author's generator into the ledger, page by page.
 
-After another process has taken the manager over, the generator goes on from the last cursor. Without a cursor, the
-generator is read from its beginning. The ledger knows the former sets by their keys. Sets without keys are left out by
-their number: behind a cursor, or from the beginning if their digest is the digest of the former reading.
+After another process has taken the manager over, the generator continues from the last cursor. Without a cursor, the
+generator is read from its beginning. The ledger knows the previous sets by their keys. Sets without keys are left out
+by their number: after a cursor, or from the beginning if their digest is the digest of the previous reading.
 """
 
 import hashlib
@@ -33,11 +33,11 @@ from crawler_lifecycle.managers.parameters import FullJobParams, Item, parameter
 from crawler_lifecycle.managers.requesting import KeyFunction, canonical, refused_key
 
 PHASE = "set_parameters_gen"
-LONGEST_REPR = 1000  # characters on record for a value that is no parameter set
+LONGEST_REPR = 1000  # characters stored of a value that is no parameter set
 LARGEST_PAGE = 1000
 MOST_PAGES = 50  # in a cycle: a generator of many known or refused sets must not hold up the reactions to ends
 MOST_TIME = timedelta(seconds=5)  # in a cycle: a slow generator must not hold up its sets, nor the reactions to ends
-END = object()  # in place of a parameter set, behind the last
+END = object()  # in place of a parameter set, after the last
 
 
 class Generating(Protocol):
@@ -104,7 +104,7 @@ class Generator:
         self.is_cut, self._pages, self._began_at = False, 0, self._manager.link.now()
 
     async def pull(self, wanted: int) -> int:
-        """Take parameter sets until so many new items may start, or the generator or the cycle ends.
+        """Take parameter sets until `wanted` new items may start, or the generator or the cycle ends.
 
         Return the number of these items. Repeats, and items with a problem, do not count.
         """
@@ -117,7 +117,7 @@ class Generator:
         return new
 
     def _is_enough(self) -> bool:
-        """Return whether the cycle has to end: for the reactions to ends, or because of people's wish."""
+        """Return whether the cycle has to end: for the reactions to ends, or because people asked for it."""
         return self._pages >= MOST_PAGES or self._is_slow or self._manager.link.intent() is not Intent.RUN
 
     @property
@@ -154,7 +154,7 @@ class Generator:
                     break
                 place = self._place_behind(yielded, self._position + len(read) + 1)
                 read.append(self._item(yielded))
-                self._place = place  # behind the set: a cursor before the set would lose a set whose item fails
+                self._place = place  # after the set: a cursor before the set would lose a set whose item fails
         except (Fenced, TemporaryError):
             raise
         except Exception as error:  # noqa: BLE001 - author's code
@@ -168,7 +168,7 @@ class Generator:
         return new
 
     def _check(self, read: list[items.Item], missing: int, *, ended: bool) -> None:
-        """Extend the digest; raise GeneratorChanged at the end of the former reading if the sets were others."""
+        """Extend the digest; raise GeneratorChanged at the end of the previous reading if the sets have changed."""
         if self._manager.dedup is not False or self._place is not None:
             return
         for item in read:
@@ -180,7 +180,7 @@ class Generator:
             raise GeneratorChanged(self._on_record)
 
     def _offer(self, read: list[items.Item], *, is_reread: bool, ended: bool) -> int:
-        """Put the page on record. Return the number of new items that may start."""
+        """Store the page. Return the number of new items that may start."""
         link, new = self._manager.link, 0
         cursor = None if self._place is None else self._place.model_dump()
         if read or (ended and not is_reread):
@@ -212,7 +212,7 @@ class Generator:
         return self._sets
 
     def _place_behind(self, yielded: Any, position: int) -> Place | None:
-        """Return the last cursor's place, behind a yielded set with this number."""
+        """Return the last cursor's place, after a yielded set with this number."""
         if not isinstance(yielded, Item) or yielded.cursor is None:
             return self._place
         if not takes_cursor(self._manager.set_parameters_gen):

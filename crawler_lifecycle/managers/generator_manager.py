@@ -48,7 +48,7 @@ class GeneratorCrawlManager(CrawlManager):
     retry_policy: RetryPolicy = MappingProxyType({})  # rules by outcome; `*`: for all other failed outcomes
     pass_retry_num: bool = True  # whether a retry has the argument `retry_num`
     dedup: bool | KeyFunction = True
-    max_delayed: int = 1000  # with so many delayed items, the generator waits
+    max_delayed: int = 1000  # number of delayed items at which the generator waits
     max_failures: int | None = None  # failed items after which no further job starts
     breakers: Sequence[Breaker] = ()
     limits: Mapping[str, int] = MappingProxyType({})  # most jobs at once by key template, such as `site:{site}`
@@ -84,7 +84,7 @@ class GeneratorCrawlManager(CrawlManager):
     def create_dupe_filter(cls) -> Any:
         """Return an object with `in` and `add` that holds off further sets. An own filter narrows the ledger's alone.
 
-        A set that the filter holds off is on record as refused. The filter gets keys of parameter sets.
+        A set that the filter rejects is stored as refused. The filter gets keys of parameter sets.
         """
         return DupeFilter()
 
@@ -285,7 +285,7 @@ class GeneratorCrawlManager(CrawlManager):
 
     @property
     def seconds_to_next(self) -> float | None:
-        """Seconds until the next cycle; None for the usual pause. A cut reading goes on at once."""
+        """Seconds until the next cycle; None for the usual pause. A cut reading continues at once."""
         if self._generator is not None and self._generator.is_cut:
             return 0.0
         return None if self._breakers is None else self._breakers.seconds_to_next(self.link.now().timestamp())

@@ -1,7 +1,8 @@
 """The link from a manager's object to its ledger. The manager's host, and the test kit, implement the link.
 
 Every call is one transaction, which is refused if another process has taken the manager over: then the object's
-process ends. A call that returned is on record; a call that did not return may be on record, and is safe to repeat.
+process ends. The effect of a call that returned is stored. A call that did not return may have been stored, and is safe
+to repeat.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,20 +29,20 @@ class ManagerLink(Protocol):
     def intent(self) -> Intent: ...
 
     def enter(self, phase: str, about: str | None = None) -> None:
-        """Tell that author's code begins: a hook, or a page of the generator. The host watches its time.
+        """Report that author's code begins: a hook, or a page of the generator. The host watches its time.
 
-        `about`: key of the job in question. The phase goes on until the next phase or sleep. Calls of the link do not
+        `about`: key of the job in question. The phase lasts until the next phase or sleep. Calls of the link do not
         count as its time.
         """
 
     def ended(self, limit: int) -> Sequence[Job]:
-        """Return attempts whose end is on record and not reacted to, oldest end first."""
+        """Return attempts with a recorded end and no reaction yet, oldest end first."""
 
     def react(self, reactions: Sequence[Reaction]) -> None:
-        """Put the judgements about ends on record, all or none."""
+        """Record the judgements about ends, all or none."""
 
     def running(self) -> Sequence[Job]:
-        """Return attempts without an end on record, by number."""
+        """Return attempts without a recorded end, by number."""
 
     def jobs(
         self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
@@ -65,15 +66,15 @@ class ManagerLink(Protocol):
         """Mark items as delayed by the manager's object. A delayed item stays on top of the others."""
 
     def start(self, starts: Sequence[Start]) -> Sequence[Job | str | None]:
-        """Put attempts on record, then start their runs. Return jobs, or the problems of requests refused for good.
+        """Record attempts, then start their runs. Return jobs, or the problems of permanently refused requests.
 
-        A refused item is on record as refused. None: people have cancelled the item, or hold starts back. The stat
+        A refused item is stored as refused. None: people have cancelled the item, or hold starts back. The stat
         `crawlmanager/scheduled_jobs` counts the attempts in their transaction. While Temporal is away, the call returns
         after some seconds, and the host makes the starts later.
         """
 
     def refuse(self, number: int, attempt: int, problem: str) -> None:
-        """Put an item on record as refused: the parameters for its next attempt can never become a run."""
+        """Record an item as refused: the parameters for its next attempt can never become a run."""
 
     def stop(self, reasons: Mapping[str, str] | None = None) -> None:
         """Ask the runs of all jobs under way to stop. The call does not wait for their ends.
@@ -82,9 +83,9 @@ class ManagerLink(Protocol):
         """
 
     def commit(self, effects: Effects) -> Sequence[int]:
-        """Put effects on record. Return the numbers of the added items, in their order.
+        """Store effects. Return the numbers of the added items, in their order.
 
-        An item whose key is on record is not added: its number is the number of the item with the key.
+        An item whose key is already stored is not added: its number is the number of the item with the key.
         """
 
     def find(self, keys: Collection[str]) -> Sequence[Job]:
@@ -99,13 +100,13 @@ class ManagerLink(Protocol):
         """
 
     def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
-        """Wait until the jobs have ended, at most so long. Return the keys of jobs that still run."""
+        """Wait until the jobs have ended, at most for `seconds`. Return the keys of jobs that still run."""
 
     def close(self, reason: str, effects: Effects) -> bool:
-        """Put the manager's end on record. Items that have not started are cancelled.
+        """Record the manager's end. Items that have not started are cancelled.
 
         False: people have added items, retried items or ended a drain during the cycle. Nothing has changed, and the
-        manager goes on.
+        manager continues.
         """
 
     def now(self) -> datetime: ...

@@ -65,9 +65,9 @@ class StopRetry(Exception):
 
 @dataclass(frozen=True)
 class Item:
-    """A parameter set with the generator's position behind the set, a key for repeats, or labels and a priority.
+    """A parameter set with the generator's position after the set, a key for repeats, or labels and a priority.
 
-    `cursor`: the value from which the generator yields the sets behind this set. Sets may come without a cursor: the
+    `cursor`: the value from which the generator yields the sets after this set. Sets may come without a cursor: the
     last cursor before them holds, and they are read again.
     """
 

@@ -10,15 +10,15 @@ from crawler_lifecycle.managers.parameters import JobKey, JobParams
 
 IN_A_ROW = "crawlmanager/failures_in_a_row"  # stat
 MOST_DOUBLINGS = 60  # a larger power of two is no number of seconds
-QUICK_ENDS = "quick_ends"  # subject in the memory on record
+QUICK_ENDS = "quick_ends"  # subject in the stored memory
 
 
 class PeriodicCrawlManager(CrawlManager):
-    """Schedules the same job again after each end, for ever."""
+    """Schedules the same job again after each end, indefinitely."""
 
     longest_failure_pause: float = 900.0  # seconds between jobs that end at once
-    quick_end: float = 10.0  # a job that fails within so many seconds makes the next pause longer
-    max_failures_in_a_row: int | None = None  # after so many, the manager closes
+    quick_end: float = 10.0  # seconds; a job that fails sooner makes the next pause longer
+    max_failures_in_a_row: int | None = None  # number after which the manager closes
     _pause: dict[str, float]  # failures at once, and the time of the next job's start
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:

@@ -32,7 +32,7 @@ class RetryRule:
     longest_pause: float = 24 * 3600.0
     memory_factor: float = 1.0  # memory for the next try, times the memory before
     most_memory: float = 8.0  # largest factor over the memory in the catalogue
-    spider_args: Mapping[str, Any] = field(default_factory=dict)  # over the former arguments
+    spider_args: Mapping[str, Any] = field(default_factory=dict)  # over the previous arguments
     job_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def seconds_before(self, number: int) -> float:
@@ -61,7 +61,7 @@ def rule_for(policy: RetryPolicy, outcome: str) -> RetryRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Breaker:
-    """Holds the jobs of a key back for a time after failures. Jobs with other keys go on."""
+    """Holds the jobs of a key back for a time after failures. Jobs with other keys continue."""
 
     key: str = "{spider}"
     failures: int

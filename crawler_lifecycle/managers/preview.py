@@ -1,4 +1,4 @@
-"""Preview: the jobs that a crawl manager would start, before any job is on record."""
+"""Preview: the jobs that a crawl manager would start, before any job is stored."""
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -51,7 +51,7 @@ class Preview(Message):
 
 
 def preview(manager: BaseLoopScript, *, first: int, most: int) -> Preview:
-    """Read at most so many parameter sets. Return the first jobs, and all repeats and refusals."""
+    """Read at most `most` parameter sets. Return the first jobs, and all repeats and refusals."""
     reading = _Reading(manager, first)
     problem = None
     try:

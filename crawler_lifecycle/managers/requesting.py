@@ -155,7 +155,10 @@ def dedup_key(params: FullJobParams, dedup: bool | KeyFunction, own: object = No
 
 
 def refused_key(params: Mapping[str, Any], key: str | None) -> str | None:
-    """Return the key of a refused parameter set: a later set without the wrong field is no repeat. `key`: as usual."""
+    """Return the key of a refused parameter set: a later set without the wrong field is no repeat.
+
+    `key`: the set's usual key.
+    """
     return None if key is None else _digest(["refused", key, params]) or _digest(["refused", key])
 
 

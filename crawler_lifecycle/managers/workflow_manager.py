@@ -53,7 +53,7 @@ class BaseScript(OwnedJobs):
         self._children_tags: list[str] = []
         self.args = argparse.Namespace()
         self._close_reason: str | None = None
-        self._own_reason: str | None = None  # of the present cycle, without a wish by the author
+        self._own_reason: str | None = None  # of the present cycle, without a request by the author
         program = program_name(self.name or type(self).__name__)
         self.argparser = ManagerParser(prog=program, description=self.description, epilog=self._programs_help())
         self.add_argparser_options()
@@ -117,7 +117,7 @@ class BaseScript(OwnedJobs):
         """Give the manager its place in its flow."""
         self._link, self._begun = link, begun
         self.is_resumed = begun.incarnation > 1 or self.acquire_all_jobs
-        self.name = begun.name  # on record, also if the class has got another name since
+        self.name = begun.name  # the stored name, even if the class has been renamed since
         self._flow_tags = [*begun.tags, *(tag for tag in self._flow_tags if tag not in begun.tags)]
         self._close_reason = begun.close_reason
         self._collected.load(begun.state, begun.stats)
@@ -137,7 +137,7 @@ class BaseScript(OwnedJobs):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The author's own values, which are on record with each reaction and each cycle."""
+        """The author's own values, which are stored with each reaction and each cycle."""
         return self._collected.state
 
     @property
@@ -286,7 +286,7 @@ class BaseLoopScript(BaseScript):
         return self._is_closed
 
     def close_on_record(self, reason: str) -> bool:
-        """Put the end on record with the wishes so far. False: people have added items, and the manager goes on."""
+        """Store the end with the requests so far. False: people have added items, and the manager continues."""
         self._stop_finished_jobs()
         effects = self.take_effects()
         self._is_closed = self.link.close(reason, effects)
@@ -300,7 +300,7 @@ class BaseLoopScript(BaseScript):
         return self._collected.take()
 
     def commit(self) -> list[int]:
-        """Put the wishes so far on record. Return the numbers of the added items."""
+        """Store the requests so far. Return the numbers of the added items."""
         effects = self._collected.take_if_any()
         numbers = [] if effects is None else list(self.link.commit(effects))
         self._stop_finished_jobs()
@@ -319,9 +319,10 @@ class BaseLoopScript(BaseScript):
         """Called once for each object of the manager, after the resume hooks."""
 
     def on_close(self) -> Any:
-        """Called before the manager's end is on record.
+        """Called before the manager's end is stored.
 
-        Called again before the next end if people have added items meanwhile, or the process died: the manager goes on.
+        Called again before the next end if people have added items meanwhile, or the process died: the manager
+        continues.
         """
 
     async def start_pending_jobs(self) -> None:
@@ -331,7 +332,7 @@ class BaseLoopScript(BaseScript):
         """Called before each cycle."""
 
     def workflow_loop(self) -> Any:
-        """Make one cycle. Return whether the manager goes on."""
+        """Make one cycle. Return whether the manager continues."""
         raise NotImplementedError
 
     def resume_workflow(self) -> Any:
@@ -376,7 +377,7 @@ class WorkFlowManager(BaseLoopScript):
         return most
 
     def resume_workflow(self) -> Any:
-        """Call the resume hooks for the former jobs. Called before `on_start` if the manager is resumed."""
+        """Call the resume hooks for the previous jobs. Called before `on_start` if the manager is resumed."""
         return self.act(self._resume_workflow())
 
     async def _resume_workflow(self) -> None:

@@ -133,27 +133,27 @@ class ManagerLedger(Protocol):
     def delay(self, ref: ManagerRef, numbers: Collection[int]) -> None: ...
 
     def start(self, ref: ManagerRef, starts: Sequence[Start]) -> ManagerStarts:
-        """Put attempts on record. An attempt from an earlier call without an end is returned again.
+        """Record attempts. An attempt from an earlier call without an end is returned again.
 
         The stat `crawlmanager/scheduled_jobs` counts the new attempts.
         """
 
     def unstarted(self, ref: ManagerRef, before: datetime | None = None) -> list[ManagerStart]:
-        """Return attempts on record without a run: the host before may have died ahead of their start.
+        """Return recorded attempts without a run: the previous host may have died before their start.
 
         `before`: only attempts from before this time.
         """
 
     def refuse(self, ref: ManagerRef, number: int, attempt: int, refusal: Refusal) -> None:
-        """Put on record that the attempt never gets a run. Only people let its item start again.
+        """Record that the attempt never gets a run. Only people let its item start again.
 
         The attempt itself may be off record: then the request is refused before its start. An attempt with a run stays.
         """
 
     def commit(self, ref: ManagerRef, effects: Effects, call: str, setbacks: Setbacks | None = None) -> list[int]:
-        """Put effects on record. Return the numbers of the added items, in their order.
+        """Store effects. Return the numbers of the added items, in their order.
 
-        `call`: the call's id, by which a repeated call is known. An item whose key is on record is not added: its
+        `call`: the call's id, by which a repeated call is known. An item whose key is already stored is not added: its
         number is the number of the item with the key.
         """
 
@@ -163,15 +163,15 @@ class ManagerLedger(Protocol):
     def counts(self, ref: ManagerRef) -> Counts: ...
 
     def pause(self, ref: ManagerRef, problem: Problem) -> None:
-        """Put the failure on record. The manager's object does not run until the problem is cleared."""
+        """Record the failure. The manager's object does not run until the problem is cleared."""
 
     def problem(self, ref: ManagerRef) -> Problem | None: ...
 
     def keep_output(self, ref: ManagerRef, lines: Sequence[OutputLine]) -> None:
-        """Add lines by the object's process to the last lines on record, also after the manager's end."""
+        """Add lines by the object's process to the stored last lines, also after the manager's end."""
 
     def close(self, ref: ManagerRef, reason: str, effects: Effects, items_door: int) -> int | None:
-        """Put the manager's end on record, and cancel items that have not started. A second call changes nothing.
+        """Record the manager's end, and cancel items that have not started. A second call changes nothing.
 
         `items_door`: the last door in the object's knowledge. If people have added or renewed items or ended a drain
         since then, and do not want the manager's end, nothing changes, and the answer is the number of the last door. A
@@ -187,7 +187,7 @@ class ManagerDoors(Protocol):
     """
 
     def add_items(self, flow: str, request: AddItems) -> DoorAnswer:
-        """Put items on record behind the delayed items. Conflict if the manager has ended."""
+        """Add items after the delayed items. Conflict if the manager has ended."""
 
     def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
         """Give settled items another attempt. Conflict for the moment between a manager's close and its step's end."""

@@ -43,7 +43,7 @@ class FlowSupervisors(Protocol):
     """The flows' workflows in Temporal, and the workflows of their crawls."""
 
     async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
-        """Tell the flow's workflow to read its news. Without an open workflow, start the workflow."""
+        """Ask the flow's workflow to read its news. Without an open workflow, start the workflow."""
 
     async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
         """Start the workflow for a new run. An id is used once: a repeated call starts no second workflow."""
@@ -52,7 +52,7 @@ class FlowSupervisors(Protocol):
         """Start a run's own workflow with the request, unless the workflow is open already."""
 
     async def stop(self, workflow_id: str, stop: StopRequest) -> str:
-        """Tell a run's workflow to stop. Return the way. NotFound if the workflow is not open."""
+        """Ask a run's workflow to stop. Return the way. NotFound if the workflow is not open."""
 
     async def describe(self, workflow_id: str) -> WorkflowInfo:
         """Return the workflow's present state."""

@@ -1,4 +1,4 @@
-"""Ports for reading runs (for people and doors, live views, audits), and for audits' findings on record."""
+"""Ports for reading runs (for people and doors, live views, audits), and for audits' recorded findings."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class ExpiredClaims:
 
 @dataclass(frozen=True, slots=True)
 class EndDeliveries:
-    """Facts about the deliveries after a run's last end, for the audit to conclude the owed deliveries."""
+    """Facts about the deliveries after a run's last end, from which the audit concludes the pending deliveries."""
 
     run: AuditedRun
     export_failed_at: datetime | None = None  # None: no export failed
@@ -151,7 +151,7 @@ class Records(Protocol):
     def owed_deliveries(
         self, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
-        """Return a page with runs that are over and may owe a delivery.
+        """Return a page with runs that are over and may have a pending delivery.
 
         An unfinished export counts however old the end is. A closing notice that failed or was never tried counts only
         if the failure or the end came after `noticed_since`.
@@ -191,4 +191,4 @@ class Findings(Protocol):
         """Write the audit's end. Delete audits, closed findings and commands for schedules older than `keep`."""
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
-        """Return the last audits and their findings, at most so many."""
+        """Return the last `audits` audits, and at most `findings` findings."""

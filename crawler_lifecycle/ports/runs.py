@@ -72,7 +72,7 @@ class Runs(Protocol):
     def create(self, new: NewRun) -> RunRecord:
         """Return the workflow execution's run; make the run (epoch 1, tasks QUEUED) at the first call.
 
-        BadInput if another run with the workflow id is not over: a workflow id stands for a single run at a time.
+        BadInput if another run with the workflow id is not over: a workflow id identifies a single run at a time.
         """
 
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
@@ -149,7 +149,7 @@ class Runs(Protocol):
         """Return the run's limit clock, with all standstills since the run was created or reopened."""
 
     def hold_limits(self, run: RunRef, number: int, *, held: bool) -> Clock:
-        """Stop the run's limit clock (`held`), or let the clock go on.
+        """Stop the run's limit clock (`held`), or resume the clock.
 
         `number` identifies the change: a repeated call with the number changes nothing.
         """
@@ -161,7 +161,7 @@ class Runs(Protocol):
         """
 
     def reopen(self, run_id: int, execution: Execution) -> RunRecord:
-        """Let a FAILED run go on, with the execution as its supervisor. Conflict if the run is not FAILED.
+        """Let a FAILED run continue, with the execution as its supervisor. Conflict if the run is not FAILED.
 
         The intent is RUN again, and the status PROCESSING if the main job succeeded, INITIALIZING otherwise. Every task
         without success is QUEUED with its next attempt. A second call by the same execution changes no row.

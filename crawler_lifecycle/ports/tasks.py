@@ -45,7 +45,7 @@ class Tasks(Protocol):
         """Write evidence to every task still at the evidence's attempt. Return how many rows were written."""
 
     def unexplained(self, run_id: int) -> list[JobKey]:
-        """Return the jobs of tasks that ended by themselves and have no evidence on record."""
+        """Return the jobs of tasks that ended on their own and have no stored evidence."""
 
     def cancel_queued(self, run: RunRef, reason: str) -> int:
         """Change QUEUED tasks to STOPPED, for the reason. Return how many tasks were changed."""

@@ -78,7 +78,7 @@ class _NoManagers:
 
 
 class _NoEngine:
-    """An engine for flows without supervisors: nobody has to be told about a request."""
+    """An engine for flows without supervisors: a request needs no notification."""
 
     async def nudge_flow(self, flow_uid: str, flow_id: str) -> None: ...
 

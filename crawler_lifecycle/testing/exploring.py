@@ -35,7 +35,7 @@ class Explored:
 
     plays: int
     left_out: int  # known further plays, which may lead to more
-    most_failures: int  # up to so many failures together, all combinations were played
+    most_failures: int  # up to this many failures together, all combinations were played
     ends: Mapping[FlowState, int] = field(default_factory=dict)  # plays by the flow's end
 
     @property

@@ -64,7 +64,7 @@ class Stage:
             raise Death(name)
 
     def make_runs(self, starts: Sequence[ManagerStart]) -> dict[int, Job | str]:
-        """Start faked runs for attempts on record, as a host does. Return jobs, or problems, by number."""
+        """Start faked runs for recorded attempts, as a host does. Return jobs, or problems, by number."""
         answers: dict[int, Job | str] = {}
         for start in starts:
             number, problem = start.job.number, self.refusals.get(start.request.crawler)

@@ -14,14 +14,14 @@ from crawler_lifecycle.testing.manager_link import Death, PlayedLink, Stage
 
 @dataclass(frozen=True)
 class Asleep:
-    """The object waits for news. `seconds`: at most so long."""
+    """The object waits for news, at most for `seconds`."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True)
 class Closed:
-    """The manager's end is on record."""
+    """The manager's end is stored."""
 
     reason: str | None
 

@@ -26,8 +26,10 @@ from crawler_lifecycle.testing.outcomes import CrawlOutcome
 
 FAMILY = "play"
 MOST_ITEMS = 100_000  # in a list
-READINGS = timedelta(milliseconds=1)  # a wait ends so much later, as every reading of the clock takes a microsecond
-MOST_IDLE_CYCLES = 500  # without a job, until a manager stands still
+READINGS = timedelta(
+    milliseconds=1
+)  # a wait ends later by this time, as every reading of the clock takes a microsecond
+MOST_IDLE_CYCLES = 500  # without a job, until a manager counts as stalled
 Outcome = str | CrawlOutcome
 Choice = Outcome | Callable[[StartedJob], Outcome]
 
@@ -55,10 +57,10 @@ class ManagerPlay:
         self._object: PlayedObject | None = None
         self._wakes_at: datetime | None = now
 
-    # the manager goes on
+    # the manager continues
 
     def cycle(self, times: int = 1) -> str | None:
-        """Let the manager go on to its next wait. Return its close reason; None while the manager is open.
+        """Let the manager continue to its next wait. Return its close reason; None while the manager is open.
 
         An error in author's code is raised. The next cycle begins another object, as a host does.
         """
@@ -68,7 +70,7 @@ class ManagerPlay:
         return self.close_reason
 
     def skip(self, **time: float) -> str | None:
-        """Let time pass, with a timedelta's arguments. The manager goes on whenever a wait ends.
+        """Let time pass, with a timedelta's arguments. The manager continues whenever a wait ends.
 
         An end of a job ends a wait at once, as in the service.
         """
@@ -83,7 +85,7 @@ class ManagerPlay:
         """Let all jobs end and all pauses pass until the manager closes. Return its close reason.
 
         `outcome`: the word for all ends, or a function from a started job to its word. AssertionError after `most_jobs`
-        jobs, or if the manager stands still.
+        jobs, or if the manager stalls.
         """
         idle = 0
         self.cycle()
@@ -100,7 +102,7 @@ class ManagerPlay:
         return self.close_reason
 
     def crash(self, at: str) -> None:
-        """Let the manager go on to the point, and let its process die there. The next cycle begins another object.
+        """Let the manager continue to the point, and let its process die there. The next cycle begins another object.
 
         `at`: a hook's or method's name, for its beginning; or `before` or `after` with `react`, `offer`, `delay`,
         `start`, `refuse`, `commit` or `close`; or `start on record`, before the runs. AssertionError if the manager
@@ -122,7 +124,7 @@ class ManagerPlay:
             self._object = None
 
     def close(self) -> None:
-        """End the play: the object leaves, and the database is removed. An unused play closes by itself."""
+        """End the play: the object leaves, and the database is removed. An unused play closes on its own."""
         self.replace()
         self.managed.close()
 
@@ -164,7 +166,7 @@ class ManagerPlay:
         self.managed.store.flow_doors.cancel(self.managed.id, CancelMembers(paths=(MANAGER,)))
 
     def leave(self) -> None:
-        """Ask the manager to close at once. Its jobs go on."""
+        """Ask the manager to close at once. Its jobs continue."""
         self.managed.store.flow_doors.cancel(self.managed.id, CancelMembers(paths=(MANAGER,), terminate=False))
 
     # the state
@@ -206,12 +208,12 @@ class ManagerPlay:
 
     @property
     def stats(self) -> Mapping[str, Any]:
-        """The manager's stats on record."""
+        """The manager's stored stats."""
         return self.managed.on_record()[0]
 
     @property
     def state(self) -> Mapping[str, JsonValue]:
-        """The manager's state on record."""
+        """The manager's stored state."""
         return self.managed.on_record()[1]
 
     @property

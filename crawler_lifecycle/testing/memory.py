@@ -116,7 +116,7 @@ class MemoryFlow:
         return count
 
     def hold(self, intent: FlowIntent) -> int:
-        """Pause or drain the flow, or let the flow go on."""
+        """Pause, drain or resume the flow."""
         return self._apply(hold(self.ledger, intent))
 
     # plans
@@ -133,7 +133,7 @@ class MemoryFlow:
             self.ledger.flow = replace(self.ledger.flow, state=plan.flow_state)
 
     def settle(self, end: AttemptEnd, result: str | None = None) -> None:
-        """Put an attempt's end on record, with the result as text."""
+        """Record an attempt's end, with the result as text."""
         ended = after_end(self.ledger.members[end.number], end)
         self.ledger.put([ended])
         if result is not None and ended.state is MemberState.COMPLETED:
@@ -148,7 +148,7 @@ class MemoryFlow:
         self._results[row.number, row.generation] = to_text("result", value, LARGEST_RESULT)
 
     def rebuild(self) -> None:
-        """Go on with a planner from the rows, as a new supervisor does."""
+        """Continue with a planner from the rows, as a new supervisor does."""
         self.planner = Planner(self.ledger)
 
     def later(self, **time: float) -> None:

@@ -48,7 +48,7 @@ class CrawlOutcome:
     archived_after: timedelta = timedelta()
 
     def task_ends(self, tasks: int) -> dict[int, TaskStatus]:
-        """Return the ends by task, for a run with so many tasks."""
+        """Return the ends by task, for a run with `tasks` tasks."""
         if self.failed_tasks is None:
             failed = frozenset[int]() if self.status is RunStatus.COMPLETED else frozenset(range(tasks))
         else:

@@ -55,7 +55,7 @@ class Play(SteppedFlow):
         self._asked: set[tuple[int, int]] = set()  # approvals with an answer to come, by number and generation
 
     def run(self, **time: float) -> FlowState:
-        """Let the flow go on until its end or a standstill, or for a time, with a timedelta's arguments."""
+        """Let the flow continue until its end or a standstill, or for a time, with a timedelta's arguments."""
         until = self.now + timedelta(**time) if time else None
         self._act()
         while (due := self._due()) is not None and (until is None or due <= until):

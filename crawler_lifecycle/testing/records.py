@@ -1,4 +1,4 @@
-"""Records: flows in memory behind the ports for doors and readers, so that the service's own client works on them."""
+"""Records: flows in memory with the ports for doors and readers, so that the service's own client works on them."""
 
 import json
 from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,7 @@
 """Rules for events: the choice of a rule, and the event's values in the rule's request.
 
 Patterns are EventBridge's event patterns, with some of the operators: fields are combined by "and", the entries of a
-list by "or". A template is a text. `$.detail.spider` stands for the value with its type, and `{$.detail.spider}` inside
+list by "or". A template is a text. `$.detail.spider` means the value with its type, and `{$.detail.spider}` inside
 a text for the value as text.
 """
 

@@ -79,14 +79,14 @@ class Oban(Application):
         await self.__aexit__()
 
     async def enqueue(self, job: Job) -> MemberRecord:
-        """Put a job on record, as a workflow with a single step."""
+        """Store a job, as a workflow with a single step."""
         (record,) = await self.enqueue_many(job)
         return record
 
     async def enqueue_many(
         self, jobs_or_first: Workflow | Chain | Graft | Job | Iterable[Job], /, *rest: Job
     ) -> Sequence[MemberRecord]:
-        """Put a workflow, a graft or jobs on record, all or nothing. Return the jobs on record.
+        """Store a workflow, a graft or jobs, all or nothing. Return the stored jobs.
 
         Jobs without a workflow become their own workflow.
         """

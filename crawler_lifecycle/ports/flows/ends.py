@@ -55,5 +55,5 @@ class FlowEnds(Protocol):
     def ended_before(self, before: datetime, owed_since: datetime, *, limit: int) -> list[str]:
         """Return uids of flows with an end before the time, oldest end first.
 
-        Flows that owe a delivery for an end since `owed_since` are left out: the audit still repeats the delivery.
+        Flows with a pending delivery for an end since `owed_since` are left out: the audit still repeats the delivery.
         """

@@ -84,7 +84,7 @@ class WorkflowPlugin(Plugin):
 
     @classmethod
     async def push(cls, chancy: "WorkflowClient", workflow: OwnWorkflow) -> str:
-        """Put the workflow on record, and return its id."""
+        """Store the workflow, and return its id."""
         return await chancy.push(workflow)
 
     @classmethod
