@@ -1,4 +1,4 @@
-"""Audit part `handovers`: repeat the exports and closing notices that are still pending after a run's end."""
+"""Audit part `handovers`: repeat the exports and closing notices still pending after a run's end."""
 
 import asyncio
 from collections.abc import Sequence

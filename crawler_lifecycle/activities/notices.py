@@ -23,12 +23,12 @@ class NoticeActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_started(self, step: Notify) -> Counted:
-        """Notify people of the run's start, so that a dialog may stop waiting."""
+        """Announce the run's start to people, so that a dialog may stop waiting."""
         return self._send(NoticeKind.STARTED, step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_progress(self, step: Notify) -> Counted:
-        """Notify people of changes in the run's tasks."""
+        """Report changes in the run's tasks to people."""
         return self._send(NoticeKind.PROGRESS, step)
 
     @activity.defn(no_thread_cancel_exception=True)

@@ -134,7 +134,7 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:
-        """Remove a page of the jobs whose end and evidence are stored.
+        """Remove a page of the jobs with stored end and evidence.
 
         A job without stored evidence stays: the audit collects the evidence, and then removes the job.
         """
@@ -194,10 +194,10 @@ def _tasks_to_explain(changes: Sequence[looks.TaskChange]) -> list[int]:
 
 
 def _tasks_with_removable_jobs(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
-    """Yield the tasks with a removable job of an attempt whose end is stored.
+    """Yield the tasks with a removable job of an attempt with a stored end.
 
     `rows` are the open tasks and the LOST tasks, whose end a look may still change. A job without such a row belongs to
-    an attempt whose end is stored.
+    an attempt with a stored end.
     """
     open_attempts = {(row.task, row.attempt) for row in rows}
     return (task for task, attempt in removable(look) if (task, attempt) not in open_attempts)

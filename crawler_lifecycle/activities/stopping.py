@@ -23,7 +23,7 @@ JOBS_IN_A_PAGE = 500  # jobs per activity; the next activity has the further job
 TRIES_OF_A_PAGE = 4  # then the page waits for the stop's next round: a single job must not hold up the next pages
 NODES_NAMED = 10  # nodes named in a line of the timeline, at most
 NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)  # evidence of these jobs is needed
-IN_CLUSTER = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)  # tasks that have or may have a job
+IN_CLUSTER = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)  # tasks with a known or possible job
 
 
 @dataclass(frozen=True)

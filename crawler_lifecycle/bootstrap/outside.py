@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
     from crawler_lifecycle.ports import Announcer, Archiver, Pusher
 
-SLOTS_PER_NOTICE = 4  # slots for each notice sent at a time: notices take a quarter of a worker's slots at most
+SLOTS_PER_NOTICE = 4  # slots per notice sent at a time: notices take a quarter of a worker's slots at most
 
 
 def announcer(settings: Settings) -> "Announcer":

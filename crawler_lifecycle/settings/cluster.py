@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-BUSY_SECONDS = 8.0  # the adapter repeats a request for this long while a busy Kubernetes API server refuses the request
+BUSY_SECONDS = 8.0  # time for repeating a request while a busy Kubernetes API server refuses the request
 
 
 def longest_request(connect_seconds: float, read_seconds: float) -> float:
