@@ -68,7 +68,7 @@ class LedgerClient:
         await self._hold(flow, "pause")
 
     async def resume(self, flow: str) -> None:
-        """Let a paused or draining flow go on."""
+        """Resume a paused or draining flow."""
         await self._hold(flow, "run")
 
     async def drain(self, flow: str) -> None:
@@ -127,7 +127,7 @@ class LedgerClient:
         return request.model_copy(update={"actor": request.actor or self.actor})
 
     def _checked(self, answer: FlowAnswer) -> FlowAnswer:
-        """Log a warning if the request is on record and has no effect yet."""
+        """Log a warning if the request is stored and has no effect yet."""
         if not answer.nudged:
             logger.warning(
                 "flow %s: the request is recorded and takes effect later: %s", answer.flow_id, answer.problem

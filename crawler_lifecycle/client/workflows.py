@@ -19,9 +19,9 @@ PAGE = 100  # flows in a query
 
 class WorkflowClient(LedgerClient):
     async def push(self, workflow: Workflow | Sequence) -> str:
-        """Put the workflow on record, and return its id. A push with a known id updates the workflow on record.
+        """Store the workflow, and return its id. A push with a known id updates the stored workflow.
 
-        The workflow is on record with the return, although all workers and Temporal may be away.
+        The workflow is stored when the call returns, although all workers and Temporal may be away.
         """
         if isinstance(workflow, Sequence):
             workflow = workflow.workflow()
@@ -30,7 +30,7 @@ class WorkflowClient(LedgerClient):
         return await self.push_definition(workflow.definition())
 
     async def enqueue_many(self, work: Workflow | Sequence | Graft) -> str:
-        """Put a workflow on record, or attach a graft to its running workflow. Return the workflow's id."""
+        """Store a workflow, or attach a graft to its running workflow. Return the workflow's id."""
         if not isinstance(work, Graft):
             return await self.push(work)
         await self.graft(work.job.flow_uid, work.request)
@@ -44,7 +44,7 @@ class WorkflowClient(LedgerClient):
     ) -> Workflow:
         """Return the workflow at its end, in success or not.
 
-        TimeoutError after the timeout; the workflow goes on. KeyError without such a workflow. Conflict in the
+        TimeoutError after the timeout; the workflow continues. KeyError without such a workflow. Conflict in the
         workflow's own steps.
         """
         _refuse_own_wait(id)

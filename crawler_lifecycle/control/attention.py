@@ -42,7 +42,7 @@ def counted(store: "SqlStore", audit_problem: str | None = None) -> Attention:
 
 
 async def _audit_problem(context: Context, audits: "AuditCommands") -> str | None:
-    """Return why no audit was complete lately; None if an audit was in time, and if Temporal cannot tell."""
+    """Return why no audit was complete lately; None if an audit was in time, and if Temporal does not know."""
     overview = await context.calls.run(lambda: audits.overview(audits=1, findings=0))
     try:
         await audits.check_punctuality(overview)

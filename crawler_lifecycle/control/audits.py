@@ -21,7 +21,7 @@ NOT_ALLOWED = (
     "this installation does not allow it: set CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS=true for the worker "
     "and for the process that takes the command (crawlctl or the HTTP API)"
 )
-PERIODS_UNTIL_LATE = 3  # audits are late after so many periods without a complete audit
+PERIODS_UNTIL_LATE = 3  # audits are late after this number of periods without a complete audit
 
 
 class AuditCommands:

@@ -49,7 +49,7 @@ def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
         if event.HasField("workflow_task_completed_event_attributes"):
             return None
         if event.HasField("workflow_execution_started_event_attributes"):
-            return None  # the workflow went on in a new execution meanwhile
+            return None  # the workflow has continued in a new execution meanwhile
     return "the latest events of its history do not say why"
 
 

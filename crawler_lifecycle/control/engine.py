@@ -27,7 +27,7 @@ from crawler_lifecycle.ports import Nudge
 
 # Start a workflow under a used id unless the last workflow with this id has completed.
 UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-# The server refuses a signal with these errors, in this order: too many signals wait; the workflow is about to close;
+# The server refuses a signal with these errors, in this order: too many signals wait; the workflow is closing;
 # the workflow already got as many signals as the server allows.
 SIGNAL_REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
 LATEST_EVENTS = 20  # largest number of events to search for the last failure
@@ -160,7 +160,7 @@ class Engine(TemporalConnection):
         return None  # a later execution has completed meanwhile
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
-        """Return the ids with an open run or export, by the server's list, which lags behind."""
+        """Return the ids with an open run or export, by the server's list, which lags."""
         open_ids = set[str]()
         for query in _queries_for_open(workflow_ids):
             try:

@@ -47,7 +47,7 @@ def environment_for_child(state: Path | None = None) -> dict[str, str]:
 
 
 def is_known(state: Path | None = None) -> bool:
-    """Return whether the environment names an installation, or a stack is on record in the state folder."""
+    """Return whether the environment names an installation, or the state folder has a recorded stack."""
     in_environment = any(_is_in_environment(name) for name in ("TEMPORAL_ADDRESS", "CRAWLER_DATABASE__URL"))
     return in_environment or stack_file.read(state_folder(state)) is not None
 

@@ -87,7 +87,7 @@ class LimitCommands:
         return set(deployer.crawler_names() if kind == CRAWLER else deployer.labels())
 
     async def check(self) -> str:
-        """Return one line about pauses and the runs in line. NotReady if no dispatcher admits runs."""
+        """Return one line about pauses and the queued runs. NotReady if no dispatcher admits runs."""
         records = await self._context.calls.run(self.all)
         if scopes_with_room(records):
             await asyncio.sleep(DISPATCHER_PATIENCE)

@@ -39,7 +39,7 @@ class RunCommands(RunReader):
         """Start a run and return the run once its row is in the database.
 
         A second request with the same key returns the first run. TemporaryError if no worker writes the row in time:
-        the started workflow still goes on once a worker is there.
+        the started workflow continues once a worker is there.
         """
         refuse_flow(request)
         workflow_id = await self._workflow_id(request.crawler, key)

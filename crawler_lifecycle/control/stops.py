@@ -2,11 +2,11 @@
 
 If one part is slow or broken, the stop still reaches the other parts:
 
-- The database and Temporal work: the stop is on record and signalled. If no workflow is open, a workflow is started,
+- The database and Temporal work: the stop is recorded and signalled. If no workflow is open, a workflow is started,
   which reads the stop from the database.
 - The database is slow: the stop is signalled after RECORD_SECONDS; the answer still waits for the write.
-- The database takes no writes: the stop is only signalled, and the workflow puts the stop on record later.
-- Temporal does not answer, or the process dies before the signal: the stop is only on record. The watcher nudges the
+- The database takes no writes: the stop is only signalled, and the workflow records the stop later.
+- Temporal does not answer, or the process dies before the signal: the stop is only recorded. The watcher nudges the
   workflow, which then reads the stop.
 - Neither works: the error of the write is raised.
 """

@@ -32,7 +32,7 @@ async def check_archive_worker(engine: Engine) -> str:
 
 
 def _workers(pollers: Mapping[str, float]) -> str:
-    """Return the workers, with the time since the last request of each worker, and the silent workers behind them."""
+    """Return the workers, with the time since the last request of each worker, and the silent workers last."""
     recent = [f"{name} ({_ago(asked_at)})" for name, asked_at in sorted(pollers.items()) if _is_recent(asked_at)]
     silent = _silent(pollers)
     return "; ".join(part for part in (", ".join(recent), silent) if part)

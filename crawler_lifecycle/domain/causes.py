@@ -4,7 +4,7 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
-CAUSES_NEAR_THE_END = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or is about to end
+CAUSES_NEAR_THE_END = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or will end soon
 # General causes with their precise causes. A job always shows the general cause; only an event shows the precise
 # cause. The cluster deletes events after an hour: from then on only the row has the precise cause. POD_CREATE_REJECTED
 # is left out: a task is given up only if look after look shows its rejection.
@@ -35,23 +35,24 @@ def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return the reason for a living task's row: who told the program to end; None if nobody did.
+    """Return the reason for a living task's row: who asked the program to end; None if nobody did.
 
     The row keeps the author: only the pod names the author, and the pod may be deleted before the task is over.
     """
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason
     if cause == reasons.DELETED_EXTERNALLY:
-        # a deletion of the Job is a request only once its pods were told, as the job shows now or an earlier look saw
+        # a deletion of the Job is a request only once its pods were notified, as the job shows now or an earlier look
+        # saw
         were_pods_told = reasons.POD_TERMINATING in (job.cause, row.cause)
         return reasons.DELETED_EXTERNALLY if were_pods_told else row.reason
     return None
 
 
 def is_told_to_end_on_record(row: TaskRow) -> bool:
-    """Return whether an earlier look saw that the program was told to end.
+    """Return whether an earlier look saw that the program was asked to end.
 
-    The deletion of a Job from outside counts only if its pods were told, too: then the row has a reason.
+    The deletion of a Job from outside counts only if its pods were notified, too: then the row has a reason.
     """
     if row.cause == reasons.DELETED_EXTERNALLY:
         return row.reason is not None
@@ -59,7 +60,7 @@ def is_told_to_end_on_record(row: TaskRow) -> bool:
 
 
 def told_to_end_by(row: TaskRow) -> str | None:
-    """Return who told the program to end, by the row; None if no request or no author is on record."""
+    """Return who asked the program to end, by the row; None if no request or no author is recorded."""
     if row.cause == reasons.POD_OVERDUE:
         return reasons.POD_OVERDUE
     return row.reason if is_told_to_end_on_record(row) else None

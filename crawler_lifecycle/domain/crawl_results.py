@@ -47,7 +47,7 @@ def too_long(size: int) -> str:
 
 
 def is_meant_as_result(text: str) -> bool:
-    """Return whether the text is a result, perhaps a broken result, and no message for people.
+    """Return whether the text is a result, broken or not, and no message for people.
 
     A result that the cluster has cut off is recognized if the version is its first field.
     """

@@ -1,6 +1,6 @@
 """Rules for endings: a task's final status and reason, from its row, its job and the outcome facts.
 
-A program told to end, and then ended with 0, counts as not finished (docs/decisions/0006): many programs obey
+A program that was asked to end, and then ended with 0, counts as not finished (docs/decisions/0006): many programs obey
 a request to end with exit code 0.
 """
 
@@ -13,7 +13,7 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.causes import is_told_to_end_on_record, told_to_end_by
 from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, TaskRow
 
-TWO_CLOCKS = timedelta(minutes=1)  # the cluster's clock may differ from ours by so much
+TWO_CLOCKS = timedelta(minutes=1)  # largest difference between the cluster's clock and ours
 # messages for the task's row
 ORDER_UNKNOWN = (
     "it ended with exit code {} within a minute of its deletion ({}), and nothing shows that it was done before"
@@ -71,7 +71,7 @@ def ending_of_given_up(cause: str | None, job: JobLook, facts: OutcomeFacts | No
 
 
 def ending_of_absent(row: TaskRow, facts: OutcomeFacts | None, intent: Intent, lost_by: str | None = None) -> Ending:
-    """Return how a task is over if its job is absent or unreadable for good, by the observations on record.
+    """Return how a task is over if its job is absent or unreadable for good, by the recorded observations.
 
     Facts about the program's end decide, except if a stop may have ended the program. Otherwise the task is
     STOPPED in a stop, and LOST without a stop. `lost_by` is the reason for LOST if the row shows no better reason.
@@ -125,7 +125,7 @@ def _ending_of_success(
 
 
 def _author_on_record(row: TaskRow, facts: OutcomeFacts | None) -> str | None:
-    """Return who told the program to end, by the facts or the row; None if neither names an author."""
+    """Return who asked the program to end, by the facts or the row; None if neither names an author."""
     return (facts.told_by if facts else None) or told_to_end_by(row)
 
 
@@ -133,8 +133,8 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
     """Return the ending after a FAILED job.
 
     A look that shows the pod decides, and so does a Job that failed on its own: by its deadline or its indexes.
-    Otherwise the facts on record about the program's failure decide: earlier looks took the facts from the pod, and a
-    pod tells more than its Job.
+    Otherwise the recorded facts about the program's failure decide: earlier looks took the facts from the pod, and a
+    pod shows more than its Job.
     """
     is_failure_on_record = facts is not None and facts.has_ended and not facts.succeeded
     is_by_job_alone = job.reason == reasons.DEADLINE_EXCEEDED or job.reason in reasons.OF_INDEXES
@@ -144,18 +144,18 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
     reason = job.reason
     if reason == reasons.DISRUPTED:  # the look does not show the disruption's author, but the records may
         reason = _author_on_record(row, facts) or reason
-    # None keeps the message in the row: if nothing of the job can run, earlier collected evidence says more
+    # None keeps the message in the row: if nothing of the job can run, evidence collected earlier says more
     message = None if job.gone else job.message
     code = facts.exit_code if facts and job.exit_code is None else job.exit_code
     return Ending(TaskStatus.FAILED, reason, code, message, job.ended_at)
 
 
 def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> bool:
-    """Return whether a program was told to end before its end with 0.
+    """Return whether a program was asked to end before its end with 0.
 
     The facts decide first, then the look at the job, then the row's cause. If the facts leave open whether the request
-    or the end came first, the program counts as told: a false FAILED costs a second crawl, a false SUCCEEDED loses half
-    a crawl.
+    or the end came first, the program counts as asked: a false FAILED costs a second crawl, a false SUCCEEDED loses
+    half a crawl.
     """
     if facts and facts.has_ended:
         return not facts.ended_by_itself

@@ -1,4 +1,4 @@
-"""Rules for merging a task's outcome facts on record with the facts in a new look.
+"""Rules for merging a task's recorded outcome facts with the facts in a new look.
 
 The important fact is the order: whether the program ended before or after a request to end (`told_to_end`). An order on
 record stays, because a later look could only compare two machines' times, and such times prove no order.
@@ -8,13 +8,13 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_OVERDUE, POD_TERMINATING, SIDECAR_HANGING
 
-# A job with one of these causes still has the pod of the facts on record. With any other cause, a job before its end
-# has a new pod, and the facts on record do not describe the new pod's program.
+# A job with one of these causes still has the pod of the recorded facts. With any other cause, a job before its end
+# has a new pod, and the recorded facts do not describe the new pod's program.
 CAUSES_WITH_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
 
 
 def facts_on_record(row: TaskRow) -> OutcomeFacts | None:
-    """Return the task's facts on record; None without facts, or if the facts belong to another job."""
+    """Return the task's recorded facts; None without facts, or if the facts belong to another job."""
     return row.facts if row.facts and row.facts.job_uid == row.job_uid else None
 
 
@@ -38,20 +38,20 @@ def facts_before_a_stop(row: TaskRow, facts: OutcomeFacts) -> OutcomeFacts | Non
 
 
 def _shows_the_same_program(job: JobLook) -> bool:
-    """Return whether the facts on record still fit the job's program: the job has ended or is about to end."""
+    """Return whether the recorded facts still fit the job's program: the job has ended or is ending."""
     return job.phase.has_ended or job.phase is JobPhase.ENDING or job.cause in CAUSES_WITH_THE_SAME_PROGRAM
 
 
 def _merged(on_record: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
     """Return the valid facts after new facts about the same job."""
     if on_record.has_ended and not new.has_ended:
-        return on_record  # the new facts are an older observation, or show another pod, told to end
+        return on_record  # the new facts are an older observation, or show another pod, asked to end
     if not _describe_the_same_pod(on_record, new):
         return new
-    if on_record.has_ended:  # an end on record stays, unless only the new facts tell the order
+    if on_record.has_ended:  # a recorded end stays, unless only the new facts show the order
         adds_the_order = on_record.told_to_end is None and new.told_to_end is not None
         return new if adds_the_order else on_record
-    if on_record.told_to_end:  # the request came before the end, whatever the new facts tell of the order
+    if on_record.told_to_end:  # the request came before the end, whatever order the new facts show
         return new.model_copy(update={"told_to_end": True, "told_by": new.told_by or on_record.told_by})
     return new
 
@@ -59,7 +59,7 @@ def _merged(on_record: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
 def _describe_the_same_pod(on_record: OutcomeFacts, new: OutcomeFacts) -> bool:
     """Return whether both facts are about the same pod.
 
-    Facts on record without a pod come from the Job alone. Such facts count as the same pod's, unless the new facts deny
+    Recorded facts without a pod come from the Job alone. Such facts count as the same pod's, unless the new facts deny
     a request to end.
     """
     is_from_job_alone = on_record.pod_uid is None and new.told_to_end is not False

@@ -1,4 +1,4 @@
-"""Rules for a run's limit clock. The clock stands still (is held) while a queue or person suspends all jobs."""
+"""Rules for a run's limit clock. The clock is stopped (held) while a queue or person suspends all jobs."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -7,11 +7,11 @@ from crawler_lifecycle.contract.steps.run import Clock
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import SUSPENDED
 
-HELD, RELEASED = "limits_held", "limits_released"  # events in the run's timeline: the clock stands still, or goes on
+HELD, RELEASED = "limits_held", "limits_released"  # events in the run's timeline: the clock stops, or continues
 
 
 def is_held(open_rows: Iterable[TaskRow], look: Look) -> bool | None:
-    """Return whether the limit clock has to stand still: all open tasks' jobs are suspended.
+    """Return whether the limit clock has to stop: all open tasks' jobs are suspended.
 
     False if a job is not suspended, or without any job. None if the look does not show every job.
     """
@@ -35,7 +35,7 @@ def _suspensions(open_rows: Iterable[TaskRow], look: Look) -> Iterator[bool | No
 
 
 def limit_at(begun_at: datetime, seconds: int | None, clock: Clock) -> datetime | None:
-    """Return when a limit is reached, after so many seconds; None without a limit, or while the clock stands still."""
+    """Return when the limit (`seconds`) is reached; None without a limit, or while the clock is stopped."""
     if seconds is None or clock.is_held:
         return None
     return begun_at + timedelta(seconds=seconds + clock.held_seconds)

@@ -17,7 +17,7 @@ class JobPhase(StrEnum):
 
     WAITING = "waiting"  # the program has not started
     RUNNING = "running"
-    ENDING = "ending"  # the job was told to end, or its object was deleted, and parts of the job may still run
+    ENDING = "ending"  # the job was asked to end, or its object was deleted, and parts of the job may still run
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     VANISHED = "vanished"  # only in the local cluster: the job's record is there; its program is gone without a result
@@ -49,7 +49,7 @@ class EndRequest(StrEnum):
     """Request to end that a job got before its end."""
 
     NONE = "none"
-    TO_JOB = "to_job"  # the job was deleted, or its program was told to end
+    TO_JOB = "to_job"  # the job was deleted, or its program was asked to end
     TO_PODS = "to_pods"  # pods were ended from outside, without a request to the job
     UNKNOWN = "unknown"  # the cluster has no trace left that shows a request or its absence
 
@@ -71,7 +71,7 @@ class JobLook:
     name: str
     phase: JobPhase
     cause: str | None = None  # why the job waits, or its present trouble
-    reason: str | None = None  # why the job failed, or was told to end
+    reason: str | None = None  # why the job failed, or was asked to end
     exit_code: int | None = None
     message: str | None = None
     started_at: datetime | None = None
@@ -81,7 +81,7 @@ class JobLook:
     pods: Pods = Pods.MAY_RUN
     end_request: EndRequest = EndRequest.NONE
     facts: OutcomeFacts | None = None  # about its program, as far as its objects show facts
-    give_up_after: timedelta | None = None  # the task is over if its cause stays for so long; None: no such limit
+    give_up_after: timedelta | None = None  # how long the cause may stay before the task is over; None: no such limit
     version: str | None = None  # version of the job's object, for a deletion that any change prevents
 
     @property
@@ -113,7 +113,7 @@ class JobLook:
 
     @property
     def stop_asked(self) -> bool | None:
-        """Return whether the job was told to end before its end; None: no trace is left to decide."""
+        """Return whether the job was asked to end before its end; None: no trace is left to decide."""
         return None if self.end_request is EndRequest.UNKNOWN else self.end_request is EndRequest.TO_JOB
 
 
@@ -151,5 +151,5 @@ class TaskRow:
 
 
 def uids_of(rows: Iterable[TaskRow]) -> dict[JobKey, str]:
-    """Return the uids of the tasks' present jobs; tasks without a job on record are left out."""
+    """Return the uids of the tasks' present jobs; tasks without a recorded job are left out."""
     return {(row.task, row.attempt): row.job_uid for row in rows if row.job_uid is not None}

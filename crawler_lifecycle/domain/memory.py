@@ -12,7 +12,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def with_memory(entry: Crawler, factor: float) -> Crawler:
-    """Return the entry with so many times its memory. An entry without memory stays as it is."""
+    """Return the entry with its memory multiplied by `factor`. An entry without memory stays as it is."""
     memory = entry.resources.memory
     if memory is None or factor == 1.0:
         return entry

@@ -44,7 +44,7 @@ def task_and_attempt(name: str, run_uid: str) -> "JobKey | None":
 
 
 def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:
-    """Return the id of a run's notice or event. `number` tells several of a kind apart, such as for a second end."""
+    """Return the id of a run's notice or event. `number` distinguishes several of a kind, such as for a second end."""
     return str(uuid5(UUID(run_uid), f"{kind}:{number}"))
 
 
@@ -67,7 +67,7 @@ def flow_workflow_id(flow_uid: str) -> str:
 
 
 def scheduled_flow_id(workflow_id: str) -> str:
-    """Return the id for the flow behind a schedule's occurrence."""
+    """Return the id for the flow started by a schedule's occurrence."""
     return workflow_id.removeprefix(SCHEDULED)
 
 

@@ -29,12 +29,12 @@ class Circumstances:
     """Known facts about a schedule beside the due times."""
 
     starts: Sequence[Start]
-    pauses: Sequence[Pause]  # pauses on record; a pause by another tool is not on record
+    pauses: Sequence[Pause]  # recorded pauses; a pause by another tool is not recorded
     paused: bool  # whether the schedule is paused now
     overlap: Overlap | None  # None: another tool set a rule that we do not know
     jitter: timedelta  # longest random delay
     window: timedelta  # greatest delay of a start
-    queued: int  # occurrences waiting behind an open run, by Temporal's count
+    queued: int  # occurrences waiting for an open run to end, by Temporal's count
     missed: int  # occurrences dropped by Temporal, since their start would have come after the window
     now: datetime
 
@@ -42,7 +42,7 @@ class Circumstances:
 def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
     """Return the outcome for every due time (with jitter), oldest first.
 
-    An occurrence that waits behind an open run is skipped or due here; `with_queue` then marks the occurrence as
+    An occurrence that waits for an open run is skipped or due here; `with_queue` then marks the occurrence as
     queued.
     """
     starts = _starts_by_due_time(due, known)
@@ -123,23 +123,23 @@ def _open_at(at: datetime, known: Circumstances) -> Start | None:
 
 
 def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occurrence]:
-    """Mark the occurrence that waits behind an open run as queued; `outcomes` has returned it as skipped or due.
+    """Mark the occurrence that waits for an open run as queued; `outcomes` has returned it as skipped or due.
 
-    With the rule `queue` the first occurrence behind the open run waits, and with `replace` the last.
+    With the rule `queue` the first occurrence after the open run's start waits, and with `replace` the last.
     """
     can_wait = known.overlap is not None and known.overlap.waits
     if not known.queued or not can_wait:
         return occurrences
     open_since = max((start.started_at for start in known.starts if start.closed_at is None), default=known.now)
-    behind = [
+    candidates = [
         number
         for number, occurrence in enumerate(occurrences)
         if occurrence.at >= open_since
         and (occurrence.reason is SkipReason.OVERLAP or occurrence.outcome is Outcome.DUE)
     ]
-    if not behind:
+    if not candidates:
         return occurrences
-    waiting = behind[0] if known.overlap is Overlap.QUEUE else behind[-1]
+    waiting = candidates[0] if known.overlap is Overlap.QUEUE else candidates[-1]
     queued = occurrences[waiting].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
     return [*occurrences[:waiting], queued, *occurrences[waiting + 1 :]]
 
@@ -160,7 +160,7 @@ def _explained(occurrence: Occurrence, unknown: int, known: Circumstances) -> Oc
     """
     last_start = max((start.nominal for start in known.starts), default=occurrence.at)
     is_pause_on_record = any(pause.until is None for pause in known.pauses)
-    # the beginning of another tool's pause is not on record, but the pause began after the last start
+    # the beginning of another tool's pause is not recorded, but the pause began after the last start
     if known.paused and not is_pause_on_record and occurrence.at >= last_start:
         return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; the time is not recorded")
     counted = f"Temporal counts {known.missed} that came too late"

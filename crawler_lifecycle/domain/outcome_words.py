@@ -1,7 +1,7 @@
 """One word for each run's end, for programs that react to ends.
 
 The run's status and reason decide, then the main task's reason. The main task's own word counts in a completed run and
-after a failure that the main job made by itself, unless the word already stands for another end.
+after the main job's own failure, unless the word already means another end.
 """
 
 from crawler_lifecycle.contract.states import RunStatus

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 FIBONACCI_MINUTES = (1, 2, 3, 5, 8)  # pauses between the first looks
 STEADY_MINUTES = 15  # pause between all later looks
-FIRST_STEADY_LOOK = len(FIBONACCI_MINUTES)  # number of the first look with the long pause behind it
+FIRST_STEADY_LOOK = len(FIBONACCI_MINUTES)  # number of the first look with the long pause after it
 SHORTEST_NUDGE_GAP = timedelta(seconds=1)  # from the end of a look to a look for a nudge
 # The gap is at least ten times as long as the last look took. Without the gap, a big run whose tasks keep ending would
 # look all the time.

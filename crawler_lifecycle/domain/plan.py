@@ -33,7 +33,7 @@ NO_ABILITIES = Abilities()
 
 
 def plan_of(run: RunRecord, limits: RunLimits, abilities: Abilities, clock: Clock | None = None) -> RunPlan:
-    """Return the supervisor's plan for a run on record. `clock`: the limit clock so far; None: a new clock."""
+    """Return the supervisor's plan for a recorded run. `clock`: the limit clock so far; None: a new clock."""
     request = run.request
     return RunPlan(
         run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch),

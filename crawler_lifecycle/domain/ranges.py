@@ -1,4 +1,4 @@
-"""Task numbers as compact text, for the inputs and results of activities: `0-3,7` stands for 0, 1, 2, 3 and 7."""
+"""Task numbers as compact text, for the inputs and results of activities: `0-3,7` means 0, 1, 2, 3 and 7."""
 
 from collections.abc import Iterable, Iterator
 

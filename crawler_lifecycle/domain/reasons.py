@@ -11,12 +11,12 @@ RUN_LIMIT = "run_limit"  # the run has as many jobs as its `max_parallel` allows
 ADMISSION = "admission"  # a limit of the installation, of the crawler or of a label holds the run or its tasks
 PAUSED = "paused"  # somebody has paused the installation, the crawler or a label
 SCHEDULER_UNAVAILABLE = "scheduler_unavailable"  # the scheduler service does not answer, or answers with an error
-CLAIM_LOST = "claim_lost"  # the task went on without the job just made, so the job was ended at once
+CLAIM_LOST = "claim_lost"  # the task continued without the job just made, so the job was ended at once
 CLUSTER_UNKNOWN = "cluster_unknown"  # the cluster could not be observed, so the start of the main job is not known
 CLUSTER_UNAVAILABLE = "cluster_unavailable"  # the API server does not answer, or answers with an error
 CLUSTER_FORBIDS = "cluster_forbids"  # the API server refuses our credentials
 CLUSTER_TOO_OLD = "cluster_too_old"  # the API server's version is older than the oldest supported version
-NAMESPACE_CHANGED = "namespace_changed"  # the namespace has another uid than the namespace on record
+NAMESPACE_CHANGED = "namespace_changed"  # the namespace has another uid than the recorded namespace
 JOB_LEAVING = "job_leaving"  # an earlier job with the same name is still being deleted
 
 # causes: why a job in the cluster waits, or its present trouble
@@ -34,15 +34,15 @@ RESOURCE_CLAIM = "resource_claim"  # the devices that the pod claims cannot be p
 UNSCHEDULABLE = "unschedulable"  # no node has room for the pod, or no node fits
 IMAGE_PULL = "image_pull"  # the image cannot be fetched
 CONTAINER_CONFIG = "container_config"  # a setting of the container, such as a missing secret, is wrong
-POD_TERMINATING = "pod_terminating"  # the pod was told to end
-POD_OVERDUE = "pod_overdue"  # the pod was told to end, and is still there long after its grace period
+POD_TERMINATING = "pod_terminating"  # the pod was asked to end
+POD_OVERDUE = "pod_overdue"  # the pod was asked to end, and is still there long after its grace period
 SIDECAR_HANGING = "sidecar_hanging"  # the main container has ended, and another container runs on
 SIDECAR_NOT_STARTED = "sidecar_not_started"  # the main container runs all the same
 FINISHING = "finishing"  # the program has ended with 0, and the Job does not show the end yet
 BACKOFF = "backoff"  # the program has failed, and the Job does not show the end yet
-FAILING = "failing"  # the Job is about to fail, and its pods are still ending
+FAILING = "failing"  # the Job will fail soon, and its pods are still ending
 ORPHAN_PODS = "orphan_pods"  # pods live although their Job does not exist any more
-DELETED_EXTERNALLY = "deleted_externally"  # the run was to go on, but its job was deleted
+DELETED_EXTERNALLY = "deleted_externally"  # the run was to continue, but its job was deleted
 
 # reasons: why a run or task ended
 DEPLOYMENT_REFUSED = "deployment_refused"  # the scheduler service can never deploy the job

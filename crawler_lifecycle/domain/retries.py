@@ -1,7 +1,7 @@
-"""Rules for retries: which failures get another attempt, after which pause, and when the former job is surely gone.
+"""Rules for retries: which failures get another attempt, after which pause, and when the previous job is surely gone.
 
 A look writes the end of an attempt and queues the next attempt in one transaction, and only if the look shows that no
-part of the former job can run any more.
+part of the previous job can run any more.
 """
 
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ def _failure_kind(row: TaskRow, end: TaskChange | Ending) -> FailureKind | None:
 def with_retries(
     rows: Iterable[TaskRow], changes: Iterable[TaskChange], look: Look, retries: Retries, now: datetime
 ) -> list[TaskChange]:
-    """Return the changes of a run that is to go on, with a next attempt after every end that gets a retry.
+    """Return the changes of a run that is to continue, with a next attempt after every end that gets a retry.
 
     A task stays open while its job has ended and its pods have not, until a later look shows that the job is gone.
     """
@@ -83,7 +83,7 @@ def _with_retry(row: TaskRow, change: TaskChange, look: Look, retries: Retries, 
         return change
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and not job.gone:
-        # only a job that ends by itself is waited for: another living job is lingering once its task is over
+        # only a job that ends on its own is waited for: another living job is lingering once its task is over
         return _still_open(row, change, job) if job.phase.has_ended and job.uid == change.job_uid else change
     earlier_failures = row.infrastructure_failures + row.program_failures
     pause = Backoff(timedelta(seconds=retries.pause_seconds), LONGEST_PAUSE).pause(earlier_failures + 1)
@@ -117,7 +117,7 @@ def _still_open(row: TaskRow, change: TaskChange, job: JobLook) -> TaskChange | 
 
 
 def is_absent_for_sure(row: TaskRow, now: datetime) -> bool:
-    """Return whether the job is absent for so long that no look will show the job again."""
+    """Return whether the job has been absent long enough that no look will show the job again."""
     return row.absent_since is not None and now - row.absent_since >= ABSENT_FOR_SURE
 
 

@@ -10,7 +10,7 @@ from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UN
 PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
 # causes of a wait for room
 FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
-WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # perhaps for another reason than a lack of room
+WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # a lack of room is a possible reason, among further reasons
 # RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
 WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
 

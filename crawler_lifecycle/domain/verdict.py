@@ -79,7 +79,8 @@ def verdicts(
         return changes, None
     problem = None
     if vanishing > max(MAX_VANISHED, MAX_VANISHED_SHARE * in_cluster):
-        # without the first absences on record, the next look finds the same first absences, and is not believed either
+        # unless the first absences are recorded, the next look finds the same first absences, and is not believed
+        # either
         changes = [change for change in changes if not change.absent_count]
         problem = f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
     return with_retries(rows, changes, look, retries, now), problem
@@ -97,7 +98,7 @@ def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
 
 
 def _belongs_to(row: TaskRow, job: JobLook) -> bool:
-    """Return whether the job is the row's: its uid is on record, or no uid is on record and the job is no orphan."""
+    """Return whether the job is the row's: its uid is recorded, or no uid is recorded and the job is no orphan."""
     return row.job_uid == job.uid or (row.job_uid is None and not job.is_orphan)
 
 
@@ -151,7 +152,7 @@ def _status(row: TaskRow, job: JobLook, intent: Intent, cause: str | None) -> Ta
 
 
 def _is_given_up(row: TaskRow, job: JobLook, cause: str | None, now: datetime) -> bool:
-    """Return whether the cause is on record for longer than the job's limit. So no first look ends a task."""
+    """Return whether the cause has been recorded for longer than the job's limit. So no first look ends a task."""
     if job.give_up_after is None or row.cause is None or row.cause != cause:
         return False
     waited = max(timedelta(), now - (row.cause_since or now))  # a clock that was set back gives no negative time
@@ -169,8 +170,8 @@ def _absent(
 ) -> TaskChange | None:
     """Return the change for a row whose job is absent, or is treated as absent for the reason `lost_by`.
 
-    A job on record counts as absent after enough looks in a row, and before a retry only after minutes. A task without
-    a job on record waits for its deployment; in a stop the task is over, unless a claim still allows a deployment at
+    A recorded job counts as absent after enough looks in a row, and before a retry only after minutes. A task without
+    a recorded job waits for its deployment; in a stop the task is over, unless a claim still allows a deployment at
     this moment.
     """
     if row.status is TaskStatus.LOST:

@@ -41,7 +41,7 @@ class FailingWorkflows:
         self._failing_before: set[int | None] | None = None  # RunIDs of the last search; None: no search yet
 
     async def run(self) -> None:
-        """Search for ever."""
+        """Search indefinitely."""
         while True:
             began = time.monotonic()
             try:

@@ -1,6 +1,6 @@
 """Starts of flows whose push did not reach Temporal. Every worker looks for such flows outside of Temporal.
 
-A push is on record first, and then nudges Temporal. Without this search, a flow that was pushed while Temporal was away
+A push is stored first, and then nudges Temporal. Without this search, a flow that was pushed while Temporal was away
 would wait for the next audit.
 """
 
@@ -19,14 +19,14 @@ MOST_FLOWS = 500  # in a search
 
 @dataclass(frozen=True)
 class FlowStarts:
-    """Loop that starts workflows for flows without a former workflow."""
+    """Loop that starts workflows for flows without a previous workflow."""
 
     records: FlowRecords
     supervisors: FlowSupervisors
     pause: float  # seconds between two searches; 0: none
 
     async def run(self) -> None:
-        """Search for ever, or not at all without a pause."""
+        """Search indefinitely, or not at all without a pause."""
         while self.pause:
             try:
                 await self.search()
@@ -41,7 +41,7 @@ class FlowStarts:
             try:
                 await self.supervisors.nudge_flow(flow.uid, flow.id)
             except TemporaryError:
-                raise  # Temporal is away, for the flows behind this flow as well
+                raise  # Temporal is away, for the flows after this flow as well
             except LifecycleError as error:
                 log.warning("flow %s cannot be started, and the next search tries again: %s", flow.id, error.message)
             else:

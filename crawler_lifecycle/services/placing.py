@@ -8,7 +8,7 @@ from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_SECONDS = 1.0  # a waiting job waits longer than necessary by this time, at most
+INTERVAL_SECONDS = 1.0  # most seconds by which a waiting job waits longer than necessary
 
 
 @runtime_checkable

@@ -18,8 +18,8 @@ from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 from crawler_lifecycle.settings.outside import ExportSettings
 
 MIB = 1024 * 1024
-TRIES = 3  # a failing request is sent at most so many times
-SIGNED_SECONDS = 900  # a signed address expires after this time; a download under way goes on
+TRIES = 3  # largest number of tries for a failing request
+SIGNED_SECONDS = 900  # a signed address expires after this time; a download under way continues
 MEND_READING = (  # advice to an operator, in messages
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials (s3:GetObject, s3:ListBucket) right?"
 )

@@ -73,7 +73,7 @@ def make_client(
 def translated_errors(service: str, remedy: str) -> Iterator[None]:
     """Turn AWS errors in the block into NotReady if an operator has to act, and else into TemporaryError.
 
-    `remedy` tells the operator what to check if the server refuses a request.
+    `remedy` advises the operator what to check if the server refuses a request.
     """
     try:
         yield

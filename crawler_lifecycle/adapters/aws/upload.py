@@ -27,7 +27,7 @@ EQUAL_PARTS = 5_000  # the first parts, all with the same size
 PARTS_UNTIL_DOUBLED = 500  # after the equal parts, the size doubles with every 500 parts
 LARGEST = 1024**3  # bytes in the largest part: a part has to fit into memory
 BEAT = 5.0  # seconds between two heartbeats while the server is silent
-APART = timedelta(seconds=5)  # an upload begun at least so much earlier than ours is abandoned: see `_abandoned`
+APART = timedelta(seconds=5)  # an upload begun at least five seconds before ours is abandoned: see `_abandoned`
 ANSWER_LOST = (ConnectionClosedError, ReadTimeoutError, ResponseStreamingError)
 MEND_WRITING = (  # advice to an operator, in messages
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
@@ -115,7 +115,7 @@ class Upload:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Abort the upload if it was created and not completed. Errors of the abort are logged only."""
-        with self._thread:  # wait for the part under way: a part that arrives after the abort would stay for ever
+        with self._thread:  # wait for the part under way: a part that arrives after the abort would stay forever
             self._beat = lambda: None  # a heartbeat may raise, and an error would prevent the abort
             if self._creation is not None:
                 with suppress(LifecycleError):  # the creation has failed, so there is no upload to abort

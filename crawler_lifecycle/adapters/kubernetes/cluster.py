@@ -85,7 +85,7 @@ class KubernetesCluster:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
-        # the scheduler service compares with the request's namespace, all other processes with the namespace on record
+        # the scheduler service compares with the request's namespace, all other processes with the recorded namespace
         expected = _place_of(request.namespace) if request.namespace else self.confirm()
         if expected is not None:
             self._confirmed.must_be_present(expected)
@@ -93,10 +93,10 @@ class KubernetesCluster:
         return self._deploying.deploy(request)
 
     def confirm(self) -> Place | None:
-        """Return the place on record; None without a database.
+        """Return the recorded place; None without a database.
 
-        Raise TemporaryError if the present namespace differs from the place on record. If the namespace cannot be read,
-        return the place unconfirmed: `deploy` compares again. The first namespace read becomes the place on record.
+        Raise TemporaryError if the present namespace differs from the recorded place. If the namespace cannot be read,
+        return the place unconfirmed: `deploy` compares again. The first namespace read becomes the recorded place.
         """
         if self._places is None:
             return None
@@ -177,7 +177,7 @@ class KubernetesCluster:
     def check(self) -> str:
         """Return a line about the cluster after reading a small list: the API server answers, and lets us list jobs.
 
-        With a database, raise TemporaryError if the namespace differs from the place on record. Without a database,
+        With a database, raise TemporaryError if the namespace differs from the recorded place. Without a database,
         `deploy` compares each request alone: a single wrong request must not take the service from all callers.
         """
         if self._places is not None:

@@ -264,7 +264,7 @@ class Series(Object, frozen=True):
 
 
 class Involved(Object, frozen=True):
-    """The object that an event is about."""
+    """The object of an event."""
 
     uid: Words = None
 

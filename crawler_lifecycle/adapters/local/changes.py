@@ -14,13 +14,13 @@ from crawler_lifecycle.adapters.local.layout import Layout, names
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import BadInput
 
-LONGEST_SILENCE_MS = 1000  # after so long without a change an empty set is yielded
+LONGEST_SILENCE_MS = 1000  # longest time without a change before an empty set is yielded
 COLLECT_MS = 200  # changes within this time are yielded together
 logger = logging.getLogger(__name__)
 
 
 def watch_runs(layout: Layout) -> Iterator[set[str]]:
-    """Yield the touched run_uids, for ever; an empty set after every silent second.
+    """Yield the touched run_uids, indefinitely; an empty set after every silent second.
 
     While the folder cannot be watched, log each new problem once, yield empty sets and try again.
     """
@@ -29,11 +29,11 @@ def watch_runs(layout: Layout) -> Iterator[set[str]]:
         try:
             yield from _watch_once(layout)
         except OSError as error:
-            # looks go on without a watcher, and the obstacle may go away
+            # looks continue without a watcher, and the obstacle may go away
             if str(error) != last_logged:
                 last_logged = str(error)
                 logger.warning("changes of local jobs cannot be watched: %s", last_logged)
-            time.sleep(LONGEST_SILENCE_MS / 1000)  # no event tells when the folder can be watched again
+            time.sleep(LONGEST_SILENCE_MS / 1000)  # no event shows when the folder can be watched again
             yield set()
 
 

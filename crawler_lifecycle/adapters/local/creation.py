@@ -31,7 +31,7 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if existing is None:
         # The place comes before the job. A place without a job is cleared later, but a job without a place would wait
-        # for ever. The place comes before the check of the claim, too: the place shows looks that a job may appear.
+        # forever. The place comes before the check of the claim, too: the place shows looks that a job may appear.
         placing.enqueue(spec)
         try:
             job_request.refuse_if_late(request)
@@ -45,7 +45,7 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
     if existing.request_hash != spec.request_hash:
         raise Conflict(f"{request.key} was deployed already, for another request")
     if not folder.has_started and not folder.has_ended and not folder.has_runner:
-        placing.enqueue(existing)  # a no-op unless the place was lost: without a place the job would wait for ever
+        placing.enqueue(existing)  # a no-op unless the place was lost: without a place the job would wait forever
     return Deployment(key=existing.key, job_name=existing.name, job_uid=existing.uid, created=False)
 
 

@@ -1,7 +1,7 @@
 """Inventory of living and waiting jobs for the audit: jobs with a place, and jobs with processes.
 
 A job's place is its empty file in the folder of waiting jobs, or of started jobs. A job may have processes without a
-place, and a place without processes. Records of ended jobs stay for ever and are not read.
+place, and a place without processes. Records of ended jobs stay permanently and are not read.
 """
 
 from datetime import datetime

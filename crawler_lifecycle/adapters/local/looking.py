@@ -1,6 +1,6 @@
 """Looks at the local cluster: list the run's folder, and read one or two small files for every job.
 
-Where the files do not tell whether a job lives, the look makes a survey of the machine's processes.
+Where the files do not show whether a job lives, the look makes a survey of the machine's processes.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -31,7 +31,7 @@ class LocalJob:
 
 @dataclass(frozen=True, slots=True)
 class _DoubtfulJob:
-    """A job whose records do not tell whether it lives. `look` describes the job by its records alone."""
+    """A job whose records do not show whether it lives. `look` describes the job by its records alone."""
 
     look: JobLook
     folder: JobFolder

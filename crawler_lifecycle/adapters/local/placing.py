@@ -73,7 +73,7 @@ class Placing:
         (self.layout.waiting / spec.place).unlink(missing_ok=True)
 
     def withdraw_by_name(self, job_name: str) -> None:
-        """Remove a waiting job's place by the job's name: an unreadable record does not tell the place."""
+        """Remove a waiting job's place by the job's name: an unreadable record does not name the place."""
         for place in names(self.layout.waiting):
             if job_name_of(place) == job_name:
                 (self.layout.waiting / place).unlink(missing_ok=True)
@@ -118,7 +118,7 @@ class Placing:
             running_place.rename(self.layout.waiting / running_place.name)  # the runner died before its first record
             return
         if not job.has_ended:
-            self.layout.announce_change(job.path.parent.name)  # the runner is gone, and no record tells the end
+            self.layout.announce_change(job.path.parent.name)  # the runner is gone, and no record shows the end
         running_place.unlink(missing_ok=True)
 
     def _start_if_possible(self, place: str) -> bool:

@@ -23,7 +23,7 @@ import psutil
 # environment variables of a job's processes
 UID_VARIABLE = "CRAWL_JOB_UID"
 NAME_VARIABLE = "CRAWL_JOB_NAME"
-CLOCK_SLACK = 2.0  # seconds; two readings of a process's creation time may differ so much
+CLOCK_SLACK = 2.0  # largest difference, in seconds, between two readings of a process's creation time
 KILL_PAUSE = 0.2  # seconds between two kills: a process may fork before its end
 # A program shows no environment in its first moment. An older program without an environment has none for good.
 YOUNG_SECONDS = 5.0
@@ -41,7 +41,7 @@ class FirstProcess:
 
 @dataclass(frozen=True, slots=True)
 class SurveyedProcess:
-    """A process in a survey, with everything that may tell its job. None: the process does not show the value."""
+    """A process in a survey, with everything that may identify its job. None: the process does not show the value."""
 
     process: psutil.Process
     created: float
@@ -58,13 +58,13 @@ def survey() -> list[SurveyedProcess]:
         blank_pids = [item.process.pid for item in surveyed if item.is_blank]
         if not blank_pids:
             break
-        time.sleep(BLANK_PAUSE)  # no event tells when a program shows its environment
+        time.sleep(BLANK_PAUSE)  # no event shows when a program shows its environment
         surveyed = [item for item in surveyed if not item.is_blank] + _survey_of(blank_pids)
     return surveyed
 
 
 def of_job(survey: Iterable[SurveyedProcess], uid: str, first: FirstProcess | None) -> list[psutil.Process]:
-    """Return the processes for the job with the uid. `first` is None if the first process is not on record."""
+    """Return the processes for the job with the uid. `first` is None if the first process is not recorded."""
     everyone = list(survey)
     session = first.pid if first and _first_process_has_session(everyone, first) else None
 

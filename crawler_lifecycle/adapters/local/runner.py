@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Sta
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.domain.reasons import of_exit_code
 
-PATIENCE_WITH_LEFTOVERS = 30.0  # seconds for killing processes after the program's end; survivors go on record
+PATIENCE_WITH_LEFTOVERS = 30.0  # seconds for killing processes after the program's end; survivors are recorded
 PAUSE_BETWEEN_TRIES = 1.0  # seconds between two tries to write the end
 # exit codes for a job without a started program; shells use the first two codes
 NOT_EXECUTABLE_CODE, NOT_FOUND_CODE, NO_PROGRAM_CODE = 126, 127, 128
@@ -177,7 +177,7 @@ class Runner:
                 self.job.write(ended)
                 return
             except OSError:  # not logged: the runner's log is on the same disk
-                time.sleep(PAUSE_BETWEEN_TRIES)  # no event tells of room on a disk
+                time.sleep(PAUSE_BETWEEN_TRIES)  # no event announces room on a disk
 
 
 def _reason_of(code: int) -> str | None:

@@ -68,7 +68,7 @@ class Stopper:
         return True
 
     def _write_stop(self, folder: JobFolder, *, kill: bool) -> bool:
-        """Write `stop.json` unless an equal request is on record. Return whether the job may have processes."""
+        """Write `stop.json` unless an equal request is recorded. Return whether the job may have processes."""
         recorded = _recorded_stop(folder)
         is_new = recorded is None or (kill and not recorded.kill)
         if is_new:
@@ -115,7 +115,7 @@ class _Problems:
 
 
 def _recorded_stop(folder: JobFolder) -> Stop | None:
-    """Return the request on record; None without a readable record, so that the record is written."""
+    """Return the recorded request; None without a readable record, so that the record is written."""
     try:
         return folder.stop()
     except Unreadable:

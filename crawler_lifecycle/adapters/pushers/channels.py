@@ -145,7 +145,7 @@ def _server_options(url: str | None) -> dict[str, Any]:
 
 
 class _Backend:
-    """The project's HTTP client behind the package's interface for HTTP clients; the package creates the objects."""
+    """The project's HTTP client with the package's interface for HTTP clients; the package creates the objects."""
 
     def __init__(self, _client: object, http: HttpClient) -> None:
         self._http = http

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.notices import AnyNotice
 from crawler_lifecycle.errors import LifecycleError, NotReady, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Pusher
 
-MOST_OUTCOMES = 10_000  # the process remembers so many outcomes, one for every notice and receiver
+MOST_OUTCOMES = 10_000  # largest number of remembered outcomes, one for every notice and receiver
 LONGEST_WAIT = 1.0  # seconds that a notice waits for a slot: a working receiver accepts a notice faster
 
 

@@ -1,4 +1,4 @@
-"""Attempts of tasks: queue the next attempt after an end, and keep the former attempt in a table of its own."""
+"""Attempts of tasks: queue the next attempt after an end, and keep the previous attempt in a separate table."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ from crawler_lifecycle.domain.words import counted
 
 tasks = task_histories.c
 NO_RETRIES_YET = {"infrastructure_failures": 0, "program_failures": 0}
-# columns about the former attempt, emptied for the next attempt
+# columns about the previous attempt, emptied for the next attempt
 NO_JOB_YET = dict.fromkeys(
     (
         "cause", "cause_since", "reason", "exit_code", "facts", "job_name", "job_uid", "claim_token", "absent_since",
@@ -46,7 +46,7 @@ def next_attempt(now: datetime) -> dict[str, Any]:
 
 
 def keep_former_attempts(connection: Connection, condition: ColumnElement[bool]) -> None:
-    """Copy the present attempts of these tasks to the former attempts; a task without a job has nothing to keep."""
+    """Copy these tasks' present attempts to the previous attempts; a task without a job has nothing to keep."""
     names = [column.name for column in task_attempts.c]
     attempts = select(*(tasks[name] for name in names)).where(condition, tasks.job_uid.is_not(None))
     connection.execute(insert(task_attempts).from_select(names, attempts))
@@ -71,7 +71,7 @@ def _has_stop(connection: Connection, run: RunRef) -> bool:
 
 
 def _queue_page(connection: Connection, run_id: int, ends: Sequence[TaskChange], now: datetime) -> list[TaskChange]:
-    """Queue the next attempts after these ends, and return the ends that are on record."""
+    """Queue the next attempts after these ends, and return the stored ends."""
     page = rows_as_table(connection, END_COLUMNS, [_end_row(run_id, end) for end in ends])
     is_same_task = and_(tasks.history_id == page.c.history_id, tasks.task == page.c.task)
     # as an expression, the status has no index: with the index, SQLite reads all failed tasks for every row of the page

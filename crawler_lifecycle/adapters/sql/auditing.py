@@ -1,4 +1,4 @@
-"""Reads for audits: open runs, expired claims, and owed deliveries.
+"""Reads for audits: open runs, expired claims, and pending deliveries.
 
 Audits read large tables, so runs come in pages by RunID, with few columns, and every query follows an index.
 """
@@ -90,7 +90,7 @@ class AuditedRuns(OnDatabase):
     def owed_deliveries(
         self, connection: Connection, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
-        """Return a page of ends that may owe a delivery, and the next page's `after`: None for the last page.
+        """Return a page of ends that may have a pending delivery, and the next page's `after`: None for the last page.
 
         `noticed_since` limits the page to later failures of notices, and to later ends without a closing notice.
         Unfinished exports count however old they are.
@@ -130,7 +130,7 @@ def _open_run_ids(after: int, limit: int) -> Select[Any]:
 
 
 def _start_of_next_page(run_ids: Sequence[int], limit: int) -> int | None:
-    """Return the RunID behind which the next page starts; None after the last page."""
+    """Return the RunID after which the next page starts; None after the last page."""
     return run_ids[-1] if len(run_ids) == limit else None
 
 
@@ -186,7 +186,7 @@ def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datet
 
 
 def _may_be_owed(item: EndDeliveries) -> bool:
-    """Return whether the run may owe a delivery; `domain.audit.handovers` compares the notice keys and decides."""
+    """Return whether the run may have a pending delivery; `domain.audit.handovers` compares notice keys and decides."""
     return item.run.export_state in NOT_EXPORTED or bool(item.notice_keys) or item.is_untried
 
 

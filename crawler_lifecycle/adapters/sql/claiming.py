@@ -33,7 +33,7 @@ def claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
 
 
 def is_settled(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for tasks with a claim that expired so long ago that no request is on its way any more."""
+    """Return the condition for tasks with a claim expired long enough ago to leave no request on its way."""
     settled = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now - ON_THE_WAY)
     return and_(tasks.status == TaskStatus.DEPLOYING, settled)
 

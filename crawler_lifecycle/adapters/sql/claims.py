@@ -62,7 +62,7 @@ class TaskClaims(OnDatabase):
             return None
         hold = obstacle_for(tx, run.run_id, self._most_tasks, now)
         if hold:
-            # without the acknowledgement, no nudge could tell the workflow of a job that the dispatcher finds later
+            # without the acknowledgement, no nudge could notify the workflow of a job that the dispatcher finds later
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
             write_hold(tx, [run.run_id], hold, now, **looked)
         elif row.admitted_at is None:
@@ -89,7 +89,7 @@ class TaskClaims(OnDatabase):
 
     @transaction
     def put_back(self, tx: Connection, claim: Claim, hold: Hold) -> None:
-        """Queue the claimed task again. A run that has not started gives its permit back and waits in line."""
+        """Queue the claimed task again. A run that has not started gives its permit back and waits in the queue."""
         now = self._lock_admission(tx)
         if lock_and_get_intent(tx, claim.run_id) is not Intent.RUN:
             return  # the stop ends the task
@@ -116,7 +116,7 @@ class TaskClaims(OnDatabase):
 
 
 def _main_waits(connection: Connection, run_id: int) -> bool:
-    """Return whether the main task has no job on record and is not over."""
+    """Return whether the main task has no recorded job and is not over."""
     is_main = and_(tasks.history_id == run_id, tasks.task == MAIN_TASK)
     status = connection.scalar(select(tasks.status).where(is_main))
     return status in (TaskStatus.QUEUED, TaskStatus.DEPLOYING)
@@ -131,8 +131,8 @@ def _claim_holds(claim: Claim) -> ColumnElement[bool]:
 def _job_has_a_use(connection: Connection, claim: Claim, deployment: Deployment) -> bool:
     """Return whether a job has a use although its claim was lost. The caller ends a job without a use.
 
-    The job has a use if it is on record already. The job has a use, too, if its attempt is open: the next deployment
-    with the same key, or the next look, then puts the job on record.
+    The job has a use if it is already recorded. The job has a use, too, if its attempt is open: the next deployment
+    with the same key, or the next look, then records the job.
     """
     query = select(tasks.attempt, tasks.status, tasks.job_uid).where(
         tasks.history_id == claim.run_id, tasks.task == claim.task

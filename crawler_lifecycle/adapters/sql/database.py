@@ -19,12 +19,12 @@ from crawler_lifecycle.errors import NotReady
 T = TypeVar("T")
 TRIES = 6  # a transaction is tried at most so often while another transaction is in the way
 PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
-# a statement fails after so long a wait for another writer's lock; the hurried time is for writes within a stop
+# a statement's longest wait for another writer's lock; the hurried time is for writes within a stop
 LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
 # execution options, read by `begin` in `_sqlite_engine`
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
-USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested when it was unused for so long
+USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested after being unused for this time
 # default options for the driver, times in seconds; the URL may replace every option
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 # parameters that a URL may have. The driver has more, which take no text, or which have no effect by way of SQLAlchemy:
@@ -81,7 +81,7 @@ class Database:
     def transact(self, work: Callable[[Connection], T], *, hurried: bool = False) -> T:
         """Do the work in a transaction and return its result. Repeat the transaction while it raises Contended.
 
-        A `hurried` transaction is tried once, since its caller has to go on.
+        A `hurried` transaction is tried once, since its caller has to continue.
         """
         if hurried:
             return self._transact_once(work, hurried=True)
@@ -119,7 +119,7 @@ def retry_while_contended(attempt: Callable[[], T]) -> T:
         try:
             return attempt()
         except Contended:
-            time.sleep(PAUSES.seconds(number))  # another process may be in the way: no event tells of its end
+            time.sleep(PAUSES.seconds(number))  # another process may be in the way: no event shows its end
     return attempt()
 
 

@@ -37,7 +37,7 @@ class FairLock:
             if not is_first and not gate.acquire(timeout=patience):
                 raise Contended(f"other threads of this process have written to the database for {patience:.0f} s")
             yield
-        finally:  # also after an interruption of the wait: a gate left in the queue would block the threads behind
+        finally:  # also after an interruption of the wait: a gate left in the queue would block all later threads
             self._leave_queue(gate)
 
     def _leave_queue(self, gate: Lock) -> None:

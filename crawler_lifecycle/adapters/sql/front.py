@@ -41,7 +41,7 @@ def is_read_by_a_pass(scopes: Collection[str], most: int, now: datetime) -> Colu
 def holds_behind_front(
     connection: Connection, present: Situation, new: Plan, most: int, now: datetime
 ) -> Iterator[tuple[Hold, list[int]]]:
-    """Yield each hold behind the front, with the RunIDs of the rows with another hold."""
+    """Yield each hold after the front, with the RunIDs of the rows with another hold."""
     parts = defaultdict[tuple[int, tuple[str, ...], bool], list[int]](list)
     for run in present.runs:
         if _is_of_a_part(run, present.rows[run.run_id].status):
@@ -63,7 +63,7 @@ def _is_of_a_part(run: OpenRun, status: RunStatus) -> bool:
 
 
 def _is_in_a_part(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for runs in line with a task to deploy and without a limited label."""
+    """Return the condition for queued runs with a task to deploy and without a limited label."""
     main = and_(tasks.history_id == runs.id, tasks.task == MAIN_TASK, tasks.status == TaskStatus.QUEUED)
     has_main = exists().where(main, has_no_pause(now)).correlate(histories)
     has_no_permit = and_(runs.status == RunStatus.INITIALIZING, runs.admitted_at.is_(None))

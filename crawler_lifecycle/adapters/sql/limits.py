@@ -1,4 +1,4 @@
-"""Limits on record: caps, weights and pauses of scopes, and what the open runs use of them."""
+"""Stored limits: caps, weights and pauses of scopes, and what the open runs use of them."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -18,7 +18,7 @@ class SqlPlaces(OnDatabase):
 
     @transaction
     def keep(self, tx: Connection, place: Place, instead_of: Place | None) -> None:
-        """Write the place if `instead_of` (None: no place) is still the place on record."""
+        """Write the place if `instead_of` (None: no place) is still the recorded place."""
         tx.execute(select(installation.c.id).with_for_update())
         if _known_place(tx) == instead_of:
             values = {"namespace": place.namespace, "namespace_uid": place.namespace_uid}
@@ -26,7 +26,7 @@ class SqlPlaces(OnDatabase):
 
 
 def _known_place(connection: Connection) -> Place | None:
-    """Return the place on record; None before the first look."""
+    """Return the recorded place; None before the first look."""
     row = connection.execute(select(*COLUMNS)).one_or_none()
     if row is None or row.namespace is None:
         return None

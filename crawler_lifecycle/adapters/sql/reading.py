@@ -149,7 +149,7 @@ def _former_attempt(row: Row[Any]) -> FormerAttempt:
 
 
 def task_records(connection: Connection, query: Select[Any]) -> list[TaskRecord]:
-    """Return a run's tasks, with all former attempts."""
+    """Return a run's tasks, with all previous attempts."""
     rows = connection.execute(query).all()
     former = defaultdict[int, list[FormerAttempt]](list)
     for numbers in pages([row.task for row in rows if row.attempt > 1]):
@@ -206,7 +206,7 @@ def _deciding_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int,
 
 
 def _former_attempts_of_main_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[FormerAttempt]]:
-    """Return, by run, the main task's former attempts, oldest first."""
+    """Return, by run, the main task's previous attempts, oldest first."""
     attempt = task_attempts.c
     of_main_tasks = select(task_attempts).where(attempt.history_id.in_(run_ids), attempt.task == MAIN_TASK)
     return _records_by_run(connection, [of_main_tasks.order_by(attempt.attempt)], _former_attempt)

@@ -138,7 +138,7 @@ def _refuse_second_run_of_attempt(connection: Connection, new: NewRun) -> None:
 def _refuse_run_of_ended_attempt(connection: Connection, new: NewRun) -> None:
     """Raise Conflict if the attempt of a graph has ended without a run: a terminated workflow's activity comes late.
 
-    The lock keeps refusals off until the run is on record: a refusal leaves attempts with a run out.
+    The lock keeps refusals off until the run is stored: a refusal leaves attempts with a run out.
     """
     flow = new.request.flow
     if flow is None or flow.manager is not None:

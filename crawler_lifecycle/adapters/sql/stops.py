@@ -74,7 +74,7 @@ def _write_stop(
             values |= NOT_WAITING  # the run waits for no permit any more
         connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
-    # a flow asks by its supervisor and by its manager's host, and the run tells of one stop
+    # a flow asks by its supervisor and by its manager's host, and the run shows a single stop
     since = row.begun_at if stop.door == OF_A_FLOW else asked_at
     log(connection, run, _line_key(stop, since), _timeline_line(stop, asked_at))
     return intent

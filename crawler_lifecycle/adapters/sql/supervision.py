@@ -34,7 +34,7 @@ SUSPENDED = "all remaining jobs in the cluster are suspended: the run's time lim
 IN_A_PAUSE = "the run waits for the end of a pause: its time limits do not count until then"
 WITHOUT_PERMIT = "the run is queued: its time limits do not count until it has a permit"
 GOES_ON = "the run's time limits count again"
-# columns about a run's former end
+# columns about a run's previous end
 NO_END_YET = dict.fromkeys(("finished_at", "reason", "outcome", "stats", "result", "export_state"))
 
 
@@ -68,7 +68,7 @@ class Supervision(OnDatabase):
 
     @transaction
     def hold_limits(self, tx: Connection, run: RunRef, number: int, *, held: bool) -> Clock:
-        """Log that the limit clock stops (`held`) or goes on, once for a change's number. Return the clock."""
+        """Log that the limit clock stops (`held`) or continues, once for a change's number. Return the clock."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
         line = {
@@ -110,7 +110,7 @@ class Supervision(OnDatabase):
 
 
 def _cause(row: Row[Any]) -> str:
-    """Return why the run's limit clock stands still."""
+    """Return why the run's limit clock is stopped."""
     if row.admitted_at is None:
         return WITHOUT_PERMIT
     return IN_A_PAUSE if row.waiting_cause == PAUSED else SUSPENDED
@@ -170,9 +170,9 @@ def _write_supervisor(connection: Connection, row: Row[Any], execution: Executio
         "supervisor_workflow_id": execution.workflow_id,
         "supervisor_run_id": execution.run_id,
         "supervisor_began_at": execution.began_at,
-        "next_look_at": None,  # the former supervisor's next look will not come
+        "next_look_at": None,  # the previous supervisor's next look will not come
     }
-    # the former supervisor cannot acknowledge its last nudge, and an open nudge prevents the next nudge
+    # the previous supervisor cannot acknowledge its last nudge, and an open nudge prevents the next nudge
     acknowledged = {"nudge_acknowledged": row.nudge_sent}
     connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **acknowledged))
     run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)

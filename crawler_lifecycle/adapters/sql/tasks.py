@@ -109,7 +109,7 @@ class TaskRows(OnDatabase):
 
     @reading
     def unexplained(self, connection: Connection, run_id: int) -> list[JobKey]:
-        """Return the jobs that ended by themselves and have no evidence."""
+        """Return the jobs that ended on their own and have no evidence."""
         ended_by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
         # evidence always names a node, so a row without a node has no evidence (decision 18)
         query = select(old.task, old.attempt).where(old.history_id == run_id, ended_by_itself, old.node.is_(None))
@@ -206,7 +206,7 @@ def _change_row(change: TaskChange) -> tuple[object, ...]:
 
 
 def _evidence_row(item: TaskEvidence) -> tuple[object, ...]:
-    """Return the row for evidence. Empty values become NULL, so that the values on record stay."""
+    """Return the row for evidence. Empty values become NULL, so that the stored values stay."""
     events = json.dumps(item.events) if item.events else None
     return (
         item.task,

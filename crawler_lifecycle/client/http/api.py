@@ -101,7 +101,7 @@ class Api:
     ) -> Iterator[Change]:
         """Yield every change in the runs, or in a single run, without an end.
 
-        After a break the stream goes on without a loss. `last_id`: go on behind the event from an earlier stream.
+        After a break the stream continues without a loss. `last_id`: the earlier stream's last event.
         `flows`: also runs in flows.
         """
         return follow_changes(self.connection, run, flows=flows, last_id=last_id)

@@ -15,7 +15,7 @@ class Change:
     """An event in the stream.
 
     `kind`: `ready` (the stream has begun), `reset` (read the state anew), `run`, `notice` or `problem` (the database
-    does not answer). With `id` as its place, a later stream goes on.
+    does not answer). A later stream continues after the event with `id`.
     """
 
     kind: str

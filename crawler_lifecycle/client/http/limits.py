@@ -32,7 +32,7 @@ class Limits:
         return self._send("PUT", "/v1/limits", request, repeatable=True)
 
     def pause(self, request: PauseRequest) -> Sequence[LimitRecord]:
-        """Pause the scope: new runs are accepted and wait, and work in the cluster goes on."""
+        """Pause the scope: new runs are accepted and wait, and work in the cluster continues."""
         return self._send("POST", "/v1/limits/pause", request, repeatable=True)
 
     def resume(self, scope: ScopeName) -> Sequence[LimitRecord]:

@@ -15,7 +15,7 @@ from crawler_lifecycle.errors import (
     TemporaryError,
 )
 
-FIRST_FAILURE = 500  # lowest status for a failure in the API or behind the API
+FIRST_FAILURE = 500  # lowest status for a failure in the API or its dependencies
 
 
 def error_of(answer: Answer, place: str) -> LifecycleError:

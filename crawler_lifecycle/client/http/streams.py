@@ -1,4 +1,4 @@
-"""Reads streams with server-sent events. After a break, a stream goes on without a loss."""
+"""Reads streams with server-sent events. After a break, a stream continues without a loss."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ def parsed(lines: Iterator[str]) -> Iterator[Event]:
 def followed(
     connection: Connection, path: str, params: Mapping[str, Any] | None = None, last_id: str | None = None
 ) -> Iterator[Event]:
-    """Yield the stream's events without an end. After a break, go on behind the last event.
+    """Yield the stream's events without an end. After a break, continue after the last event.
 
     TemporaryError after an outage for PATIENCE_SECONDS; another error if the API refuses the stream.
     """

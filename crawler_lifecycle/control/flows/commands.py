@@ -1,6 +1,6 @@
 """The commands for flows, which all doors call as `Control.flows`.
 
-A command is on record before its answer. Its effect reaches the flow's supervisor by a nudge; without Temporal, the
+A command is stored before its answer. Its effect reaches the flow's supervisor by a nudge; without Temporal, the
 answer says so, and the audit starts the supervisor later.
 """
 
@@ -37,7 +37,7 @@ from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.errors import LifecycleError, Over
 from crawler_lifecycle.ports import DoorAnswer, FlowDoors, ManagerDoors, Part
 
-NUDGE_PATIENCE = 5.0  # seconds; the request is on record already, and its author waits
+NUDGE_PATIENCE = 5.0  # seconds; the request is already stored, and its author waits
 PAGE = 500  # flows in a query
 
 
@@ -70,7 +70,7 @@ class FlowCommands(FlowReader):
         return _answer(answer)
 
     async def cancel(self, flow: str, request: CancelMembers) -> FlowAnswer:
-        """Cancel open members. The states are on record at once, and attempts under way are asked to end.
+        """Cancel open members. The states are stored at once, and attempts under way are asked to end.
 
         Over if the whole flow is to be cancelled, and has ended.
         """
@@ -94,7 +94,7 @@ class FlowCommands(FlowReader):
         return await self._do(lambda doors: doors.hold(flow, request))
 
     async def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
-        """Stop a flow. `wait_for_proof` returns with the proof that nothing of the flow runs any more.
+        """Stop a flow. `wait_for_proof` returns with the proof that no part of the flow runs any more.
 
         Over if the flow has ended and no run of the flow is open. The runs themselves are asked by force, and when no
         row is open: an earlier stop, or a manager's end, has left them alone.
@@ -134,7 +134,7 @@ class FlowCommands(FlowReader):
         return await self._do_with_items(lambda doors: doors.add_items(flow, request))
 
     async def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
-        """Give items another attempt. A manager that has ended goes on."""
+        """Give items another attempt. A manager that has ended continues."""
         return await self._do_with_items(lambda doors: doors.retry_items(flow, request))
 
     async def cancel_items(self, flow: str, request: CancelItems) -> FlowAnswer:
@@ -168,7 +168,7 @@ class FlowCommands(FlowReader):
         return await self._answered(await self._context.database(lambda store: act(store.flow_doors)))
 
     async def _answered(self, answer: DoorAnswer) -> FlowAnswer:
-        """Nudge the supervisor for a request on record. A repeated request nudges the supervisor of an open flow."""
+        """Nudge the supervisor for a stored request. A repeated request nudges the supervisor of an open flow."""
         if not answer.changed:
             _, row = await self._context.database(lambda _: self.row(answer.flow_id))
             if row.state.is_final:
@@ -176,7 +176,7 @@ class FlowCommands(FlowReader):
         return _answer(answer, await self._nudge_problem(answer))
 
     async def _nudge_problem(self, answer: DoorAnswer) -> str | None:
-        """Nudge the supervisor. Return the problem if the nudge failed: the request is on record in any case."""
+        """Nudge the supervisor. Return the problem if the nudge failed: the request is stored in any case."""
         try:
             async with asyncio.timeout(NUDGE_PATIENCE):
                 await self._engine.nudge_flow(answer.flow_uid, answer.flow_id)

@@ -50,7 +50,7 @@ def definition_of_entry(entry: ManagerEntry, family: str | None, arguments: Sequ
 
 
 def workflow_of(definition: FlowDefinition) -> Workflow:
-    """Return the workflow of a definition that is not on record. BadInput if a push would refuse the definition."""
+    """Return the workflow of a definition that is not stored. BadInput if a push would refuse the definition."""
     ledger = merging.new_ledger(definition)
     merged = merging.push(ledger, definition, datetime.now(UTC))
     merged.apply(ledger)

@@ -21,7 +21,7 @@ from crawler_lifecycle.ports import FlowNews, Part
 
 LOOK_BACK = timedelta(minutes=2)
 SHORTEST_PAUSE = 0.3  # seconds between two reads
-LARGEST_SHARE = 5.0  # a pause is so many times as long as the read before, so that a large flow is read less often
+LARGEST_SHARE = 5.0  # longest pause, in durations of the previous read: large flows are read less often
 
 
 class FlowView:

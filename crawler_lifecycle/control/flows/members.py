@@ -21,7 +21,7 @@ MANAGER = "manager"  # kind for a step with a crawl manager
 def member_records(
     flow: KeptFlow, paths: Iterable[str] | None = None, states: Collection[MemberState] | None = None
 ) -> list[MemberRecord]:
-    """Return the members in the order of their insertion. A group's path stands for all its members."""
+    """Return the members in the order of their insertion. A group's path selects all its members."""
     rows = selected(flow.ledger, paths)
     return [_record(flow, row) for row in rows if states is None or row.state in states]
 

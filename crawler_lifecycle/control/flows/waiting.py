@@ -16,7 +16,7 @@ from crawler_lifecycle.errors import LifecycleError
 OPEN = tuple(status for status in RunStatus if not status.is_over)
 SLOW_READ = 2.0  # seconds between two reads while the end of the supervisor is awaited
 WITHOUT_SUPERVISOR = 0.5  # seconds until the next look for a supervisor
-AFTER_AN_END = 0.05  # seconds: a supervisor may end although its flow goes on, such as by a termination
+AFTER_AN_END = 0.05  # seconds: a supervisor may end although its flow continues, such as by a termination
 
 
 async def until_final(flow: str, context: Context, engine: Engine) -> FlowRow:
@@ -53,5 +53,5 @@ async def _end_of_supervisor(engine: Engine, flow_uid: str, pause: float) -> Non
     await asyncio.sleep(pause)
     try:
         await engine.flow_ended(flow_uid)
-    except LifecycleError:  # the row tells the flow's end without Temporal
+    except LifecycleError:  # the row shows the flow's end without Temporal
         await asyncio.sleep(WITHOUT_SUPERVISOR)

@@ -72,7 +72,7 @@ def items_with_runs(items: Sequence[ItemRecord], records: Records) -> list[Why]:
 
 
 def with_runs(explanation: Why, flow: KeptFlow, records: Records) -> Why:
-    """Return the explanation, with the runs behind the crawls and the cause of each run's wait or end."""
+    """Return the explanation, with the runs of the crawls and the cause of each run's wait or end."""
     numbers = flow.ledger.paths_of_members()
     run_ids = {path: flow.attempts[numbers[path]] for path in _ends(explanation) if numbers.get(path) in flow.attempts}
     runs = {run.run_id: run for run in records.summaries(sorted(set(run_ids.values())))} if run_ids else {}

@@ -198,7 +198,7 @@ class ScheduleCommands:
         return Backfilled(schedule_id=schedule_id, occurrences=due)
 
     async def delete(self, schedule_id: str) -> None:
-        """Delete a schedule; its runs under way go on."""
+        """Delete a schedule; its runs under way continue."""
         handle, _ = await self._our_schedule(schedule_id)
         async with self._recorded(schedule_id, DELETE), self._engine.calls():
             await handle.delete(rpc_timeout=RPC_TIMEOUT)

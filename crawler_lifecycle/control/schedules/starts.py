@@ -1,6 +1,6 @@
 """Finds the workflows that a schedule started, and the times when these workflows were open.
 
-There are three sources: Temporal's list has all workflows within its retention, but lags behind; the schedule itself
+There are three sources: Temporal's list has all workflows within its retention, but lags; the schedule itself
 has the last ten workflows without a lag; the database has the runs of older workflows.
 """
 

@@ -18,7 +18,7 @@ OVERLAPS = {
     Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
     Overlap.QUEUE: temporal.ScheduleOverlapPolicy.BUFFER_ONE,
     # A cancelled run is stopped and exported before the next run starts. With TERMINATE_OTHER the jobs of the earlier
-    # run would go on beside the next run's jobs.
+    # run would keep running beside the next run's jobs.
     Overlap.REPLACE: temporal.ScheduleOverlapPolicy.CANCEL_OTHER,
     Overlap.ALLOW: temporal.ScheduleOverlapPolicy.ALLOW_ALL,
 }

@@ -52,7 +52,7 @@ class Rooms:
     def keep_places(self, run: OpenRun, hold: Hold) -> None:
         """Keep the places of a waiting run, in the scopes where the run is the first to wait.
 
-        Otherwise a run that needs two places could wait for ever while places become free one by one; and so could a
+        Otherwise a run that needs two places could wait forever while places become free one by one; and so could a
         run with two limited labels, if whenever one has a place the other has none. A run that waits for another scope
         keeps no place of the installation: every run needs such a place, and the runs' order is enough.
         """

@@ -1,4 +1,4 @@
-"""The audit's rules for flows: flows without a workflow that need one, and ended flows with an owed announcement."""
+"""The audit's rules for flows: flows without a workflow that need one, and ended flows with a pending announcement."""
 
 from datetime import datetime
 

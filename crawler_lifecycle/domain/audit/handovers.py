@@ -1,4 +1,4 @@
-"""The audit's rules for owed deliveries after a run's end: its exports and its closing notice."""
+"""The audit's rules for pending deliveries after a run's end: its exports and its closing notice."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -16,7 +16,7 @@ EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
 def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: AuditPatience) -> Finding | None:
-    """Return the finding for a pending or failed export; None if no export is owed, or not for long enough.
+    """Return the finding for a pending or failed export; None if no export is due, or not for long enough.
 
     `failed_at`: when the export failed, if known. The caller passes only runs without a workflow at work.
     """
@@ -42,7 +42,7 @@ def next_replay(repetitions: int, last: datetime, patience: AuditPatience) -> da
 
 
 def is_too_old(run: AuditedRun, now: datetime, patience: AuditPatience) -> bool:
-    """Return whether the run's end is too old to repeat owed deliveries; then they are only reported."""
+    """Return whether the run's end is too old to repeat pending deliveries; then they are only reported."""
     return run.finished_at is not None and now - run.finished_at > patience.replay
 
 
@@ -61,7 +61,7 @@ def owed_notice(
 
 
 def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: bool = False) -> set[FindingKind]:
-    """Return the finding kinds to keep open, because a delivery is unfinished, perhaps with a workflow at work."""
+    """Return the finding kinds to keep open, because a delivery is unfinished, with or without a workflow at work."""
     kinds = set[FindingKind]()
     if run.export_state in (ExportState.PENDING, ExportState.FAILED):
         kinds |= EXPORTS  # both kinds are about the same delivery

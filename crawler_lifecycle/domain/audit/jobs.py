@@ -51,7 +51,7 @@ def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested:
 
 
 def _step(job: JobLook, *, use_force: bool) -> Step | None:
-    """Return the step for a job, unless the job is removable; None if the job is gone and leaves by itself."""
+    """Return the step for a job, unless the job is removable; None if the job is gone and disappears on its own."""
     if job.gone:
         return None
     # an ended job still has running pods if the job is not gone: a request to end reaches these pods no more

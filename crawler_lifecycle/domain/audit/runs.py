@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, W
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import MAIN_TASK
 
-ENDED_WELL = ("completed", "canceled")  # a supervisor's workflow ends so only after the run's end is on record
+ENDED_WELL = ("completed", "canceled")  # a supervisor's workflow ends so only after the run's end is stored
 OLD_COPY = "its end is recorded, says Temporal: is the database an old copy? `crawlctl resume` continues all the same"
 
 

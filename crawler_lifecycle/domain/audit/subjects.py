@@ -19,7 +19,7 @@ class AuditPatience:
     workflow: timedelta = timedelta(seconds=60)
     # LEFTOVER_JOB: since the end of the run; UNKNOWN_JOB: the database has no such run, since the job was made
     job: timedelta = timedelta(minutes=5)
-    # EXPORT_PENDING and UNDELIVERED: a delivery is owed, since the end of the run
+    # EXPORT_PENDING and UNDELIVERED: a delivery is pending, since the end of the run
     handover: timedelta = timedelta(minutes=5)
     # EXPORT_FAILED: since the failure; the audit repeats the export, and waits twice as long before every further try
     failed_export: timedelta = timedelta(hours=1)
@@ -28,7 +28,7 @@ class AuditPatience:
     # CLAIM_EXPIRED: the task is still DEPLOYING, since its claim expired
     # LOOK_OVERDUE: since the look was due; without a due look, since the last change of the row
     stuck: timedelta = timedelta(minutes=20)
-    # an owed delivery is reported but not repeated any more, since the end of the run
+    # a pending delivery is reported but not repeated any more, since the end of the run
     replay: timedelta = timedelta(days=7)
     # an empty cluster is believed, since an audit last saw jobs; before, the audit reports a problem, because a wrong
     # namespace looks empty, too

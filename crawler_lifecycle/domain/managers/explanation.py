@@ -87,7 +87,7 @@ def _cause_by_items(manager: ManagerStatus) -> str:
 
 
 def _holders(manager: ManagerStatus) -> str:
-    """Return what can hold items back. The pauses by breakers are on record."""
+    """Return what can hold items back. The pauses by breakers are recorded."""
     keys = sorted(manager.held)
     breaker = "a breaker" + (f" (of {', '.join(keys[:MOST_KEYS])}{', …' if keys[MOST_KEYS:] else ''})" if keys else "")
     return f"a limit, {breaker} or can_schedule_job_with_params"

@@ -1,4 +1,4 @@
-"""Checks the API's callers for the gate: a caller needs a valid token and may send so many requests a second."""
+"""Checks the API's callers for the gate: a caller needs a valid token, and its requests a second are limited."""
 
 import math
 import time

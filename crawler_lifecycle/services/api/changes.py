@@ -38,7 +38,7 @@ def moment_of(event_id: str) -> datetime:
 
 
 async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows: bool = False) -> AsyncIterator[bytes]:
-    """Yield all runs' events, or a single run's, until the process is about to end. `flows`: also runs of flows.
+    """Yield all runs' events, or a single run's, until the process shuts down. `flows`: also runs of flows.
 
     `last` is the time in the follower's last event; later events follow. None: the
     follower has received no event, and reads the state after the opening event.
@@ -47,7 +47,7 @@ async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows
     while True:
         try:
             events = await api.change_readers.run(view.next_events)
-        except LifecycleError as error:  # the stream reports an outage once and goes on afterwards
+        except LifecycleError as error:  # the stream reports an outage once and continues afterwards
             events = [] if view.has_outage else [event("problem", problem_of(error))]
             view.has_outage = True
         silent_passes = 0 if events else silent_passes + 1

@@ -1,7 +1,7 @@
 """HTTP connections with time limits for all bytes awaited from a client.
 
 uvicorn itself limits only the pause between two requests. A request head or body without an end, or an answer never
-read by the client, would hold a connection for ever, and for a live stream also one of the limited slots.
+read by the client, would hold a connection forever, and for a live stream also one of the limited slots.
 """
 
 import asyncio

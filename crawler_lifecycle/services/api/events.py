@@ -1,6 +1,6 @@
 """Server-sent events as bytes, and the pauses between the events.
 
-A quiet stream sends comments, so that a client can tell a quiet stream from a dead stream.
+A quiet stream sends comments, so that a client can distinguish a quiet stream from a dead stream.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from crawler_lifecycle.services.api.state import ApiState
 
 PAUSE = timedelta(seconds=0.5)  # between two reads for a stream
-# a comment follows so many pauses without an event: the page takes 4.5 s of silence for an outage
+# pauses without an event before a comment: the page takes 4.5 s of silence for an outage
 PAUSES_PER_COMMENT = 4
 COMMENT = b": still here\n\n"
 
@@ -25,7 +25,7 @@ def event(kind: str, data: BaseModel | None = None, event_id: str | None = None)
 
 
 async def wait_for_closing(api: ApiState, seconds: float = PAUSE.total_seconds()) -> bool:
-    """Wait until the process is about to end, at most for the seconds. Return whether the process is about to end."""
+    """Wait until the process shuts down, at most for the seconds. Return whether the process shuts down."""
     try:
         async with asyncio.timeout(seconds):
             return await api.closing.wait()

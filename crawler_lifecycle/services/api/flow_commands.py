@@ -130,7 +130,7 @@ async def hold_flow(
 async def stop_flow(
     api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.StopFlowBody, docs.STOP_FLOW_BODY] = TERMINATE
 ) -> FlowAnswer:
-    """Stop a flow. The end of the flow and of all its runs is the proof that nothing of the flow runs any more."""
+    """Stop a flow. The end of the flow and of all its runs is the proof that no part of the flow runs any more."""
     request = StopFlow(way=body.way, force=body.force, reason=body.reason, **on_record(caller, body.actor))
     return await api.control.flows.stop(flow, request)
 

@@ -182,7 +182,7 @@ async def _events(api: ApiState, flow: str) -> AsyncIterator[bytes]:
             has_outage = False
         except NotFound:  # the flow was pruned
             return
-        except LifecycleError as error:  # the stream reports an outage once and goes on afterwards
+        except LifecycleError as error:  # the stream reports an outage once and continues afterwards
             change = None
             if not has_outage:
                 yield event("problem", problem_of(error))

@@ -39,7 +39,7 @@ def _read(api: ApiState, run: int | str, task: int, attempt: int | None, offset:
 async def begin(api: ApiState, run: str, task: int, place: Place) -> "Follower":
     """Return a follower after its first read, so that a missing log is an error instead of a stream.
 
-    After an outage the follower has no first read: the stream reports the outage, and goes on afterwards.
+    After an outage the follower has no first read: the stream reports the outage, and continues afterwards.
     """
     follower = await api.log_readers.run(_new_follower, api, run, task, place)
     try:
@@ -86,7 +86,7 @@ class Follower:
         return _read(self.api, self.run_uid, self.task, self.attempt, self.offset)
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield events until the log has ended or the process is about to end; yield a comment in a long silence."""
+        """Yield events until the log has ended or the process shuts down; yield a comment in a long silence."""
         silent_seconds = 0.0
         while True:
             events, pause = await self._next_events()
@@ -111,7 +111,7 @@ class Follower:
         event_id, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST_PAUSE)
         if part.ended and not part.text:
             return [event("end", part, event_id)], None
-        if part.text or ends_outage:  # an empty part tells the client the end of an outage
+        if part.text or ends_outage:  # an empty part shows the client the end of an outage
             # after a short part there is a pause: a program that prints all the time would be read all the time
             has_more = part.ended or len(part.text) >= LONG_PART  # after an ended part comes the event `end`
             return [event("log", part, event_id)], 0.0 if has_more else pause
@@ -120,8 +120,8 @@ class Follower:
     def _after_failure(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
         """Return the events and the pause after a failed read; as pause, None ends the stream.
 
-        An outage is reported once, and the stream goes on. A permanent failure is reported at its second time in a row
-        and ends the stream: a log that moves out of the cluster is absent for a moment.
+        An outage is reported once, and the stream continues. A permanent failure is reported at its second time in a
+        row and ends the stream: a log that moves out of the cluster is absent for a moment.
         """
         problem = problem_of(error)
         if not isinstance(error, PermanentError):

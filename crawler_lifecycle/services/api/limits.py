@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS
 
-VALID_SECONDS = 1.0  # for so long, all callers get the result of the same check for readiness
+VALID_SECONDS = 1.0  # all callers within this time share a result of the readiness check
 
 
 @dataclass

@@ -36,7 +36,7 @@ class ApiState:
     control: Control
     settings: ApiSettings
     tokens: Tokens
-    # set when the process is about to end, so that streams end: an open stream would hold up the process
+    # set when the process shuts down, so that streams end: an open stream would hold up the process
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: StreamSlots = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)

@@ -156,7 +156,7 @@ def _is_still_valid(api: ApiState, caller: Token) -> bool:
 
 
 def _known_run(api: ApiState, run: str) -> int:
-    """Return the RunID. NotFound without such a run: its stream would stay silent for ever."""
+    """Return the RunID. NotFound without such a run: its stream would stay silent forever."""
     run_id = api.control.runs.run_id(run)
     if not api.records.summaries([run_id]):
         raise NotFound(f"there is no run {run_id}")
@@ -174,7 +174,7 @@ def _read_change_id(last_id: str | None) -> datetime | None:
 
 
 def _read_log_id(last_id: str) -> tuple[int, int]:
-    """Return the attempt and the byte at which the client goes on."""
+    """Return the attempt and the byte at which the client continues."""
     match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,15})", last_id)
     if not match:
         raise BadInput("Last-Event-ID", "expected the id of an event of this stream")

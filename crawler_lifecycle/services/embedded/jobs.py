@@ -31,7 +31,7 @@ class OpenJob:
 class OpenJobs:
     """Jobs that run or wait. `bool` is False only if there is certainly no such job.
 
-    `unseen` has a line for every run that may have more jobs, and says why the jobs are hidden.
+    `unseen` has a line for every run with possible further jobs, and says why the jobs are hidden.
     """
 
     seen: list[OpenJob] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Removal of jobs whose end and evidence are on record; without removal every list would hold a week of jobs.
+"""Removal of jobs whose end and evidence are stored; without removal every list would hold a week of jobs.
 
 A job's log is kept first, among the run's files. For a silent or slow node the removal waits a while, and then keeps
 the part received so far. A Job whose request may still be on its way has to stay: its name prevents a late copy from
@@ -96,7 +96,7 @@ class Removing:
     def _settle_log(self, run_uid: str, key: JobKey, job: DatedJob, pod: Pod) -> bool:
         """Keep the pod's log. Return False if a later call may get the log, or its missing rest.
 
-        True stands for a log that is kept, and for a log that never will be: no log exists, the job has waited for
+        True: the log is kept, or never will be: no log exists, the job has waited for
         LOG_PATIENCE, or something that is not ours is in the place of the log's file.
         """
         has_waited = _has_waited_for_log(job, self.jobs.api.clock.now())
@@ -143,7 +143,7 @@ def _may_come_again(job: DatedJob) -> bool:
     annotations = job.metadata.annotations
     try:
         not_after = datetime.fromisoformat((annotations and annotations.not_after) or "")
-        # a time after LAST_MOMENT comes from an edited annotation, and would keep the Job for ever
+        # a time after LAST_MOMENT comes from an edited annotation, and would keep the Job forever
         return datetime.now(UTC) - ON_THE_WAY < not_after < LAST_MOMENT
     except (ValueError, TypeError):
         return False  # the annotation is missing, as from another service, or empty, as without a limit, or was edited

@@ -26,7 +26,7 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, Uids, keep_no_facts
 
 logger = logging.getLogger(__name__)
-# A stop that cannot read its pods within this time keeps no facts, listens to no logs, and goes on.
+# A stop that cannot read its pods within this time continues without facts and logs.
 PODS_SECONDS = 8.0
 # A call waits at most this long, for all its jobs together, until listeners to their logs have begun.
 LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0
@@ -182,7 +182,7 @@ class Stopping:
         return {key: living for key, pods in pods_by_key.items() if (living := _living(pods))}
 
     def _remaining_pods(self, run_uid: str, keys: Sequence[JobKey]) -> list[Pod]:
-        """Return the jobs' living pods. An unreadable list is an error, since pods would go on without notice."""
+        """Return the jobs' living pods. An unreadable list is an error, since pods would continue unnoticed."""
         pods_by_key = self.jobs.pods(run_uid, keys) if keys else {}
         return _living(pod for pods in pods_by_key.values() for pod in pods)
 
@@ -242,7 +242,7 @@ class Stopping:
 
 
 def _outcome_facts(run_uid: str, pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Uids) -> dict[JobKey, OutcomeFacts]:
-    """Return the outcome facts of the jobs with a uid on record. A fault in their computation delays no stop."""
+    """Return the outcome facts of the jobs with a recorded uid. A fault in their computation delays no stop."""
     try:
         return facts_by_uid(pods_by_key, uids)
     except Exception:
@@ -251,7 +251,7 @@ def _outcome_facts(run_uid: str, pods_by_key: Mapping[JobKey, Sequence[Pod]], ui
 
 
 def _is_ending(job: Job) -> bool:
-    """Return whether the job ends by itself or has ended: a deletion could only lose its outcome."""
+    """Return whether the job is ending on its own or has ended: a deletion could only lose its outcome."""
     status = job.status
     if status is None:
         return False
@@ -272,7 +272,8 @@ def _living(pods: Iterable[Pod]) -> list[Pod]:
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """Reaching finds jobs on nodes that do not answer: a forced end removes their pods, and their programs may go on.
+    """Reaching finds jobs on nodes that do not answer: a forced end removes their pods, and their programs may keep
+    running.
 
     A node does not answer if it cannot send the log of its pod, or if the control plane's data about the pod say so.
     """

@@ -1,9 +1,9 @@
 """Receive the API server's answers complete, in time and decompressed, and interpret them.
 
-Refusals become errors, and list pages tell the next page's token.
+Refusals become errors, and list pages carry the next page's token.
 
-The API server compresses answers above 128 KiB if the client offers gzip. Lists repeat themselves so much that
-decompressing takes less work than receiving the list uncompressed, with every object as an HTTP chunk by itself.
+The API server compresses answers above 128 KiB if the client offers gzip. Lists are so repetitive that
+decompressing takes less work than receiving the list uncompressed, with every object in its own HTTP chunk.
 """
 
 import math
@@ -166,7 +166,7 @@ def _seconds_to_wait(retry_after: str | None) -> float | None:
 def continuation(page: bytes) -> str | None:
     """Return the token for the next page, or None after the last page.
 
-    The token stands before the items, and the items are megabytes long, so only the page's head is decoded. A page with
+    The token precedes the items, and the items are megabytes long, so only the page's head is decoded. A page with
     an unusual head is decoded whole.
     """
     head, items, _ = page[:LONGEST_HEAD].partition(BEGIN_OF_ITEMS)

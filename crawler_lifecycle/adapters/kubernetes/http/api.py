@@ -88,7 +88,7 @@ class Api:
 
         A list that became too old between two pages begins anew, once: an object may come twice. A page too long to
         receive is requested again with fewer objects. A 404 becomes ApiFailed: a list always exists, even without
-        items, so the server behind a 404 is not our API server. A repeated token for the next page
+        items, so a server with the answer 404 is not our API server. A repeated token for the next page
         becomes ApiFailed, too: a broken cache would repeat its page indefinitely, in a thread without cancellation.
         """
         page_query: dict[str, str | int] = {"limit": PAGE, **(query or {})}

@@ -71,7 +71,7 @@ class Decoder(Generic[Item]):
             raise Unreadable(f"the API server's answer is no {self._kind}: {error}") from error
 
     def page(self, body: bytes) -> Items[Item]:
-        """Decode a list page. If an item is broken, decode every item by itself, so that no other item is lost.
+        """Decode a list page. If an item is broken, decode the items separately, so that no other item is lost.
 
         Raise Unreadable if the body holds no list of this kind.
         """

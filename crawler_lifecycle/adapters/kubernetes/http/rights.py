@@ -1,6 +1,6 @@
 """Check of the process's rights in the cluster; every missing right is reported with its purpose.
 
-The API server itself answers for every single right: only the server knows the rules behind its answer.
+The API server decides every single right: only the server knows all rules.
 """
 
 from collections.abc import Iterable

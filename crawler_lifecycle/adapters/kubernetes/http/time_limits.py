@@ -11,7 +11,7 @@ class Limits:
     """Limits of a request: `connect` and `silence` in seconds, `last_try` and `last_piece` by the monotonic clock."""
 
     connect: float  # a connection that takes longer fails
-    silence: float  # an answer fails after so long without a piece of data
+    silence: float  # an answer fails after this time without data
     last_try: float  # no try begins after this time
     last_piece: float  # no piece is awaited after this time
 

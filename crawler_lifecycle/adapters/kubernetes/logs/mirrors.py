@@ -4,10 +4,10 @@ The API cannot begin a log at a byte, but can stream new lines as they come. So 
 fills, from the log's beginning on, for as long as a reader comes back. The file has no name, and disappears with its
 process.
 
-A reader goes on at an offset, counted in bytes. The node begins a new file for a growing log: a stream goes on through
-the change and counts all bytes since its beginning, while a fetch counts the bytes in the new file. So the same offset
-may mean different bytes. A mirror accepts an offset if the mirror gave out the offset itself, or has the same bytes
-before the offset as the fetched log.
+A reader continues at an offset, counted in bytes. The node begins a new file for a growing log: a stream continues
+across the change and counts all bytes since its beginning, while a fetch counts the bytes in the new file. So the same
+offset may mean different bytes. A mirror accepts an offset if the mirror gave out the offset itself, or has the same
+bytes before the offset as the fetched log.
 """
 
 import os
@@ -26,7 +26,7 @@ SHORTEST_MIRRORED = 1 << 20  # bytes; shorter logs get no mirror, and are fetche
 MOST_MIRRORS = 32  # a mirror needs a connection, a thread and a file; further logs are fetched whole
 IDLE_SECONDS = 30.0  # a mirror without a reader for longer ends with the next piece from the stream
 CATCH_UP_SECONDS = 15.0  # a mirror that takes longer to reach its reader's offset is not used any more
-COMPARED_BYTES = 1 << 12  # before an offset, to tell whether two files hold the same log
+COMPARED_BYTES = 1 << 12  # before an offset, to see whether two files hold the same log
 MOST_OFFSETS = 1000  # per mirror, for its latest readers
 
 OpenStream = Callable[[], Generator[bytes]]

@@ -43,7 +43,7 @@ APOLOGY = b"unable to retrieve container logs for "  # some nodes answer so, wit
 OCCUPIED_PLACE_NOTE = "logs-not-kept.txt"
 # HTTP statuses if a log is requested
 NO_LOG_EVER = (400, 404)  # the container never started, or its pod does not exist
-NODE_SILENT = (500, 502, 504)  # the API server gets no answer from the node, for now or for ever
+NODE_SILENT = (500, 502, 504)  # the API server gets no answer from the node, for now or permanently
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Logs:
         uid = pod.metadata.uid
         if not ended and (mirrored := self.mirrors.read(uid, offset)):
             return mirrored
-        # a byte more than the chunk shows whether the log goes on
+        # a byte more than the chunk shows whether the log continues
         most_bytes = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
         with tempfile.TemporaryFile() as file:  # the file has no name: crawl output outlives no process of ours
             try:
@@ -140,12 +140,12 @@ class Logs:
         """Keep the log of a job that still prints; the file appears after the job's end.
 
         Raise ApiFailed if the stream breaks off, or is silent for LONGEST_SILENCE_SECONDS. If the pod does not exist
-        any more then, or the API server does not tell, the part received so far is kept, unless the log's place is
+        any more then, or the API server does not answer, the part received so far is kept, unless the log's place is
         taken. `on_answer` is called with every piece that the node sends.
         """
         self.files_folder.mkdir(parents=True, exist_ok=True)
         failure = None
-        with tempfile.TemporaryFile(dir=self.files_folder) as file:  # without a name: our crash leaves no file behind
+        with tempfile.TemporaryFile(dir=self.files_folder) as file:  # without a name: our crash leaves no file
             try:
                 self._copy_to_its_end(pod, file, on_answer)
             except ApiFailed as error:

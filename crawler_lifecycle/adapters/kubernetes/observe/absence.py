@@ -19,7 +19,7 @@ THREADS = 4
 NAMES_IN_A_PAGE = 10 * PAGE  # names are small: pages as short as for whole Jobs would double the number of lists
 
 CountPages = Callable[[Iterable[bytes]], Iterator[bytes]]  # passes a list's pages on, and counts the pages of the look
-UidsByName = Mapping[str, str | None]  # the Jobs' uids on record by their names; None: no uid is on record
+UidsByName = Mapping[str, str | None]  # the Jobs' recorded uids by name; None: no uid is recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Absence:
     def present_jobs(self, uids: UidsByName, count_pages: CountPages) -> Iterator[tuple[str, Job | None]]:
         """Yield name and Job for every Job that is not absent. The Job is None if the Job exists and is unreadable.
 
-        Raise TemporaryError if the namespace is another than on record, or is being deleted: then a missing Job proves
-        nothing.
+        Raise TemporaryError if the namespace is not the recorded namespace, or is being deleted: then a missing Job
+        proves nothing.
         """
         self.namespace.check()
         candidates = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, count_pages)
@@ -53,7 +53,7 @@ class Absence:
     def _listed_names(self, uids: UidsByName, count_pages: CountPages) -> list[str]:
         """Return which of these Jobs a list of all Jobs in the namespace shows, whatever their labels.
 
-        A Job with another uid than the uid on record only shares the name, and is left out.
+        A Job with another uid than the recorded uid only shares the name, and is left out.
         """
         listed: dict[str, str] = {}  # uids by name; empty if unreadable
         pages = self.api.pages(self.api.jobs_path(), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST)

@@ -28,7 +28,7 @@ REQUEST_ERRORS = (TemporaryError, PermanentError)  # a request failed, or its an
 
 
 class EventRequest(NamedTuple):
-    """Wish for events about a Job or its pod, to explain why the job waits."""
+    """Request for a Job's or its pod's events, to explain why the job waits."""
 
     key: JobKey
     uid: str  # uid of the Job or pod
@@ -40,11 +40,11 @@ class WaitEvents:
         self._api = api
 
     def explain(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
-        """Read events, which tell more about why jobs wait, within the look's budget (MOST_LISTS).
+        """Read events, which explain more precisely why jobs wait, within the look's budget (MOST_LISTS).
 
         A Job with rejected pods is given up after a while, if its events show the rejection. Single requests would
         reach only the first few such Jobs in a look, so for many Jobs one list brings the events. The list may be cut,
-        and a main job behind the cut needs a single request: the run could not say otherwise why it does not begin. So
+        and a main job beyond the cut needs a single request: the run could not say otherwise why it does not begin. So
         the list is left out if the budget is enough only for the main job's request.
         """
         uids_without_pod = {request.uid for request in requests if survey.jobs[request.key].cause == POD_NOT_CREATED}
@@ -74,7 +74,7 @@ class WaitEvents:
         """Return events by the Jobs' uids, for all these Jobs if the whole list could be read.
 
         The API server lists events by name, so a Job's events come in a row. If the list is cut, its last Job is left
-        out: the Job's latest event, which decides, may be behind the cut.
+        out: the Job's latest event, which decides, may be beyond the cut.
         """
         by_uid: dict[str, list[Event]] = {}
         pages_read, last_uid = 0, None

@@ -1,7 +1,7 @@
 """Give the reason of a job's failure in one short word, by the first rule that fits (row R in docs/decisions/0014).
 
 The rules read the pod, and the Job's condition `Failed`. A deleted pod disappears as soon as the Job has counted the
-pod. Then only a sentence in the condition tells how the pod ended; Kubernetes writes the sentence because our Jobs have
+pod. Then only a sentence in the condition says how the pod ended; Kubernetes writes the sentence because our Jobs have
 a pod failure policy (`act/job_spec.py`).
 """
 

@@ -26,7 +26,7 @@ def look_of_job(key: JobKey, job: Job) -> JobLook | None:
 
     Without a look by the Job, pods and events decide (rules 14 to 19, and 21).
 
-    A failure's reason is preliminary, and a success does not show whether the program was told to end: pods tell more.
+    A failure's reason is preliminary, and a success does not show whether the program was asked to end: pods show more.
     """
     status = job.status or NO_JOB_STATUS
     conditions = true_conditions(status)
@@ -73,10 +73,10 @@ def _by_counters(status: JobStatus) -> PhaseAndCause | None:
 
 
 def needs_its_pods(look: JobLook | None, job: Job) -> bool:
-    """Return whether pods tell more about a watched job than the look by its Job.
+    """Return whether pods show more of a watched job than its Job does.
 
     True without a look and for a job that has ended. True for a deleted Job only while the Job counts an active pod,
-    which may have ended before the deletion, and no terminating pod: a terminating pod was told to end already.
+    which may have ended before the deletion, and no terminating pod: a terminating pod has already been asked to end.
     """
     if look is None or look.phase.has_ended:
         return True
@@ -117,7 +117,7 @@ def true_conditions(status: JobStatus) -> dict[str, Condition]:
 
 
 def end_of(status: JobStatus | None) -> Condition | None:
-    """Return the condition with which a Job has ended; None while the Job goes on."""
+    """Return the condition with which a Job has ended; None while the Job continues."""
     conditions = true_conditions(status or NO_JOB_STATUS)
     return conditions.get("Complete") or conditions.get("Failed")
 
@@ -126,7 +126,7 @@ def _look_of_success(key: JobKey, job: Job, complete: Condition) -> JobLook:
     """Return the look at a Complete Job: all containers exited with 0.
 
     The Job's time is when the controller noticed the end, later than the end itself. So the Job alone does not show
-    whether its program was told to end before its end.
+    whether its program was asked to end before its end.
     """
     noticed_at = (job.status or NO_JOB_STATUS).completion_time or complete.last_transition_time
     return replace(_look_of_end(key, job, JobPhase.SUCCEEDED, noticed_at, exit_code=0), end_request=EndRequest.UNKNOWN)
@@ -144,7 +144,7 @@ def _look_of_end(
 ) -> JobLook:
     status, deleted_at = job.status or NO_JOB_STATUS, job.metadata.deletion_timestamp
     may_run = is_positive(status.active) or is_positive(status.terminating)
-    # a deletion long after the end (by the Job's time to live, or a person) did not tell the program to end
+    # a deletion long after the end (by the Job's time to live, or a person) did not ask the program to end
     is_told = deleted_at is not None and (ended_at is None or deleted_at - ended_at <= CLOCK_DIFFERENCE)
     return JobLook(
         *key,

@@ -1,6 +1,6 @@
 """Read, list and delete our Jobs and pods by their key (task, attempt) in a run, and list the jobs of all runs.
 
-A Job is ours by its labels, or by the uid on record: a user may have edited the labels since the deployment. `Jobs`
+A Job is ours by its labels, or by the recorded uid: a user may have edited the labels since the deployment. `Jobs`
 serves stops, removals and evidence; its threads share the work on many jobs, so that a failing job delays no other.
 The audit reads the `inventory` of all runs: the metadata of Jobs, and of pods without a Job.
 """
@@ -61,7 +61,7 @@ class Jobs:
     def read_job(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
         """Return the Job by its name, with its metadata alone if the rest cannot be read; None if we have no such Job.
 
-        A Job with edited labels is still ours if its uid is `uid`, the uid on record, or if its pod template has our
+        A Job with edited labels is still ours if its uid is `uid`, the recorded uid, or if its pod template has our
         labels, since templates cannot be edited.
         """
         path = self.api.jobs_path(job_name(checked_uid(run_uid), *key))
@@ -119,7 +119,7 @@ class Jobs:
         return {key: job for job in jobs if (key := _key_of_job(job, run_uid))}
 
     def read_dated(self, run_uid: str, uids: Mapping[JobKey, str]) -> dict[JobKey, DatedJob]:
-        """Read these Jobs singly by their names, whatever their labels. Return the Jobs with the uid on record."""
+        """Read these Jobs singly by their names, whatever their labels. Return the Jobs with the recorded uid."""
         jobs: dict[JobKey, DatedJob] = {}
 
         def read(key: JobKey) -> None:

@@ -29,7 +29,7 @@ from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
 @dataclass(frozen=True, slots=True)
 class JobPatience:
-    """Longest times for a job in states that may never end by themselves."""
+    """Longest times for a job in states that may never end on their own."""
 
     no_progress: timedelta = timedelta(minutes=30)  # before its start, such as without an image; then it is given up
     overdue: timedelta = timedelta(minutes=30)  # after the end of the grace; then the job is overdue
@@ -100,8 +100,8 @@ class Observer:
     def _absent_keys(self, survey: Survey, missing: Sequence[JobKey], uids: Mapping[JobKey, str]) -> list[JobKey]:
         """Return the keys of provably absent Jobs, and add the other missing Jobs to the survey.
 
-        A Job with the uid on record is present despite edited labels. A Job with another uid and without our labels
-        only shares the name, so our Job is absent. Without a uid on record such a Job is unclear.
+        A Job with the recorded uid is present despite edited labels. A Job with another uid and without our labels
+        only shares the name, so our Job is absent. Without a recorded uid such a Job is unclear.
         """
         keys = {survey.proper_name(key): key for key in missing}
         uids_on_record = {name: uids.get(key) for name, key in keys.items()}
@@ -196,7 +196,7 @@ def _note_unreadable_pod(survey: Survey, pod: Broken, keys: Container[JobKey]) -
 
     - A Job that shows that the job is to end says enough: only the time when the pod should end is unknown. The look
       reads no further pods of this job.
-    - A failed job stays failed, and the look reads its other pods: they may tell the reason.
+    - A failed job stays failed, and the look reads its other pods: they may show the reason.
     - Any other job becomes unclear. A complete Job does, too: its program may have ended on request, and only the pod
       shows the request.
 

@@ -1,11 +1,11 @@
-"""Comparison of the present namespace with the place on record, the namespace that the installation knows.
+"""Comparison of the present namespace with the recorded place, the namespace that the installation knows.
 
 With the kubeconfig of another cluster, a namespace with the same name shows none of our Jobs: all Jobs would seem
 absent, and a stop would be proved while all jobs run. The namespace's uid shows the difference. If the uid differs, the
 uid of kube-system decides: in the same cluster the namespace was made anew, and its old Jobs are gone. In another
 cluster, or if kube-system cannot be read, absence proves no end.
 
-`NamespaceCheck` compares for looks, with the place on record in the database. `ConfirmedPlaces` compares for
+`NamespaceCheck` compares for looks, with the recorded place in the database. `ConfirmedPlaces` compares for
 deployments: the scheduler service has no database and serves several installations, so each request names its place.
 """
 
@@ -33,7 +33,7 @@ ACCEPT_NAMESPACE = (
 
 @dataclass(frozen=True, slots=True)
 class NamespaceCheck:
-    """Compares the present namespace with the place on record in `places`; `remedy` ends the error's message."""
+    """Compares the present namespace with the recorded place in `places`; `remedy` ends the error's message."""
 
     api: Api
     places: Places
@@ -42,9 +42,9 @@ class NamespaceCheck:
     def check(self, *, record: bool = True) -> bool:
         """Raise TemporaryError if absence proves no end: the namespace does not exist, is being deleted, or is foreign.
 
-        A namespace is foreign if its uid is not the uid on record, unless the namespace was made anew in the cluster on
-        record. Return True if absence proves an end; False if the namespace shows no uid, so that nothing could be
-        compared. `record`: the first namespace ever read, or a namespace made anew, becomes the place on record.
+        A namespace is foreign if its uid is not the recorded uid, unless the namespace was made anew in the recorded
+        cluster. Return True if absence proves an end; False if the namespace shows no uid, so that nothing could be
+        compared. `record`: the first namespace ever read, or a namespace made anew, becomes the recorded place.
         """
         on_record, present = self.places.known(), self._present_place()
         if present is None:
@@ -73,7 +73,7 @@ class NamespaceCheck:
             return False
 
     def accept(self) -> tuple[Place | None, Place]:
-        """Record the present place. Return the place on record before, and the present place."""
+        """Record the present place. Return the previously recorded place, and the present place."""
         present = self._present_place()
         if present is None:
             raise TemporaryError(f"namespace {self.api.namespace} does not report its uid")

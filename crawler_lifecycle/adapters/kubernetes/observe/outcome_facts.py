@@ -1,4 +1,4 @@
-"""Read the outcome facts of a job from its pod: exit code, times, message, and whether its program was told to end.
+"""Read the outcome facts of a job from its pod: exit code, times, message, and whether its program was asked to end.
 
 Looks bring the facts with the job (`facts_of`); stops record the facts before they delete the pods (`facts_by_uid`).
 """
@@ -30,7 +30,7 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
 
 
 def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
-    """Return the facts about every job, only from pods of the Job with the uid on record (`uids`)."""
+    """Return the facts about every job, only from pods of the Job with the recorded uid (`uids`)."""
     facts: dict[JobKey, OutcomeFacts] = {}
     for key in pods_by_key.keys() & uids.keys():
         pod = pods.primary_pod(pod for pod in pods_by_key[key] if pods.controller_uid(pod) == uids[key])
@@ -41,7 +41,7 @@ def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobK
 
 
 def _facts_of_pod(job_uid: str, pod: Pod, job_deleted_at: datetime | None) -> OutcomeFacts | None:
-    """Return facts about the program's end, or the fact that a running program was told to end; None without facts."""
+    """Return facts about the program's end, or the fact that a running program was asked to end; None without facts."""
     told_by = termination.author_of_request([pod], job_deleted_at)
     if pods.has_ended(pod):
         return _facts_of_end(job_uid, pod, told_by)
@@ -56,7 +56,7 @@ def _facts_of_pod(job_uid: str, pod: Pod, job_deleted_at: datetime | None) -> Ou
 
 
 def _facts_without_pod(look: JobLook) -> OutcomeFacts | None:
-    """Return the only fact that a Job shows without a pod: its pods were told to end while they ran; else None."""
+    """Return the only fact that a Job shows without a pod: its pods were asked to end while they ran; else None."""
     is_told = look.cause == POD_TERMINATING and not look.phase.has_ended
     return OutcomeFacts(job_uid=look.uid, told_to_end=True, told_by=look.reason) if is_told else None
 
@@ -64,8 +64,8 @@ def _facts_without_pod(look: JobLook) -> OutcomeFacts | None:
 def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted_at: datetime | None) -> OutcomeFacts | None:
     """Return the facts about a complete Job whose pod does not show its main container's end.
 
-    The Job proves the exit code 0. None: pod or Job show that the program was not told to end. Otherwise the request,
-    or an unknown order, has to go on record: without these facts the task's row would decide, and a row without a
+    The Job proves the exit code 0. None: pod or Job show that the program was not asked to end. Otherwise the request,
+    or an unknown order, has to be recorded: without these facts the task's row would decide, and a row without a
     request would turn half a crawl into a success (docs/decisions/0006, rule 4).
     """
     told_to_end = termination.was_told_to_end(pod)

@@ -96,7 +96,7 @@ def _look_without_pod(key: JobKey, job: Job) -> JobLook:
 
 
 def _complete_success(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
-    """Complete a success: its pods show whether the program was told to end before its end, and by whom.
+    """Complete a success: its pods show whether the program was asked to end before its end, and by whom.
 
     If no pod shows the order of request and end (`was_told` is None), the end request is UNKNOWN. The look names the
     author also then, since the records may show that the request came first.

@@ -272,7 +272,7 @@ def is_lost(end: Terminated) -> bool:
 def due_at(own_pods: Sequence[Pod]) -> datetime | None:
     """Return the time when the pods should have ended: the latest end of a grace among the pods not ended yet.
 
-    None: all pods have ended, or a pod not ended yet was not told to end.
+    None: all pods have ended, or a pod not ended yet was not asked to end.
     """
     grace_ends = [pod.metadata.deletion_timestamp for pod in own_pods if not has_ended(pod)]
     known_ends = [grace_end for grace_end in grace_ends if grace_end]

@@ -49,7 +49,7 @@ class Survey:
             self.remarks.append(remark)
         look = job_status.look_of_job(key, job)
         self.jobs_needing_pods.pop(key, None)
-        # pods tell more about a watched job, and show for any job whether a part still runs after the due time
+        # pods show more of a watched job, and show for any job whether a part still runs after the due time
         needs_details = key in self.watched and job_status.needs_its_pods(look, job)
         is_past_due = look is not None and look.due_at is not None and look.due_at < self.overdue_before
         if needs_details or is_past_due or job_status.may_be_overdue(look):
@@ -66,7 +66,7 @@ class Survey:
             self.jobs[key] = job_status.unclear_look(key, name, problem)
 
     def make_unclear(self, known: JobLook, problem: str) -> None:
-        """Make a listed job unclear. Presence and pods stay: they tell a stop and a removal whether the job runs on."""
+        """Make a listed job unclear. Presence and pods stay: stops and removals need them to see whether it runs."""
         self.jobs_needing_pods.pop((known.task, known.attempt), None)
         unclear = job_status.unclear_look((known.task, known.attempt), known.name, problem, known.uid)
         self.jobs[known.task, known.attempt] = replace(unclear, presence=known.presence, pods=known.pods)

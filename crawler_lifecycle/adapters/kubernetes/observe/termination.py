@@ -1,7 +1,7 @@
-"""Decide whether a pod's program was told to end before its end, and by whom: such a program has not finished.
+"""Decide whether a pod's program was asked to end before its end, and by whom: such a program has not finished.
 
-A program is told to end by its pod's deletion, or by the kubelet, the agent on its node. The node's clock dates the end
-and the API server's clock the deletion, and the two clocks may differ by a minute, so only dates more than a minute
+A program is asked to end by its pod's deletion, or by the kubelet, the agent on its node. The node's clock dates the
+end and the API server's clock the deletion, and the two clocks may differ by a minute, so only dates more than a minute
 apart show the order. Within a minute, a grace proves that the request came first if the main container was the last to
 end, since the API server gives an ended pod no grace. Without a grace the order is unknown.
 """
@@ -53,7 +53,7 @@ REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
 
 
 def were_told_to_end(own_pods: Sequence[Pod]) -> bool | None:
-    """Return whether the pods that succeeded were told to end before. None: no pod can decide.
+    """Return whether the pods that succeeded were asked to end before. None: no pod can decide.
 
     A single pod that succeeded without a request is enough for False: its program has finished the work.
     """
@@ -86,7 +86,7 @@ def author_of_request(own_pods: Sequence[Pod], job_deleted_at: datetime | None =
 
 
 def was_told_to_end(pod: Pod) -> bool | None:
-    """Return whether the pod's main container was told to end before its end. None: unknown."""
+    """Return whether the pod's main container was asked to end before its end. None: unknown."""
     end = pods.end_of_main(pod)
     ended_at = end.finished_at if end and not pods.is_lost(end) else None
     disruption = pods.condition(pod, DISRUPTION)

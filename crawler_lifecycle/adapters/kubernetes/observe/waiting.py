@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE
 from crawler_lifecycle.domain import reasons
 
 NOT_SYNCED = "not_synced"  # the Job controller has not seen the Job yet
-SCHEDULED = "scheduled"  # the pod has a node, and no container tells why it waits
+SCHEDULED = "scheduled"  # the pod has a node, and no container says why it waits
 CANNOT_START = "cannot_start"
 CRASH_LOOP = "crash_loop"
 INVALID_IMAGE_NAME = "invalid_image_name"
@@ -123,7 +123,7 @@ def _rank_of_reason(waiting: tuple[ContainerStatus, Waiting]) -> tuple[bool, boo
 
 
 def explain_by_events(wait: Wait, events: Sequence[Event]) -> Wait:
-    """Return why containers are not created, which only the pod's events tell; without such an event return `wait`."""
+    """Return why containers are not created, which only the pod's events show; without such an event return `wait`."""
     event = _latest_event(events, tuple(CAUSE_BY_EVENT_REASON))
     return Wait(CAUSE_BY_EVENT_REASON[event.reason or ""], event.message) if event else wait
 

@@ -3,7 +3,7 @@
 Until the first release, a change to `schema.py` needs no new revision. Whoever adds the second revision replaces the
 import from `schema.py` here by a copy of the released tables (docs/howto/extend.md, "A column").
 
-MySQL commits every table and index by itself. `checkfirst` leaves out tables and indexes from an interrupted upgrade.
+MySQL commits every table and index separately. `checkfirst` leaves out tables and indexes from an interrupted upgrade.
 """
 
 from alembic import op
