@@ -1,6 +1,6 @@
-"""Costs of admission beside running runs: a question for a permit, starts at once, a pass, and a reading of the limits.
+"""Costs of admission beside running runs: a permit, many starts at once, a pass, and a scrape.
 
-The open runs have their permits and a job each, and no task waits.
+Each open run has its permit and a job, and no task waits.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def _rows(scale: Scale, database: Database) -> Iterator[Row]:
 
 
 def _running(store: SqlStore) -> RunRef:
-    """Return a run whose main job runs."""
+    """Return a run with a running main job."""
     run = new_run(store)
     claim = ask(store, run)
     assert isinstance(claim, Claim)
@@ -70,7 +70,7 @@ def _begin(store: SqlStore, run: RunRef) -> None:
 
 
 def _pass_ms(store: SqlStore) -> float:
-    """Return the milliseconds of a pass that begins a run in the line."""
+    """Return the milliseconds for a pass with a run in the line."""
     store.limits.pause(INSTALLATION, "a benchmark", "bench")
     run = new_run(store)
     ask(store, run)

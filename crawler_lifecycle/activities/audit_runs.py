@@ -32,7 +32,7 @@ class RunAudit:
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim.
 
-        After the last page, the sums of what runs use of limits are compared with the rows, and corrected.
+        After the last page, compare the sums of the runs' use of limits with the rows, and correct the sums.
         """
         page, continue_after = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         ledger, runs = auditing.Ledger(step.audit, self.findings), {run.run_id: run for run in page}

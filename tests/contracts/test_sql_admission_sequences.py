@@ -223,7 +223,7 @@ class Life:
         with self.database.transaction() as connection:
             limits = limits_on_record(connection, MOST_TASKS)
             run_ids = connection.scalars(select(histories.c.id).where(histories.c.installation == OWN_INSTALLATION))
-            rows = Usage.of(situation(connection, limits, self.database.clock(), run_ids).runs)
+            rows = Usage.count(situation(connection, limits, self.database.clock(), run_ids).runs)
             for usage in (present_usage(connection, limits), self._folded(connection, limits)):
                 assert {scope: usage.scopes[scope] for scope in limits} == {s: rows.scopes[s] for s in limits}
                 assert +Counter(usage.shares) == +Counter(rows.shares)

@@ -210,7 +210,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[OpenRun], dict[str, ScopeLimits]]:
 
 
 def assert_limits_hold(runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits]) -> None:
-    for scope, use in Usage.of(runs).scopes.items():
+    for scope, use in Usage.count(runs).scopes.items():
         caps = by_scope[scope]
         assert caps.runs is None or use.runs <= caps.runs
         assert caps.tasks is None or use.tasks <= caps.tasks

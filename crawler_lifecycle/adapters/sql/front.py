@@ -3,7 +3,7 @@
 Runs with the same priority and limits, which all need one place or all need two, are a part of the line. A pass serves
 a part by RunID, and once a run is held, all later runs of its part are held. So a pass for `most` tasks needs the first
 `most` + 1 runs of each part. A pass reads all runs with limited labels, because no part has runs with limited labels.
-Of the runs with a permit, it reads those with a task that waits.
+Runs with a permit are read if a task waits.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ WAITING = select(run_uses.c.history_id).where(run_uses.c.waits)
 def runs_of_a_pass(connection: Connection, scopes: Collection[str], most: int, now: datetime) -> set[int]:
     """Return the runs that a pass for `most` tasks reads. `scopes`: all scopes with limits.
 
-    Each statement has an index, and reads no run that waits for nothing. The caller has folded the marks of `uses`.
+    Running runs without a waiting task are left out. The caller has folded marks (`uses.py`).
     """
     part = (runs.priority, _limited_crawler(scopes), _needs_two_places())
     place = func.row_number().over(partition_by=part, order_by=runs.id)

@@ -42,7 +42,7 @@ def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLi
     """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
 
     The line may have thousands of runs, and each run asks. Only with room under the limits the front of the line is
-    read, as in a pass with a task for each free place. The caller has folded the marks of `uses`.
+    read, as in a pass with a task for each free place. The caller has folded marks (`uses.py`).
     """
     if run.is_admitted:
         return pause_in(run.scopes, limits)

@@ -72,7 +72,7 @@ class SqlLimits(OnDatabase):
             raise NotFound(f"{in_words(scope)} is not paused")
 
     def correct_sums(self) -> list[int]:
-        """Compare the sums with the rows of runs, and correct the sums. Return the runs that were counted wrongly."""
+        """Compare the sums with the runs' rows, and correct wrong sums. Return the RunIDs counted wrongly."""
         wrong = list[int]()
         after: int | None = 0
         while after is not None:

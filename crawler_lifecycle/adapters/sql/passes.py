@@ -122,8 +122,8 @@ def _free_claims(
     """Return the run and number of at most `most` tasks with a free claim: their jobs may exist already.
 
     These tasks have their places. The claims that expire first come first: a claim that is taken again comes last, so
-    a task whose deployment fails again and again keeps no other task waiting. The third value says whether no earlier
-    request is on its way any more: only then a look proves that there is no job.
+    a task whose deployment fails again and again keeps no other task waiting. The third value is true if earlier
+    requests have ended: only then a look proves the absence of a job.
     """
     is_free = claim_is_free(now, token)
     query = select(tasks.history_id, tasks.task, is_settled(now))

@@ -1,9 +1,9 @@
-"""What the open runs use of their scopes' limits: sums that cost the same with any number of open runs.
+"""Sums for admission: the use by open runs, for each scope with limits.
 
-A transaction that may change a run's use also marks the run (`mark`), and waits for nobody: a mark is a new row. The
-holder of the lock of `lock_admission` folds the marks (`fold`): it counts the marked runs again, and changes the sums
-of their scopes by the difference. The change and its mark are committed together, so a sum cannot drift.
-`run_uses` and `scope_uses` have one writer at a time, and the order of locks is: admission, then a run's row.
+A transaction that may change a run's use also marks the run (`mark`), without a wait: a mark is a new row. The
+holder of the admission lock folds marks (`fold`): the holder counts marked runs again, and
+adds the differences to their scopes' sums. A change and its mark are committed together, so sums cannot drift.
+`run_uses` and `scope_uses` have a single writer at a time. Locks are taken in one order: admission, then a run's row.
 """
 
 from collections import defaultdict
@@ -64,7 +64,7 @@ IS_OPEN = and_(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLA
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A run's use as it was counted and as it is now. `run` has the scopes and the share."""
+    """A run's counted use and present use. `run` has the scopes and the share."""
 
     run: OpenRun
     old: Use
@@ -87,12 +87,12 @@ class Change:
 
 
 def mark(connection: Connection, run_id: int) -> None:
-    """Have the run counted again by the next holder of the lock of admission."""
+    """Have the run counted again by the next holder of the admission lock."""
     connection.execute(MARK, {"history_id": run_id})
 
 
 def fold(connection: Connection, limits: Mapping[str, ScopeLimits]) -> None:
-    """Count the marked runs again. The caller holds the lock of admission."""
+    """Count the marked runs again. The caller holds the admission lock."""
     marked = connection.execute(MARKS).all()
     for page in pages(marked):
         run_ids = {row.history_id for row in page}
@@ -112,7 +112,7 @@ def count_begun(connection: Connection, run: OpenRun, begun: OpenRun) -> None:
 
 
 def usage_on_record(connection: Connection) -> Usage:
-    """Return the sums. They are true for a caller that holds the lock of admission and has folded."""
+    """Return the sums. A caller with the admission lock folds first."""
     usage = Usage()
     for row in connection.execute(SUMS):
         usage.scopes[row.scope] = Use(*(row._mapping[name] for name in FIELDS))
@@ -131,9 +131,9 @@ def present_usage(connection: Connection, limits: Mapping[str, ScopeLimits]) -> 
 
 
 def sum_up(connection: Connection, limits: Mapping[str, ScopeLimits]) -> bool:
-    """Compute the sums from the counted runs, after another scope or weight. Return whether a sum was different.
+    """Compute all sums from the counted runs, after a new scope or weight. Return whether a sum was different.
 
-    The caller holds the lock of admission, and has folded.
+    The caller holds the admission lock and has folded.
     """
     usage = Usage()
     total = [func.coalesce(func.sum(counted[name]), 0).label(name) for name in FIELDS]
@@ -164,14 +164,14 @@ def sum_up(connection: Connection, limits: Mapping[str, ScopeLimits]) -> bool:
 
 
 def miscounted(connection: Connection, run_ids: Sequence[int]) -> list[int]:
-    """Return the runs that are counted with another use than their rows say, and have no mark."""
+    """Return runs with different counts in `run_uses` and in their rows, without marked runs."""
     changes = (change for page in pages(run_ids) for change in _changes(connection, {}, page))
     different = {change.run.run_id for change in changes if change.differs}
     return sorted(different - {row.history_id for row in connection.execute(MARKS)}) if different else []
 
 
 def counted_without_run(connection: Connection) -> list[int]:
-    """Return runs that are counted and are over, are gone, or belong to another installation."""
+    """Return counted runs without an open row in our installation."""
     has_run = exists().where(runs.id == counted.history_id, IS_OPEN)
     return list(connection.scalars(select(counted.history_id).where(~has_run)))
 
@@ -182,13 +182,13 @@ def _add_groups(usage: Usage, kind: str, rows: Iterable[Any]) -> None:
 
 
 def _sums_of(usage: Usage, scope: str) -> dict[str, int]:
-    """Return the values of the scope's row."""
+    """Return values for the scope's row."""
     share = "" if scope == INSTALLATION else scope
     return {**asdict(usage.scopes[scope]), "share_tasks": usage.shares[share]}
 
 
 def _changes(connection: Connection, limits: Mapping[str, ScopeLimits], run_ids: Collection[int]) -> list[Change]:
-    """Return the runs as they were counted and as they are, with their scopes under these limits."""
+    """Return the runs' counted and present use, with their scopes under these limits."""
     chosen = {"run_ids": list(run_ids)}
     before = {row.history_id: row for row in connection.execute(COUNTED, chosen)}
     labels = defaultdict[int, list[str]](list)
@@ -218,18 +218,18 @@ def _change(row: Row[Any], before: Row[Any] | None, labels: list[str], limits: M
 
 
 def scopes_of(crawler: str, labels: Iterable[str], limits: Mapping[str, ScopeLimits]) -> tuple[str, ...]:
-    """Return the run's scopes that have limits. `labels` are those of its labels that have limits, as scopes."""
+    """Return the run's scopes with limits. `labels`: scopes of its labels with limits."""
     of_crawler = [scope for scope in (CRAWLER + crawler,) if scope in limits]
     return (INSTALLATION, *of_crawler, *sorted(labels))
 
 
 def share_of(labels: Iterable[str], limits: Mapping[str, ScopeLimits]) -> str:
-    """Return the label whose weight counts for the run."""
+    """Return the label with the weight for the run."""
     return min((label for label in labels if limits[label].weight), default="")
 
 
 def _write(connection: Connection, changes: Iterable[Change]) -> None:
-    """Write the runs' new uses, and add the differences to the sums of their scopes."""
+    """Write new uses, and add differences to sums."""
     differing = [change for change in changes if change.differs]
     if not differing:
         return
@@ -248,7 +248,7 @@ def _write(connection: Connection, changes: Iterable[Change]) -> None:
 
 
 def _present() -> Select[Any]:
-    """Return the statement for the present use of runs."""
+    """Return the statement for present uses."""
     is_main, in_cluster = tasks.task == MAIN_TASK, tasks.status.in_(IN_CLUSTER)
     is_queued = tasks.status == TaskStatus.QUEUED
     # a run in PROCESSING is read until no task waits and no hold is left; before, only the main task waits
@@ -274,7 +274,7 @@ def _present() -> Select[Any]:
 
 
 def count_of(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    """Return the number of rows in a group that fulfil the condition."""
+    """Return the number of rows in a group with the condition."""
     return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
 
 

@@ -99,13 +99,13 @@ class OpenRun:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What all open runs use: sums for the scopes with limits, and the tasks in the cluster by share."""
+    """Use by all open runs: sums for the scopes with limits, and the tasks in the cluster by share."""
 
     scopes: dict[str, Use] = field(default_factory=lambda: defaultdict(Use))
     shares: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @classmethod
-    def of(cls, runs: Iterable[OpenRun]) -> Self:
+    def count(cls, runs: Iterable[OpenRun]) -> Self:
         usage = cls()
         for run in runs:
             usage.add(run, run.use)

@@ -43,7 +43,7 @@ def obstacle_in_turn(
     `runs` and `usage` are as in `plan`, with the asking run. The runs before it in the line have their turns first, and
     keep their places: otherwise new runs overtake a run with two limited labels again and again.
     """
-    usage = usage or Usage.of(runs)
+    usage = usage or Usage.count(runs)
     if hold := Rooms(limits, usage).obstacle(run):
         return hold
     others = [other for other in runs if other.run_id != run.run_id]
@@ -66,7 +66,7 @@ class _Planning:
         self.plan = Plan()
         self._runs = runs
         self._asking = asking
-        self._rooms = Rooms(limits, usage or Usage.of(runs))
+        self._rooms = Rooms(limits, usage or Usage.count(runs))
         self._limits = limits
         self._left = most
 
