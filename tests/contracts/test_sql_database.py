@@ -217,6 +217,17 @@ def test_a_connection_lost_on_the_way_is_temporary_and_the_next_call_works(datab
 
 
 @MARIADB
+def test_connections_to_a_server_that_takes_no_writes_are_replaced(database_url: str) -> None:
+    database, at = Database(database_url, pool_size=1), datetime(2026, 1, 1, tzinfo=UTC)
+    with database.read() as connection:
+        connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
+    with pytest.raises(TemporaryError, match="1792"):
+        database.transact(lambda connection: write_clock(connection, at))
+    database.transact(lambda connection: write_clock(connection, at))
+    database.close()
+
+
+@MARIADB
 def test_a_deadlock_is_tried_again(database: Database, make_run: MakeRun) -> None:
     """Two transactions take two rows in opposite order: the server kills one, which then succeeds."""
     first, second = make_run().run_id, make_run().run_id

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, our_error
+from crawler_lifecycle.adapters.sql.failures import NO_PRIMARY, UPGRADE, Contended, our_error
 from crawler_lifecycle.adapters.sql.fair_lock import WITHOUT_LIMIT, FairLock
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady
@@ -215,6 +215,13 @@ def _mysql_engine(address: URL, pool_size: int) -> Engine:
     @event.listens_for(engine, "checkin")
     def note_use(_: Any, record: ConnectionPoolEntry) -> None:
         record.info[USED_AT] = time.monotonic()
+
+    @event.listens_for(engine, "handle_error")
+    def leave_a_server_without_writes(context: ExceptionContext) -> None:
+        """Close all connections to a former primary: the next ones go to the server that has the address now."""
+        error = context.original_exception
+        if error.args and error.args[0] in NO_PRIMARY:
+            context.is_disconnect = True
 
     @event.listens_for(engine, "checkout")
     def ping_after_a_pause(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:

@@ -16,6 +16,7 @@ BUSY, LOCKED, READONLY, IO_ERROR, CORRUPT, FULL, CANNOT_OPEN, NOT_A_DATABASE = 5
 CONTENTION = {1020, 1205, 1213}  # the row has changed since the read, time-out of the wait for a lock, deadlock
 NO_SUCH_TABLE_OR_COLUMN = {1054, 1146}
 NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}  # wrong account, password or database, or a missing right
+NO_PRIMARY = {1290, 1792, 1836}  # the server takes no writes: another server may be the primary now
 DOWN = {2002, 2003, 2005}  # no connection to the server
 STATE_ERRORS = ("OperationalError", "InternalError", "InterfaceError")  # from the server's state, not the statement
 
