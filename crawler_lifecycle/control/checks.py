@@ -101,7 +101,9 @@ async def _settings() -> str:
 
 
 def _database(installation: Installation, records: Records) -> str:
-    return f"{installation.database_name}, installation {records.installation()}"
+    uid = records.installation()
+    records.check_write()
+    return f"{installation.database_name}, installation {uid}"
 
 
 async def _installation(context: Context) -> str:

@@ -17,11 +17,12 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_of
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, RunReader
 from crawler_lifecycle.control.stops import StopCommand
+from crawler_lifecycle.control.worker_checks import check_worker
 from crawler_lifecycle.domain.audit.handovers import owed_kinds
 from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import Conflict, Over, TemporaryError
+from crawler_lifecycle.errors import Conflict, LifecycleError, Over, TemporaryError
 from crawler_lifecycle.ports import Addition
 
 __all__ = ["Resumed", "RunCommands", "Started"]
@@ -100,12 +101,21 @@ class RunCommands(RunReader):
                         raise TemporaryError(f"workflow {handle.id} ended and has not {step} in this database")
         except TimeoutError as error:
             raise TemporaryError(
-                f"workflow {handle.id} is accepted, but no worker has {step} in {WORKER_PATIENCE:.0f} s; "
-                "it continues once a worker is there (`crawlctl doctor` says what is missing, also space on a disk)"
+                f"workflow {handle.id} is accepted, but no worker has {step} in {WORKER_PATIENCE:.0f} s, and continues "
+                f"when this is mended: {await self._obstacle()}"
             ) from error
         finally:
             result.cancel()
             await asyncio.gather(result, return_exceptions=True)
+
+    async def _obstacle(self) -> str:
+        """Return what keeps the workers from the next step of a workflow, as far as it can be seen from here."""
+        try:
+            await self._context.database(lambda store: store.records.check_write())
+            workers = await check_worker(self._engine)
+        except LifecycleError as error:
+            return error.message
+        return f"`crawlctl doctor` says what is missing, also space on a disk; the database takes writes, {workers}"
 
     async def stop(self, run: int | str, request: StopRequest) -> Stopping:
         """Record the stop and signal it to the run's workflow. Over if the run is over."""

@@ -67,6 +67,9 @@ class Records(Protocol):
     def installation(self) -> str:
         """Return the installation's UUID. NotReady if the schema is missing or has another version."""
 
+    def check_write(self) -> None:
+        """Raise TemporaryError unless a write succeeds within a few seconds. The write changes nothing."""
+
     def log_schedule_command(self, schedule_id: str, command: ScheduleCommand) -> None:
         """Record the command for the schedule once; the schedule, the time and the command are the record's key."""
 

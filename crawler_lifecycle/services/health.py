@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.ports import Records
 from crawler_lifecycle.services.public_problems import FAILED, NO_ANSWER, cause_word
 from crawler_lifecycle.settings.processes import HealthSettings
 
@@ -142,13 +143,22 @@ class _HealthRequest(BaseHTTPRequestHandler):
         """Log nothing: a probe comes every few seconds."""
 
 
-def needs_of(parts: Parts, **more: Need) -> dict[str, Need]:
-    """Return the needs of every process with a database, together with `more` needs by their names."""
+def needs_of(parts: Parts, *, writes: bool = True, **more: Need) -> dict[str, Need]:
+    """Return the needs of every process with a database, together with `more` needs by their names.
+
+    Without `writes`, the database only has to be readable: the account of a host of steps may write few tables.
+    """
     return {
-        "database": lambda: asyncio.to_thread(parts.store.records.installation),
+        "database": lambda: asyncio.to_thread(_check_database, parts.store.records, writes=writes),
         "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
         **more,
     }
+
+
+def _check_database(records: Records, *, writes: bool) -> None:
+    records.installation()
+    if writes:
+        records.check_write()
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Connections to the database: a pool, short transactions, and the drivers' errors translated."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -15,8 +16,10 @@ from crawler_lifecycle.adapters.sql.failures import NO_PRIMARY, UPGRADE, Contend
 from crawler_lifecycle.adapters.sql.fair_lock import WITHOUT_LIMIT, FairLock
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.metrics import CONNECTION_LIMIT, CONNECTIONS, CONTENDED, STATEMENT_SECONDS
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 TRIES = 6  # a transaction is tried at most so often while another transaction is in the way
 PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
 # a statement's longest wait for another writer's lock; the hurried time is for writes within a stop
@@ -25,6 +28,10 @@ LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
 USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested after being unused for this time
+SLOW_SECONDS = 2.0  # a statement that takes so long is logged
+BEGAN_AT, LONGEST_STATEMENT = "statement_began_at", 200  # characters of a statement in the log
+SLOW_LINE_SECONDS = 5.0  # shortest time between two lines about slow statements
+KINDS = {"SELECT", "INSERT", "UPDATE", "DELETE", "BEGIN"}  # of statements, as labels; others share a label
 # default options for the driver, times in seconds; the URL may replace every option
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 # parameters that a URL may have. The driver has more, which take no text, or which have no effect by way of SQLAlchemy:
@@ -35,8 +42,10 @@ MYSQL_PARAMETERS = {
     *("ssl_ca", "ssl_capath", "ssl_cert", "ssl_check_hostname", "ssl_cipher", "ssl_disabled", "ssl_key"),
 }
 HOW_TLS = " (with ssl_ca=FILE&ssl_check_hostname=true the server has to prove its name by a certificate)"
+# the server has two limits: for locks on rows, and for locks on tables and on the whole server, as by a backup
+LOCK_WAITS = "innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
 MYSQL_SESSION = (
-    f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {LOCK_SECONDS},"
+    f"SET time_zone = '+00:00', {LOCK_WAITS.format(LOCK_SECONDS)},"
     " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
 )
 
@@ -56,6 +65,8 @@ class Database:
         self._writing_engine = self.engine.execution_options(**WRITING)
         self._hurried_engine = self.engine.execution_options(**HURRIED)
         self._fair_lock = FairLock() if is_sqlite(address) else None
+        _measure_statements(self.engine, self.where)
+        CONNECTION_LIMIT.set(pool_size)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -118,9 +129,16 @@ def retry_while_contended(attempt: Callable[[], T]) -> T:
     for number in range(1, TRIES):
         try:
             return attempt()
-        except Contended:
+        except Contended as error:
+            CONTENDED.labels("repeated").inc()
+            log.info("a transaction is repeated after try %d of %d: %s", number, TRIES, error.message)
             time.sleep(PAUSES.seconds(number))  # another process may be in the way: no event shows its end
-    return attempt()
+    try:
+        return attempt()
+    except Contended as error:
+        CONTENDED.labels("given_up").inc()
+        log.warning("a transaction is given up after %d tries: %s", TRIES, error.message)
+        raise
 
 
 def parse_url(url: str) -> URL:
@@ -166,6 +184,46 @@ def _place_in_messages(address: URL) -> str:
     if is_sqlite(address):
         return address.database or ":memory:"
     return address.set(query={}).render_as_string()
+
+
+def _measure_statements(engine: Engine, where: str) -> None:
+    """Count connections and statements of the engine, and log slow statements, also failed ones.
+
+    A line has the statement's text without its values, which may be secrets.
+    """
+    next_line_at = 0.0
+
+    @event.listens_for(engine, "checkout")
+    def count_use(*_: Any) -> None:
+        CONNECTIONS.inc()
+
+    @event.listens_for(engine, "checkin")
+    def count_return(*_: Any) -> None:
+        CONNECTIONS.dec()
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin(connection: Connection, *_: Any) -> None:
+        connection.info[BEGAN_AT] = time.monotonic()
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def succeed(connection: Connection, _: Any, statement: str, *__: Any) -> None:
+        end(connection, statement, "done")
+
+    @event.listens_for(engine, "handle_error")
+    def fail(context: ExceptionContext) -> None:
+        if context.connection is not None and context.statement is not None:
+            end(context.connection, context.statement, str(context.original_exception))
+
+    def end(connection: Connection, statement: str, outcome: str) -> None:
+        nonlocal next_line_at
+        now = time.monotonic()
+        seconds = now - connection.info.pop(BEGAN_AT, now)
+        kind = statement.split(None, 1)[0].upper()
+        STATEMENT_SECONDS.labels(kind if kind in KINDS else "other").observe(seconds)
+        if seconds >= SLOW_SECONDS and now >= next_line_at:
+            next_line_at = now + SLOW_LINE_SECONDS
+            text = " ".join(statement.split())[:LONGEST_STATEMENT]
+            log.warning("the database at %s took %.1f s for a statement: %s: %s", where, seconds, text, outcome)
 
 
 def _sqlite_engine(address: URL, pool_size: int) -> Engine:
@@ -247,4 +305,4 @@ def _short_waits_in_mysql(connection: Connection) -> Iterator[None]:
 
 
 def _set_lock_wait(connection: Connection, seconds: int) -> None:
-    connection.exec_driver_sql(f"SET innodb_lock_wait_timeout = {seconds}")
+    connection.exec_driver_sql(f"SET {LOCK_WAITS.format(seconds)}")

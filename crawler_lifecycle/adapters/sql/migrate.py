@@ -148,6 +148,8 @@ def _run_migrations(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
+    if connection.dialect.name == "mysql":  # a change that gave up halfway could not be repeated
+        connection.exec_driver_sql(f"SET lock_wait_timeout = {STATEMENT_SECONDS}")
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.attributes["connection"] = connection

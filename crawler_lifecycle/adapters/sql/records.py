@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.crawler_lists import runs_by_crawler
@@ -43,11 +43,13 @@ from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import SaturatedRuns, ScheduledRun
 
 runs = histories.c
 MOST_COMMANDS = 20  # latest commands for a schedule
+SAME_INSTALLATION = update(installation).values(created_at=installation.c.created_at)
+NO_WRITES = "no_writes"
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
 
 
@@ -58,6 +60,12 @@ class RunRecords(OnDatabase):
         # every process reads the installation first, and so refuses a database with an unknown schema
         migrate.check(self._db)
         return self._installation()
+
+    def check_write(self) -> None:
+        try:
+            self._db.transact(lambda tx: tx.execute(SAME_INSTALLATION), hurried=True)
+        except TemporaryError as error:
+            raise TemporaryError(f"the database takes no writes: {error.message}", cause=NO_WRITES) from error
 
     @reading
     def _installation(self, connection: Connection) -> str:
