@@ -1,4 +1,4 @@
-"""Metrics that any process may count, each declared once. Every `/metrics` shows them beside the process's own.
+"""Metrics common to all processes; `/metrics` shows them beside a process's own metrics.
 
 Labels have few values: no metric names a run, a crawler or an address.
 """

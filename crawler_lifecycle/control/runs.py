@@ -109,7 +109,7 @@ class RunCommands(RunReader):
             await asyncio.gather(result, return_exceptions=True)
 
     async def _obstacle(self) -> str:
-        """Return what keeps the workers from the next step of a workflow, as far as it can be seen from here."""
+        """Return the obstacle to a workflow's next step: the database, or missing workers."""
         try:
             await self._context.database(lambda store: store.records.check_write())
             workers = await check_worker(self._engine)

@@ -123,6 +123,6 @@ async def test_a_start_in_vain_names_the_database(
 
     monkeypatch.setattr(control.runs._engine, "client", client)
     monkeypatch.setattr(control.runs._engine, "result", never)
-    with without_writes(control.parts.database, url), pytest.raises(TemporaryError, match=NO_WRITES) as told:
+    with without_writes(control.parts.database, url), pytest.raises(TemporaryError, match=NO_WRITES) as failure:
         await control.runs.wait_started("crawl-1", "1")
-    assert "worker asks" not in told.value.message
+    assert "worker asks" not in failure.value.message
