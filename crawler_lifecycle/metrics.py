@@ -5,7 +5,7 @@ Labels have few values: no metric names a run, a crawler or an address.
 
 from prometheus_client import Counter, Gauge, Histogram
 
-SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30)  # buckets of statements and requests
+SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30)  # buckets for statements and requests
 
 STATEMENT_SECONDS = Histogram(
     "crawler_database_statement_seconds", "Time of a statement, also of a failed one", ["kind"], buckets=SECONDS
